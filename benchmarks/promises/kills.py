@@ -173,6 +173,8 @@ def _until_its_end(
         before = after
         if (run / "leaderboard.json").is_file() and said.get("event") == "end":
             return
+        if kill == Kill():
+            raise RuntimeError(f"{run} does not come to its end: {said}")
         found.kills += 1
         found.at_files += kill.changes > 0
 

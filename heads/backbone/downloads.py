@@ -22,11 +22,14 @@ import heads
 from heads import interruption
 from heads.backbone import hub
 from heads.backbone.hub import Listing, size
+from heads.caching import write
 from heads.errors import LimitError, ModelError
 from heads.events import Progress
 from heads.interruption import Interrupted
 from heads.settings import Limits, environment_with
 
+NOTES = ".head-to-head-visitors.json"  # in the Hub's cache
+_noted = set[str]()
 POLL = 0.25  # seconds between two looks at a process, and at whether anybody waits
 BEAT = 0.5  # seconds between two pictures of progress
 GRACE = 1.0  # seconds without anybody who waits: who asks something else may be back at once
@@ -238,11 +241,14 @@ class Downloads:
             one.total = listing.total
         folder = _folder(one.model)
         was_whole = folder.exists()
+        is_theirs = one.limits.public and not was_whole
         _sweep(LEFT)
         arrival = _Arrival(one, folder)
         try:
             found = _child("download", one, arrival)["folder"]
             arrival.amount()  # what came between the last look and its end was not seen
+            if is_theirs:
+                _note(folder)
             return Path(found)
         except Exception:
             _tidy(folder, one.limits, was_there=was_whole)
@@ -343,6 +349,24 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 process.kill()
     with process:  # closes its pipe
         process.wait()
+
+
+def for_visitors() -> frozenset[str]:
+    """The folders in the Hub's cache that were fetched for visitors, in public mode, by name."""
+    try:
+        found = json.loads((hub.hub_folder() / NOTES).read_text("utf-8"))
+        return frozenset(map(str, found)) | _noted
+    except (OSError, ValueError, TypeError):
+        return frozenset(_noted)
+
+
+def _note(folder: Path) -> None:
+    """Writes down, for the next start too, which models of those that are there visitors' are."""
+    _noted.add(folder.name)
+    there = sorted(name for name in for_visitors() if (folder.parent / name).exists())
+    _noted.intersection_update(there)
+    with contextlib.suppress(OSError):  # then the next start takes them for its owner's
+        write(folder.parent / NOTES, lambda path: path.write_text(json.dumps(there), "utf-8"))
 
 
 def _folder(model: str) -> Path:

@@ -259,7 +259,8 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
     """
     with run.held():
         if _is_whole(run):
-            yield leaderboard(run)
+            # One that was killed at its very end lacks it.
+            yield leaderboard(run) if run.read("leaderboard.json") else _compared(run)
             return
         clock = Clock(run)
         state = "stopped"
@@ -295,6 +296,7 @@ def stopped(run: RunFolder) -> None:
     with run.held():
         if run.read("end.json") is None:
             Clock(run).stop("stopped")
+        if run.read("leaderboard.json") is None:
             _compared(run)
 
 

@@ -176,6 +176,19 @@ def test_what_lies_on_disk_is_what_was_told(whole) -> None:
             assert cell.tried == event.cell.tried
 
 
+@pytest.mark.parametrize("state", ["finished", "stopped"])
+def test_a_run_that_was_killed_at_its_very_end_gets_its_leaderboard(whole, tmp_path, state) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / whole[0].id)))
+    before = run.read("leaderboard.json")
+    (run.path / "leaderboard.json").unlink()
+    run.write("end.json", run.read("end.json") | {"state": state})
+    if state == "finished":
+        assert [type(event) for event in working(run, LIMITS)] == [Leaderboard]
+    else:
+        stopped(run)
+    assert run.read("leaderboard.json") == before | {"state": state}
+
+
 def test_the_json_of_a_run_has_the_documented_shape(whole) -> None:
     values = leaderboard(whole[0]).as_json()
     assert {"best", "verdict", "cells", "seconds", "forward_seconds", "protocol"} <= set(values)

@@ -77,7 +77,6 @@ def build() -> Page:
         opening.wire(page)
         remembers = f"{{ heads.remember(query); heads.fills({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
-    page.has_room = janitor.check_room
     janitor.take_over(page)
     janitor.start()
     return page

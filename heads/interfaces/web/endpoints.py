@@ -8,7 +8,7 @@ with the call.
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -33,6 +33,9 @@ from heads.interfaces.web.visitors import address_of
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, limits
+
+if TYPE_CHECKING:
+    from heads.runs.spec import RunRequest
 
 # Of the columns: text, label, pair and split by name; then what the labels are.
 NAMES = ("text", "label", "pair", "split")
@@ -184,8 +187,7 @@ def _read(kept: str, names: Names, model: str = BUNDLED, *, is_test: bool = Fals
 
 
 def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[str, Any]]:
-    from heads.runs.leaderboard import leaderboard
-    from heads.runs.runner import begin
+    from heads.backbone.safety import admit
     from heads.runs.spec import RunRequest
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
@@ -193,7 +195,6 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
     *rest, race, precision, metric, group, unseen = rest
     seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
-    public = limits().public
     config = ExperimentConfig(
         seeds=seeds,
         folds=folds,
@@ -207,30 +208,43 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
         trials=trials,
         tuning_rate=tuning_rate,
     )
-    if public:
+    if limits().public:
         _check_public(config)
     # The files at once: where Gradio put them nothing stays for long, and others may train first.
-    with _kept(file, test) as (kept, kept_test), places.taken(address) as place:
-        yield from waiting(places, place)
-        question = RunRequest(
-            data=_read(kept, names, model or BUNDLED),
-            test=_read(kept_test, names, model or BUNDLED, is_test=True) if test else None,
-            recipes=[one.rstrip(",") for one in (recipes or "").split()],
-            grid=grid or "small",
-            pairs=listed(pairs or JOINT),
-            losses=listed(losses or SOFTMAX),
-            tunes=listed(tune or FROZEN),
-            model=model or BUNDLED,
-            config=config,
-        )
-        run = begin(question, limits=limits())
-        try:
-            yield from _told(run, place)
-            yield leaderboard(run).as_json()
-        finally:
-            if public:  # nobody else can name it, so nobody will ask for it
-                with contextlib.suppress(DataError):
-                    run.delete()
+    with _kept(file, test) as (kept, kept_test):
+        admit(model or BUNDLED, limits())  # fetched before its turn: others train meanwhile
+
+        def request() -> RunRequest:
+            return RunRequest(
+                data=_read(kept, names, model or BUNDLED),
+                test=_read(kept_test, names, model or BUNDLED, is_test=True) if test else None,
+                recipes=[one.rstrip(",") for one in (recipes or "").split()],
+                grid=grid or "small",
+                pairs=listed(pairs or JOINT),
+                losses=listed(losses or SOFTMAX),
+                tunes=listed(tune or FROZEN),
+                model=model or BUNDLED,
+                config=config,
+            )
+
+        with places.taken(address) as place:
+            yield from waiting(places, place)
+            yield from _run(request, place)
+
+
+def _run(request: "Callable[[], RunRequest]", place: TrainingPlace) -> Iterator[dict[str, Any]]:
+    """A run from its first look at the data to its leaderboard."""
+    from heads.runs.leaderboard import leaderboard
+    from heads.runs.runner import begin
+
+    run = begin(request(), limits=limits())
+    try:
+        yield from _told(run, place)
+        yield leaderboard(run).as_json()
+    finally:
+        if limits().public:  # nobody else can name it, so nobody will ask for it
+            with contextlib.suppress(DataError):
+                run.delete()
 
 
 def _told(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,13 @@ who came before the menus were made is sent them, which would be 0.3 MB for each
 builder installs). Gradio serves port 7887 there too, over which whoever reaches it can read and
 replace this program's code, so that its developers see changes at once.
 
+**What callers make up is not kept for ever** (seen in 6.31). Gradio keeps a note of every session
+whose answers nobody reads, and of every upload whose progress nobody asks for, by names that
+callers choose. A queue of ours forgets them, and refuses names that are none.
+
+**Two equal files are two** (seen in 6.31). Gradio puts uploads of the same content into the same
+place, where the first who reads his moves the other's away.
+
 **Errors go to the log, and not to stderr** (seen in 6.31 with Uvicorn 0.54). Gradio prints the
 traceback of what it did not foresee, and with it what a visitor has sent; Uvicorn brings a handler
 of its own along. Both are logged here like everything else: see `heads.interfaces.logs`.
@@ -23,6 +30,7 @@ of its own along. Both are logged here like everything else: see `heads.interfac
 import gc
 import importlib
 import logging
+import secrets
 import sys
 import traceback
 import weakref
@@ -34,6 +42,7 @@ from typing import Any
 log = logging.getLogger("heads")
 WRITES, NAME = "gradio.component_meta", "create_or_modify_pyi"
 RELOADS = "watchfn_spaces"
+MOST_UPLOADS = 1_000  # whose progress is known
 # Components of sessions, by their number in the page and what they were made with.
 Copies = weakref.WeakValueDictionary[tuple[int, str], Any]
 
@@ -62,6 +71,7 @@ class Finder:
 def settle() -> None:
     """Ends what this module began: from here on there is garbage, but not among the imported."""
     _spare_sessions()
+    _forget_names()
     _serve_only_the_page()
     _log_errors()
     gc.freeze()
@@ -100,6 +110,38 @@ def _spare_sessions() -> None:
 
     for module in (state_holder, route_utils):
         setattr(module, "SessionState", Session)  # noqa: B010
+
+
+def _forget_names() -> None:
+    """Lets Gradio's notes of calls and uploads have an end."""
+    from gradio import queueing, route_utils
+
+    from heads.interfaces.web.call_queue import CallQueue
+
+    class Progress(route_utils.FileUploadProgress):
+        def track(self, upload_id: str) -> None:
+            super().track(upload_id)
+            while len(self._statuses) > MOST_UPLOADS:
+                self.stop_tracking(next(iter(self._statuses)))
+
+        def stop_tracking(self, upload_id: str) -> None:
+            super().stop_tracking(upload_id)
+            self._signals.pop(upload_id, None)
+
+        async def is_tracked(self, upload_id: str) -> bool:
+            try:
+                return await super().is_tracked(upload_id)
+            finally:
+                self._signals.pop(upload_id, None)
+
+    class Upload(route_utils.GradioUploadFile):
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            self.sha.update(secrets.token_bytes(16))  # of which its folder has the name
+
+    setattr(queueing, "Queue", CallQueue)  # noqa: B010
+    setattr(route_utils, "FileUploadProgress", Progress)  # noqa: B010
+    setattr(route_utils, "GradioUploadFile", Upload)  # noqa: B010
 
 
 class Logged(ModuleType):

@@ -7,7 +7,6 @@ What is old goes; of what is too much the oldest; what was used a moment ago sta
 """
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -16,13 +15,16 @@ import shutil
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED, write
+from heads.backbone import downloads
+from heads.backbone.hub import hub_folder
+from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED
 from heads.errors import LimitError
 from heads.runs.folder import UNGUESSABLE, RunFolder
 from heads.settings import Quota, cache_folder, kept_folder, limits, runs_folder, served_folder
@@ -33,7 +35,6 @@ EMPTY_SECONDS = 60.0  # Gradio makes the folder of an upload a moment before it 
 REMEMBERED = 2.0  # seconds for which it is known how full the folder of uploads is
 EXPORTS = "exports"
 UNCOUNTED = "lock"  # a file that is written anew by whoever only looks at a run
-NOTES = ".head-to-head-visitors.json"
 log = logging.getLogger("heads")
 
 
@@ -206,6 +207,10 @@ def places() -> list[Place]:
         # Those of a public page alone: others were begun by who has this machine.
         runs = {"pattern": UNGUESSABLE, "is_used": _is_trained}
         more.append(Place(path=runs_folder(), quota=disk.runs, **runs))
+    if disk.models:
+        # What the owner of the machine has fetched is neither deleted nor counted.
+        path, only = hub_folder(), downloads.for_visitors()
+        more.append(Place(path=path, quota=disk.models, only=only))
     return always + more
 
 
@@ -228,40 +233,6 @@ def sweep_orphans(seconds: float = IN_USE_SECONDS) -> None:
 
 
 @dataclass(kw_only=True)
-class VisitorModels:
-    """Base models in the Hub's cache that came while the page was public, and those alone.
-
-    What lay there before is its owner's, and is never deleted nor counted. Which ones are
-    visitors' is written down beside them, for the next start.
-    """
-
-    folder: Path
-    _before: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self._before = self._present() - self._noted()
-
-    def _present(self) -> frozenset[str]:
-        return frozenset(entry.name for entry, _ in _in(self.folder))
-
-    def _noted(self) -> frozenset[str]:
-        try:
-            return frozenset(map(str, json.loads((self.folder / NOTES).read_text("utf-8"))))
-        except (OSError, ValueError, TypeError):
-            return frozenset()
-
-    def sweep(self, quota: Quota) -> Held:
-        """Deletes those that nobody has used for longest; what stays."""
-        theirs = self._present() - self._before
-        theirs = frozenset(one for one in theirs if one.startswith("models--"))
-        if theirs != self._noted():
-            text = json.dumps(sorted(theirs))
-            with contextlib.suppress(OSError):  # then the next start takes them for its owner's
-                write(self.folder / NOTES, lambda path: path.write_text(text, "utf-8"))
-        return sweep(Place(path=self.folder, quota=quota, only=theirs))
-
-
-@dataclass(kw_only=True)
 class Janitor:
     """Sweeps all folders again and again.
 
@@ -272,21 +243,11 @@ class Janitor:
 
     every: float = EVERY
     ended: threading.Event = field(default_factory=threading.Event)
-    _models: VisitorModels | None = None
     _next_orphans: float = 0.0
-
-    def __post_init__(self) -> None:
-        from huggingface_hub import constants  # read when it is imported
-
-        if limits().disk.models:
-            self._models = VisitorModels(folder=Path(constants.HF_HUB_CACHE))
 
     def sweep(self) -> None:
         """Sweeps every folder once; one that cannot be swept keeps no other from it."""
-        quota = limits().disk.models
         works: list[Callable[[], object]] = [partial(sweep, place) for place in places()]
-        if self._models and quota:
-            works.append(partial(self._models.sweep, quota))
         if time.monotonic() >= self._next_orphans:
             self._next_orphans = time.monotonic() + ORPHANS_EVERY
             works.append(sweep_orphans)
@@ -320,9 +281,17 @@ class Room:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held, self._until, self._refusal = 0, 0.0, ""
+        self._taken: deque[tuple[float, str, int]] = deque()  # when, from where, how many bytes
 
-    def check(self) -> None:
+    def took(self, address: str, size: int) -> None:
+        """Notes an upload, or what has come of it."""
+        with self._lock:
+            self._taken.append((time.monotonic(), address, size))
+
+    def check(self, address: str = "") -> None:
         """Refuses an upload where there is no room, after a sweep if one may help.
+
+        What came a moment ago is not swept yet, and of that nobody may hold more than half.
 
         Raises:
             LimitError: So it is.
@@ -330,6 +299,7 @@ class Room:
         with self._lock:
             here, now = limits(), time.monotonic()
             most = here.upload_bytes
+            self._check_share(address, here.disk.served, most, now)
             if now >= self._until or (
                 not self._refusal and self._held + most > here.disk.served.bytes
             ):
@@ -339,6 +309,14 @@ class Room:
                 raise LimitError(self._refusal, "Try again in a minute.")
             self._held += most  # it may be as large as that
 
+    def _check_share(self, address: str, quota: Quota, most: int, now: float) -> None:
+        while self._taken and now - self._taken[0][0] > quota.spared:
+            self._taken.popleft()
+        sizes = [size for _, whose, size in self._taken if whose == address]
+        if 2 * (sum(sizes) + most) > quota.bytes or 2 * len(sizes) >= quota.entries:
+            what = "You have sent many files within a few seconds."
+            raise LimitError(what, "Try again in a minute.")
+
     def _look(self, most: int) -> None:
         place, self._refusal = served(), ""
         held = sweep(place, most)
@@ -347,18 +325,6 @@ class Room:
             self._refusal = "Many files are being sent here now."
         elif _free_bytes(place.path) < limits().disk.free_bytes:
             self._refusal = "The disk of this place is almost full."
-
-
-ROOM = Room()
-
-
-def check_room() -> None:
-    """Refuses an upload where there is no room for it; cheap enough to be asked for every one.
-
-    Raises:
-        LimitError: There is none.
-    """
-    ROOM.check()
 
 
 def _free_bytes(folder: Path) -> int:

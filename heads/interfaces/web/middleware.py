@@ -12,6 +12,7 @@ it is given. In the order in which a request meets it:
 
 import contextlib
 import ipaddress
+import itertools
 import json
 import logging
 import re
@@ -20,12 +21,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heads.errors import HeadsError
+from heads.interfaces.web.janitor import Room
 from heads.interfaces.web.visitors import Visitors, address_of
 from heads.settings import Limits, frame_hosts, limits, server_hosts
 
@@ -41,8 +44,9 @@ WRITES = re.compile(
 )
 CALLS = re.compile(rf"{API}/(queue/join|call/.+|run/.+|api/.+)")
 STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?[^/]+/(?P<event>[^/]+))")
+# What callers make up as names of theirs, which are kept.
+NAMES, NAME = ("session_hash", "upload_id"), re.compile(r"[\w-]{0,64}", re.ASCII)
 UPLOAD, CANCEL = f"{API}/upload", f"{API}/cancel"
-BOUNDARY = re.compile(r"boundary=\"?([^\";,]+)")
 FORM_BYTES = 20_000  # of an upload, around its files
 SMALL = 20_000  # bytes of a body that is read here
 
@@ -79,17 +83,18 @@ class Gate:
         app: Gradio's server.
         visitors: Who reads answers; noted here.
         under_way: Addresses of the calls that wait or run, for the limits of each.
-        has_room: Raises a `LimitError` where no more uploads can be taken.
+        room: The folder of uploads, and who fills it.
         limits: What this place allows.
     """
 
     app: ASGIApp
     visitors: Visitors
     under_way: Callable[[], "Counter[str]"]
-    has_room: Callable[[], None] = lambda: None
+    room: Room = field(default_factory=Room)
     limits: Limits = field(default_factory=limits)
     _open: "Counter[str]" = field(default_factory=Counter)
     _uploads: "Counter[str]" = field(default_factory=Counter)
+    _posted: "Counter[str]" = field(default_factory=Counter)  # calls that are being sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI asks for."""
@@ -108,7 +113,11 @@ class Gate:
                 if scope["path"].rstrip("/") == CANCEL:
                     self._cancelled(await body.whole())
                 answer.body = body
-                await self.app(scope, body.receive, answer.send)
+                try:
+                    await self.app(scope, body.receive, answer.send)
+                finally:
+                    if _is_upload(scope):
+                        self.room.took(address, body.read)
         except Refused as refused:
             await answer.refuse(refused)
         except ClientDisconnect:
@@ -155,28 +164,30 @@ class Gate:
         Raises:
             Refused: So it is.
         """
-        path, here = scope["path"], self.limits
-        if scope["method"] == "POST" and CALLS.fullmatch(path):
-            pending = self.under_way()
+        here = self.limits
+        if _is_call(scope):
+            pending = self.under_way() + self._posted
             if here.calls_pending and pending.total() >= here.calls_pending:
                 raise Refused(503, "Many ask here now. Try again in a moment.")
             if here.calls_each and pending[address] >= here.calls_each:
                 raise Refused(429, "You have many calls under way already. Wait for some of them.")
         if here.streams_each and self._open[address] >= here.streams_each:
             raise Refused(429, "You have many connections open already. Close some of them.")
-        if scope["method"] == "POST" and path.rstrip("/") == UPLOAD:
+        if _is_upload(scope):
             if here.uploads_each and self._uploads[address] >= here.uploads_each:
                 raise Refused(429, "You are sending files already. Wait for some of them.")
             try:
-                self.has_room()
+                self.room.check(address)
             except HeadsError as error:
                 raise Refused(503, str(error)) from None
 
     @contextlib.contextmanager
     def _counted(self, scope: Scope, address: str) -> Iterator[None]:
         counts = [self._open]
-        if scope["method"] == "POST" and scope["path"].rstrip("/") == UPLOAD:
+        if _is_upload(scope):
             counts.append(self._uploads)
+        if _is_call(scope):
+            counts.append(self._posted)
         for count in counts:
             count[address] += 1
         try:
@@ -203,7 +214,8 @@ class Gate:
 
     def _cancelled(self, body: bytes) -> None:
         with contextlib.suppress(ValueError, AttributeError):
-            if isinstance(event := json.loads(body).get("event_id"), str):
+            event = json.loads(body).get("event_id")
+            if isinstance(event, str) and NAME.fullmatch(event):
                 self.visitors.cancel(event)
 
 
@@ -238,26 +250,49 @@ def _check_route(scope: Scope) -> None:
     """Refuses what neither the page nor a program needs.
 
     Raises:
-        Refused: So it is.
+        Refused: So it is, or it makes up a name that is none.
     """
     path, method = scope["path"], scope["method"]
+    if stream := STREAM.fullmatch(path):
+        _check_name(stream["event"] or "")
+    given = parse_qs(scope["query_string"].decode("latin-1"))
+    for value in itertools.chain.from_iterable(given.get(name, ()) for name in NAMES):
+        _check_name(value)
     known = WRITES if method in ("POST", "DELETE") else READS
     if method != "OPTIONS" and not known.fullmatch(path):
         raise Refused(404, "There is nothing here by that name.")
 
 
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Refused(400, "The name of a session, a call or an upload has at most 64 letters.")
+
+
+def _is_upload(scope: Scope) -> bool:
+    return scope["method"] == "POST" and scope["path"].rstrip("/") == UPLOAD
+
+
+def _is_call(scope: Scope) -> bool:
+    return scope["method"] == "POST" and CALLS.fullmatch(scope["path"]) is not None
+
+
 def _most_bytes(scope: Scope, here: Limits) -> int:
     """How large a body may be."""
-    is_upload = scope["path"].rstrip("/") == UPLOAD
-    return here.upload_bytes + FORM_BYTES if is_upload else here.body_bytes
+    return here.upload_bytes + FORM_BYTES if _is_upload(scope) else here.body_bytes
 
 
 def _parts(scope: Scope, headers: Headers) -> tuple[bytes, int]:
-    """What stands before each part of a form, and how many there may be."""
-    found = BOUNDARY.search(headers.get("content-type", ""))
-    is_upload = scope["path"].rstrip("/") == UPLOAD
-    most = limits().upload_files if is_upload else 0
-    return (b"--" + found[1].encode("latin-1") if found else b"", most)
+    """What stands before each part of a form, and how many there may be.
+
+    Raises:
+        Refused: It is to hold files, and is no form.
+    """
+    if not _is_upload(scope):
+        return b"", 0
+    kind, more = parse_options_header(headers.get("content-type", ""))  # as Gradio reads it
+    if kind != b"multipart/form-data" or not more.get(b"boundary"):
+        raise Refused(400, "Files are sent as a form (multipart/form-data).")
+    return b"--" + more[b"boundary"], limits().upload_files
 
 
 class Body:
@@ -268,13 +303,17 @@ class Body:
         most: How many bytes.
         parts: What stands before each part of a form, and how many there may be.
         left: Called when the other side has left.
+
+    Attributes:
+        read: Bytes so far.
+        refused: Why no more of it is taken, where that is so.
     """
 
     def __init__(
         self, receive: Receive, most: int, parts: tuple[bytes, int], left: Callable[[], None]
     ) -> None:
         self._receive, self._most, self._left = receive, most, left
-        (self._mark, self._parts), self._read, self._marks, self._tail = parts, 0, 0, b""
+        (self._mark, self._parts), self.read, self._marks, self._tail = parts, 0, 0, b""
         self._held: list[Message] = []
         self.refused: Refused | None = None
 
@@ -294,8 +333,8 @@ class Body:
         if message["type"] == "http.disconnect":
             self._left()
         piece = message.get("body", b"")
-        self._read += len(piece)
-        if self._read > self._most:
+        self.read += len(piece)
+        if self.read > self._most:
             self.refused = self._too_large()
             raise self.refused
         if self._mark and self._parts and piece:

@@ -5,8 +5,7 @@ import contextlib
 import inspect
 import logging
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +13,9 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from heads.errors import LimitError
+from heads.interfaces.web.call_queue import CallQueue
 from heads.interfaces.web.guards import Notice, as_it_came, notice, plain
+from heads.interfaces.web.janitor import Room
 from heads.interfaces.web.middleware import Gate
 from heads.interfaces.web.slots import Slots, pools
 from heads.interfaces.web.startup import Opening
@@ -23,7 +24,8 @@ from heads.interfaces.web.visitors import Visitors, address_of
 from heads.interruption import interruptible
 from heads.settings import limits, prepare_server
 
-THREADS = 256  # most of them wait, for a training or a download
+THREADS = 512  # most wait, for a training or a download; more than `Limits.calls_pending`
+FORGETS = 10.0  # seconds between two looks at what nobody reads
 log = logging.getLogger("heads")
 
 
@@ -112,18 +114,18 @@ class Page(gr.Blocks):
     Attributes:
         opening: What it shows before anybody asks; it begins to load when the page is launched.
         visitors: Who reads answers.
-        has_room: Raises a `LimitError` where no more uploads can be taken.
+        room: The folder of uploads, and who fills it.
     """
 
     opening: Opening
-    has_room: Callable[[], None]
+    room: Room
 
     def __init__(self, **settings: Any) -> None:
         prepare_server()
         super().__init__(**settings)
-        self.visitors, self._pools = Visitors(), pools()
+        self.visitors, self._pools, self.room = Visitors(), pools(), Room()
         self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
-        self.has_room = _nothing
+        self._steps: set[asyncio.Task[Any]] = set()
 
     def queue(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, which calls it at once; a second call would build the server twice."""
@@ -147,19 +149,27 @@ class Page(gr.Blocks):
     async def _guarded(self, app: Any) -> AsyncIterator[None]:
         """Puts the gate around the server as it starts: by then Gradio has built all its own."""
         app.middleware_stack = Gate(
-            app=app.middleware_stack, visitors=self.visitors, under_way=self._under_way,
-            has_room=self.has_room,
+            app=app.middleware_stack, visitors=self.visitors, room=self.room,
+            under_way=lambda: self._call_queue.under_way(),
         )  # fmt: skip
-        clock = asyncio.create_task(self.visitors.keep_time())
+        works = (self.visitors.keep_time(), self._forget())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
         finally:
-            clock.cancel()
+            for task in tasks:
+                task.cancel()
 
-    def _under_way(self) -> "Counter[str]":
-        """How many calls of each address wait or run."""
-        events = list(self._queue.event_ids_to_events.values())
-        return Counter(address_of(event.request.client) for event in events)
+    async def _forget(self) -> None:
+        """Forgets calls that nobody reads, again and again."""
+        while True:
+            await asyncio.sleep(FORGETS)
+            self._call_queue.forget(self.visitors)
+
+    @property
+    def _call_queue(self) -> CallQueue:
+        queue: Any = self._queue  # see gradio_patches
+        return queue
 
     async def process_api(self, block_fn: Any, inputs: Any, *args: Any, **given: Any) -> Any:
         """One step of a call, as in Gradio: in its slot, and with a sentence for whatever fails."""
@@ -170,12 +180,20 @@ class Page(gr.Blocks):
             if event is None:
                 return await super().process_api(block_fn, inputs, *args, **given)
             call = self._calls.get(event) or self._new(event)
-            async with call.computing():
-                with interruptible(call.check, call.outside, call.address):
-                    call.check()
-                    return await super().process_api(block_fn, inputs, *args, **given)
+            step = super().process_api(block_fn, inputs, *args, **given)
+            # Gradio cancels the task of a call, and no thread ends by that: the step goes on to
+            # its end, which comes soon, and has its slot until then.
+            task = asyncio.create_task(_computed(call, step))
+            self._steps.add(task)
+            task.add_done_callback(self._is_over)
+            return await asyncio.shield(task)
         except Exception as error:
             raise notice(error) from None
+
+    def _is_over(self, step: "asyncio.Task[Any]") -> None:
+        self._steps.discard(step)
+        if not step.cancelled():
+            step.exception()  # looked at, also where nobody waits for it any more
 
     def _new(self, event: Any) -> Call:
         self._calls[event] = call = Call(
@@ -198,6 +216,15 @@ class Page(gr.Blocks):
         except Exception as error:  # Gradio's components raise whatever comes of a wrong kind
             log.info("arguments of another kind", exc_info=error)
             raise Notice(plain(_wrong_arguments(block_fn, inputs))) from None
+
+
+async def _computed(call: Call, step: Coroutine[Any, Any, Any]) -> Any:
+    """A step of a call, once it has a slot."""
+    with contextlib.closing(step):
+        async with call.computing():
+            with interruptible(call.check, call.outside, call.address):
+                call.check()
+                return await step
 
 
 def _text(component: Any, value: Any) -> Any:

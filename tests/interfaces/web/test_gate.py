@@ -98,6 +98,52 @@ def test_what_neither_page_nor_program_needs_is_not_there(page_url, path):
     assert httpx.get(page_url.rstrip("/") + path).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multipart/form-data; boundary=bar", "multipart/form-data; Boundary=bar",
+        "multipart/form-data; boundary =bar", 'multipart/form-data; boundary="bar"',
+        "multipart/form-data; xboundary=a; boundary=bar", "Multipart/Form-Data; BOUNDARY=bar",
+    ],
+)  # fmt: skip
+def test_two_files_are_two_however_the_form_says_so(public_url, kind):
+    part = b'--bar\r\nContent-Disposition: form-data; name="files"; filename="a.csv"\r\n\r\na\r\n'
+    for count, refused in ((1, False), (2, True)):
+        answer = httpx.post(
+            public_url.rstrip("/") + UPLOAD,
+            content=part * count + b"--bar--\r\n",
+            headers={"Content-Type": kind, "X-Forwarded-For": "10.0.0.70"},
+        )
+        assert (answer.status_code != 200) == refused, answer.text
+    assert "At most 1 file" in answer.text
+
+
+def test_files_come_in_a_form_or_not_at_all(public_url):
+    for kind in ("multipart/form-data", "text/plain", ""):
+        answer = httpx.post(
+            public_url.rstrip("/") + UPLOAD, content=b"x", headers={"Content-Type": kind}
+        )
+        assert answer.status_code == 400
+        assert "as a form" in answer.text
+
+
+@pytest.mark.parametrize("name", ["a" * 65, "a<gradio-sep>b", "a b"])
+def test_names_that_callers_make_up_are_names(public_url, name):
+    url = public_url.rstrip("/") + API
+    body = {"data": [], "session_hash": name, "fn_index": 0}
+    assert httpx.post(f"{url}/queue/join", json=body).status_code == 400
+    assert httpx.get(f"{url}/queue/data", params={"session_hash": name}).status_code == 400
+    assert httpx.get(f"{url}/upload_progress", params={"upload_id": name}).status_code == 400
+    long = "a" * 65
+    assert httpx.get(f"{url}/call/compare/{long}").status_code == 400
+
+
+def test_two_equal_files_are_two(public_url):
+    url = public_url.rstrip("/") + UPLOAD
+    one, other = (httpx.post(url, files={"files": ("a.csv", b"a,b")}).json() for _ in range(2))
+    assert one != other
+
+
 @pytest.mark.parametrize("path", [f"{API}/component_server", f"{API}/process_recording"])
 def test_nor_are_doors_into_components(page_url, path):
     assert httpx.post(page_url.rstrip("/") + path, json={}).status_code == 404

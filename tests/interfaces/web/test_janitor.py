@@ -21,6 +21,7 @@ from gradio_client import Client, handle_file
 from loops import finished
 
 from heads.errors import CheckpointError, DataError, LimitError
+from heads.backbone import downloads
 from heads.interfaces.web import janitor, uploads
 from heads.interfaces.web.janitor import Held, Place
 from heads.settings import PUBLIC, Quota, limits, served_folder
@@ -373,16 +374,18 @@ def test_a_run_that_is_trained_stays(own_place, disk):
 def test_only_models_that_visitors_fetched_may_go(own_place, disk):
     hub = own_place / "hub"
     put(hub / "models--mine--old" / "blobs" / "x", 1_000, age=10**8)
-    first = janitor.Janitor()
+    put(hub / "models--mine--new" / "blobs" / "x", 10**6, age=10**8)  # by another program
     for number in range(4):
         put(hub / f"models--theirs--{number}" / "blobs" / "x", 1_000, age=1_000 * (number + 1))
         for folder in ("blobs", "."):
             os.utime(hub / f"models--theirs--{number}" / folder, (0, 0))
-    first.sweep()
+        downloads._note(hub / f"models--theirs--{number}")
+    downloads._noted.clear()  # as the next start does
     disk(models=quota(bytes=2_000 + 2 * 2 * 4096))  # folders have sizes too
-    janitor.Janitor().sweep()  # the next start knows them still
+    janitor.Janitor().sweep()
     left = {path.name for path in hub.glob("models--*")}
-    assert left == {"models--mine--old", "models--theirs--0", "models--theirs--1"}
+    mine = {"models--mine--old", "models--mine--new"}
+    assert left == mine | {"models--theirs--0", "models--theirs--1"}
 
 
 def test_what_killed_processes_were_writing_goes(own_place, disk):
@@ -462,6 +465,22 @@ def test_an_upload_without_room_is_refused_and_old_ones_make_room(own_place, dis
     disk(free_bytes=10**18)
     with pytest.raises(LimitError, match="almost full"):
         janitor.Room().check()
+
+
+def test_nobody_fills_the_room_of_others(own_place, disk):
+    disk(served=quota(bytes=100_000_000, entries=10, spared=100))
+    room = janitor.Room()
+    for _ in range(3):
+        room.check("one")
+        room.took("one", 14_000_000)
+    with pytest.raises(LimitError, match="You have sent many files"):
+        room.check("one")
+    room.check("two")
+    for _ in range(5):
+        room.took("two", 1)
+    with pytest.raises(LimitError, match="You have sent many files"):
+        room.check("two")
+    room.check("three")
 
 
 def test_room_is_cheap_to_ask_for(own_place, disk, seconds):

@@ -1,10 +1,14 @@
 """Slots go round by address, and calls end with their readers."""
 
 import asyncio
+import json
 import time
 
 import pytest
+from fake_hub import Repository
 from loops import finished
+from served import API, served
+from tiny_models import save_tiny
 
 from heads.interfaces.web.slots import Slots
 from heads.interfaces.web.visitors import GRACE, LEFT, TICK, Visitors, address_of
@@ -141,3 +145,23 @@ def test_a_cancelled_event_ends_though_its_page_stays():
 )
 def test_an_address_is_a_host_or_a_household(client, address):
     assert address_of(client) == address
+
+
+@pytest.mark.slow
+def test_a_call_that_is_cancelled_while_it_only_waits_takes_no_slot_with_it(fake, tmp_path):
+    fake.models["a/slow"] = Repository(folder=save_tiny(tmp_path / "tiny", "bert"), seconds=60)
+    with served(tmp_path, public=False) as server:
+        _, config = server.ask("GET", "/config")
+        numbers = {one["api_name"]: one["id"] for one in json.loads(config)["dependencies"]}
+        asked = ["A fine day.", "", ["mean+linear"]]
+        for _ in range(3):  # there are two slots
+            status, said = server.ask(
+                "POST", f"{API}/call/compare", {"data": [*asked, "a/slow", "", "joint"]}
+            )
+            assert status == 200, said
+            time.sleep(2)
+            event = json.loads(said)["event_id"]
+            wanted = {"session_hash": event, "event_id": event, "fn_index": numbers["compare"]}
+            assert server.ask("POST", f"{API}/cancel", wanted)[0] == 200
+        kind, value = server.call("compare", [*asked, "all-MiniLM-L6-v2", "", "joint"])
+        assert kind == "complete", value

@@ -1,6 +1,7 @@
 """What answers a question under Try, as it comes to be known: verdict, lanes, facts."""
 
 import time
+from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.3  # seconds of work that need no progress
 BEAT = 0.25  # seconds between two pictures of progress
+MOST_PENDING = 300
 EMPTY = "Type a sentence: the heads answer while you do."
 TRAINS = "Heads that were never asked before are trained first"
 
@@ -48,12 +50,14 @@ class PendingQuestions:
     """The question of each visitor; the next one ends it, so that nobody waits for what is past."""
 
     def __init__(self) -> None:
-        self._of: dict[str, PendingQuestion] = {}
+        self._of: OrderedDict[str, PendingQuestion] = OrderedDict()
 
     def begin(self, visitor: str, asked: Location) -> PendingQuestion:
         """A new question, in the place of the one before."""
         self.end(visitor)
         self._of[visitor] = found = PendingQuestion(asked=asked)
+        while len(self._of) > MOST_PENDING:  # a visitor's name is free to invent
+            self._of.popitem(last=False)
         return found
 
     def of(self, visitor: str) -> PendingQuestion | None:
@@ -64,6 +68,11 @@ class PendingQuestions:
         """Ends it: whoever trains heads for it stops."""
         if question := self._of.pop(visitor, None):
             question.is_over = True
+
+    def answered(self, visitor: str, question: PendingQuestion) -> None:
+        """Forgets a question, unless there is another by now."""
+        if self._of.get(visitor) is question:
+            del self._of[visitor]
 
 
 # --- From a question to what is shown, as it comes to be known.

@@ -232,11 +232,14 @@ class TryHandlers:
         """
         visitor = request.session_hash or ""
         question = self.questions.begin(visitor, asked)
-        yield [*SAME[:-1], asked.query, *(settings or [])]
-        same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
-        may_load = self.may_load(visitor, asked)
-        for one in answering(question) if may_load else offering(asked):
-            yield [*replace(one, error=one.error or remark).values(), *same]
+        try:
+            yield [*SAME[:-1], asked.query, *(settings or [])]
+            same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
+            may_load = self.may_load(visitor, asked)
+            for one in answering(question) if may_load else offering(asked):
+                yield [*replace(one, error=one.error or remark).values(), *same]
+        finally:
+            self.questions.answered(visitor, question)
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
         """The same where all may have changed; a run that is gone gives way to a sample."""
