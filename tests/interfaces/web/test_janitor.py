@@ -20,8 +20,8 @@ import pytest
 from gradio_client import Client, handle_file
 from loops import finished
 
-from heads.errors import CheckpointError, DataError, LimitError
 from heads.backbone import downloads
+from heads.errors import CheckpointError, DataError, LimitError
 from heads.interfaces.web import janitor, uploads
 from heads.interfaces.web.janitor import Held, Place
 from heads.settings import PUBLIC, Quota, limits, served_folder
