@@ -26,7 +26,7 @@ def test_a_promise_holds_on_little(name):
             return list(promises.measured(name, short=True))
 
     try:
-        found = alone(rows)
+        found = rows() if name == "properties" else alone(rows)  # it sets an alarm
     except Unmeasured as why:
         pytest.skip(str(why))
     assert found

@@ -28,6 +28,7 @@ SAMPLE = (
 )  # fmt: skip
 SHORT = 5  # of the sample, one of so many
 MOST_SECONDS = 10.0
+BUSY = "progress, .busy, .progress-text"
 INSIDE = re.compile(r"Traceback|\w+Error\b|/tmp/|site-packages|\bnull\b|Something went wrong")
 
 
@@ -103,7 +104,11 @@ def _settled(page: "Page") -> tuple[str, bool]:
             told = toast.first.inner_text()
             page.locator(".toast-close").first.click()
             return told, True
-        if said and not account.locator("progress, .busy").count():
+        # Not what Gradio writes over it meanwhile, such as "queue: 1/1".
+        if (
+            account.locator(".card-read, [role=alert]").count()
+            and not account.locator(BUSY).count()
+        ):
             return said, account.locator("[role=alert]").count() > 0
     return "", False
 

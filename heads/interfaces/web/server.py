@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import gradio as gr
 
+from heads.data.table import short
 from heads.errors import LimitError
 from heads.interfaces.web.call_queue import CallQueue
 from heads.interfaces.web.guards import Notice, as_it_came, notice, plain
@@ -25,6 +27,8 @@ from heads.interruption import interruptible
 from heads.settings import limits, prepare_server
 
 THREADS = 512  # most wait, for a training or a download; more than `Limits.calls_pending`
+# What Gradio says of a value that a component does not offer.
+NOT_AMONG = re.compile(r"Value: (.*) \(type: .*\) is not in the list of choices: .*", re.DOTALL)
 FORGETS = 10.0  # seconds between two looks at what nobody reads
 log = logging.getLogger("heads")
 
@@ -209,9 +213,12 @@ class Page(gr.Blocks):
         """As in Gradio; what does not fit is said in a sentence that names what does."""
         check_sent(inputs)
         try:
-            given = await super().preprocess_data(block_fn, inputs, state, explicit_call)
-            return [_text(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
-        except gr.Error:
+            whole = _whole(inputs)
+            given = await super().preprocess_data(block_fn, whole, state, explicit_call)
+            return [_fitting(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
+        except gr.Error as error:
+            if isinstance(said := error.message, str) and (odd := NOT_AMONG.match(said)):
+                raise Notice(plain(f"'{short(odd[1])}' is none of the choices here.")) from None
             raise
         except Exception as error:  # Gradio's components raise whatever comes of a wrong kind
             log.info("arguments of another kind", exc_info=error)
@@ -227,13 +234,32 @@ async def _computed(call: Call, step: Coroutine[Any, Any, Any]) -> Any:
                 return await step
 
 
-def _text(component: Any, value: Any) -> Any:
-    """The value of a component, of which Gradio does not check that it is a text.
+def _whole(value: Any) -> Any:
+    """A value without halves of letters, which no answer can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    if isinstance(value, dict):
+        return {_whole(name): _whole(one) for name, one in value.items()}
+    return value
+
+
+def _fitting(component: Any, value: Any) -> Any:
+    """The value of a component, of which Gradio does not check of what kind it is.
 
     Raises:
-        TypeError: It should be one and is none.
+        TypeError: It is of another kind.
     """
-    if not isinstance(component, gr.Textbox | gr.HTML) or component.preprocess is as_it_came:
+    if component.preprocess is as_it_came:
+        return value
+    if isinstance(component, gr.BrowserState):  # of another version of this page, perhaps
+        default = component.default_value
+        return value if isinstance(value, type(default)) else default
+    is_one = isinstance(component, gr.Dropdown) and not component.multiselect
+    if is_one and isinstance(value, list | dict):
+        raise TypeError
+    if not isinstance(component, gr.Textbox | gr.HTML):
         return value
     if value is not None and not isinstance(value, str):
         raise TypeError

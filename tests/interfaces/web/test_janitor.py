@@ -46,6 +46,7 @@ def page(place):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_PUBLIC", "1")
+        patch.setenv("HEADS_PROXIES", "127.0.0.1")
         patch.setenv("GRADIO_TEMP_DIR", str(place / "gradio"))
         page = build()
         with socket.socket() as free:
@@ -199,7 +200,9 @@ def test_of_many_uploads_and_broken_ones_nothing_remains(url, disk, count):
     with httpx.Client(timeout=60) as line:
         answers = [
             line.post(
-                url + API + "/upload", files={"files": (f"{n}.csv", f"text,label\n{n}".encode())}
+                url + API + "/upload",
+                files={"files": (f"{n}.csv", f"text,label\n{n}".encode())},
+                headers={"X-Forwarded-For": f"10.1.0.{n % 10}"},
             ).status_code
             for n in range(count)
         ]
