@@ -29,7 +29,7 @@ SAMPLE = (
 SHORT = 5  # of the sample, one of so many
 MOST_SECONDS = 10.0
 BUSY = "progress, .busy, .progress-text"
-INSIDE = re.compile(r"Traceback|\w+Error\b|/tmp/|site-packages|\bnull\b|Something went wrong")
+INSIDE = re.compile(r"Traceback|\w+Error\b|/tmp/|site-packages|Something went wrong|\A\s*null\s*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
