@@ -276,7 +276,7 @@ def train(
     The base model is frozen, unless the recipe says what is learned of it, as in
     ``mean+linear?tune=lora``.
 
-    It is the head that `train_grid` keeps of this recipe, to the last bit: its settings are
+    It is the head that `train_grid` keeps of this recipe, up to rounding: its settings are
     searched on development rows, and its temperature and thresholds found there. It is trained on
     the first split only, so it is there sooner, and its scores are of fewer rows.
 

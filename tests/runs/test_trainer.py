@@ -86,11 +86,14 @@ def written(place: Path, corpus: Corpus, split: bool) -> Path:
 
 
 def is_same_head(one: TrainedHead, other: TrainedHead) -> bool:
+    """Up to rounding: on some processors a product's last bit goes by how many are in its batch."""
     mine, theirs = one.module.state_dict(), other.module.state_dict()
-    facts = ("recipe", "classes", "chosen", "temperature", "thresholds", "rows", "training")
+    facts = ("recipe", "classes", "chosen", "rows", "training")
     return (
         mine.keys() == theirs.keys()
-        and all(torch.equal(mine[name], theirs[name]) for name in mine)
+        and all(torch.allclose(mine[name], theirs[name], atol=1e-4) for name in mine)
+        and one.temperature == pytest.approx(other.temperature, rel=1e-4)
+        and one.thresholds == pytest.approx(other.thresholds, rel=1e-4)
         and all(getattr(one, name) == getattr(other, name) for name in facts)
     )
 
