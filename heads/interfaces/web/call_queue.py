@@ -1,15 +1,13 @@
 """Gradio's queue, with an end to what it keeps of calls, and a count of whose they are."""
 
-import re
 import time
 from collections import Counter
 from typing import Any
 
 from gradio import queueing
 
-from heads.interfaces.web.visitors import Visitors, address_of
+from heads.interfaces.web.visitors import NAME, Visitors, address_of
 
-NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 NO_NAME = "The name of a session (session_hash) has at most 64 letters, digits, - and _."
 UNREAD = 60.0  # seconds for which an answer waits for its reader
 
@@ -54,8 +52,9 @@ class CallQueue(queueing.Queue):
                 continue
             self._unread[session] = since = before.get(session, now)
             if now - since >= UNREAD:
-                for kept in (
-                    self.pending_event_ids_session, self.pending_messages_per_session,
-                    self._address, self._unread,
-                ):  # fmt: skip
-                    kept.pop(session, None)
+                self.pending_event_ids_session.pop(session, None)
+                self.pending_messages_per_session.pop(session, None)
+                del self._unread[session]
+        # Gradio forgets sessions by itself too.
+        pending = self.pending_event_ids_session
+        self._address = {name: kept for name, kept in self._address.items() if name in pending}

@@ -114,11 +114,11 @@ def _spare_sessions() -> None:
 
 def _forget_names() -> None:
     """Lets Gradio's notes of calls and uploads have an end."""
-    from gradio import queueing, route_utils
+    from gradio import queueing, route_utils, routes
 
     from heads.interfaces.web.call_queue import CallQueue
 
-    class Progress(route_utils.FileUploadProgress):
+    class UploadProgress(route_utils.FileUploadProgress):
         def track(self, upload_id: str) -> None:
             super().track(upload_id)
             while len(self._statuses) > MOST_UPLOADS:
@@ -140,7 +140,7 @@ def _forget_names() -> None:
             self.sha.update(secrets.token_bytes(16))  # of which its folder has the name
 
     setattr(queueing, "Queue", CallQueue)  # noqa: B010
-    setattr(route_utils, "FileUploadProgress", Progress)  # noqa: B010
+    setattr(routes, "file_upload_statuses", UploadProgress())  # noqa: B010
     setattr(route_utils, "GradioUploadFile", Upload)  # noqa: B010
 
 

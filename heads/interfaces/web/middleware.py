@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heads.errors import HeadsError
 from heads.interfaces.web.janitor import Room
-from heads.interfaces.web.visitors import Visitors, address_of
+from heads.interfaces.web.visitors import NAME, Visitors, address_of
 from heads.settings import Limits, frame_hosts, limits, server_hosts
 
 API = "/gradio_api"
@@ -44,8 +44,7 @@ WRITES = re.compile(
 )
 CALLS = re.compile(rf"{API}/(queue/join|call/.+|run/.+|api/.+)")
 STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?[^/]+/(?P<event>[^/]+))")
-# What callers make up as names of theirs, which are kept.
-NAMES, NAME = ("session_hash", "upload_id"), re.compile(r"[\w-]{0,64}", re.ASCII)
+NAMED = ("session_hash", "upload_id")  # in queries
 UPLOAD, CANCEL = f"{API}/upload", f"{API}/cancel"
 FORM_BYTES = 20_000  # of an upload, around its files
 SMALL = 20_000  # bytes of a body that is read here
@@ -256,7 +255,7 @@ def _check_route(scope: Scope) -> None:
     if stream := STREAM.fullmatch(path):
         _check_name(stream["event"] or "")
     given = parse_qs(scope["query_string"].decode("latin-1"))
-    for value in itertools.chain.from_iterable(given.get(name, ()) for name in NAMES):
+    for value in itertools.chain.from_iterable(given.get(name, ()) for name in NAMED):
         _check_name(value)
     known = WRITES if method in ("POST", "DELETE") else READS
     if method != "OPTIONS" and not known.fullmatch(path):
@@ -264,7 +263,7 @@ def _check_route(scope: Scope) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         raise Refused(400, "The name of a session, a call or an upload has at most 64 letters.")
 
 

@@ -28,7 +28,7 @@ from heads.settings import limits, prepare_server
 
 THREADS = 512  # most wait, for a training or a download; more than `Limits.calls_pending`
 # What Gradio says of a value that a component does not offer.
-NOT_AMONG = re.compile(r"Value: (.*) \(type: .*\) is not in the list of choices: .*", re.DOTALL)
+NOT_AMONG = re.compile(r"Value: (.*) \(type: .*\) is not in the list of choices: (.*)", re.DOTALL)
 FORGETS = 10.0  # seconds between two looks at what nobody reads
 log = logging.getLogger("heads")
 
@@ -218,7 +218,8 @@ class Page(gr.Blocks):
             return [_fitting(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
         except gr.Error as error:
             if isinstance(said := error.message, str) and (odd := NOT_AMONG.match(said)):
-                raise Notice(plain(f"'{short(odd[1])}' is none of the choices here.")) from None
+                what = f"{short(odd[1])} is none of the choices, which are {short(odd[2], 200)}."
+                raise Notice(plain(what)) from None
             raise
         except Exception as error:  # Gradio's components raise whatever comes of a wrong kind
             log.info("arguments of another kind", exc_info=error)

@@ -10,6 +10,7 @@ An address is what limits go by; a session's hash is free to invent.
 import asyncio
 import contextlib
 import ipaddress
+import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ GRACE = 3.5  # seconds in which a call that was posted must find a reader
 LEFT = 0.5  # seconds after which a reader who is gone is taken to be gone
 TICK = 0.1  # seconds
 MOST_NOTED = 20_000  # readers that are remembered after they left
+# What callers make up to name sessions, calls and uploads, by which things are kept.
+NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
 class Visitors:
@@ -87,11 +90,9 @@ class Visitors:
             raise Interrupted
 
 
-def _note(
-    notes: "OrderedDict[str, float] | OrderedDict[str, None]", key: str, value: object
-) -> None:
+def _note(notes: "OrderedDict[str, float]", key: str, moment: float) -> None:
     """Takes note of something, and forgets what was noted longest ago."""
-    notes[key] = value  # type: ignore[assignment]
+    notes[key] = moment
     notes.move_to_end(key)
     while len(notes) > MOST_NOTED:
         notes.popitem(last=False)

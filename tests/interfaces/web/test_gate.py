@@ -1,15 +1,20 @@
 """What the gate lets through, by real requests to a real server."""
 
+import asyncio
 import json
 import re
 import time
+from collections import Counter
+from dataclasses import replace
 from http.client import HTTPConnection
 
 import httpx
 import pytest
+from loops import finished
+from starlette.responses import JSONResponse
 
-from heads.interfaces.web.middleware import is_known
-from heads.interfaces.web.visitors import GRACE
+from heads.interfaces.web.middleware import Gate, is_known
+from heads.interfaces.web.visitors import GRACE, Visitors
 from heads.settings import PUBLIC
 
 API = "/gradio_api"
@@ -136,6 +141,46 @@ def test_names_that_callers_make_up_are_names(public_url, name):
     assert httpx.get(f"{url}/upload_progress", params={"upload_id": name}).status_code == 400
     long = "a" * 65
     assert httpx.get(f"{url}/call/compare/{long}").status_code == 400
+
+
+def test_answers_that_nobody_reads_count_as_calls_and_end(public_url):
+    url = f"{public_url.rstrip('/')}{API}/call/parts"
+
+    def asked_from(address):
+        return httpx.post(url, json={"data": []}, headers={"X-Forwarded-For": address}).status_code
+
+    statuses = [asked_from("10.0.0.80") for _ in range(PUBLIC.calls_each)]
+    assert set(statuses) == {200}
+    time.sleep(GRACE + 2)  # by then all of them are answered, or ended
+    assert asked_from("10.0.0.80") == 429
+    assert asked_from("10.0.0.81") == 200
+
+
+def test_calls_that_are_being_sent_count_already():
+    async def told():
+        is_over = asyncio.Event()
+
+        async def app(scope, receive, send):
+            await is_over.wait()
+            await JSONResponse({})(scope, receive, send)
+
+        gate = Gate(
+            app=app, visitors=Visitors(), under_way=Counter, limits=replace(PUBLIC, calls_each=2)
+        )
+        transport = httpx.ASGITransport(gate, client=("10.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as line:
+            posts = [
+                asyncio.create_task(line.post(f"{API}/call/parts", json={"data": []}))
+                for _ in range(3)
+            ]
+            done, _ = await asyncio.wait(posts, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            refused = [post.result().status_code for post in done]
+            is_over.set()
+            answers = await asyncio.gather(*posts)
+            again = await line.post(f"{API}/call/parts", json={"data": []})
+            return refused, sorted(one.status_code for one in answers), again.status_code
+
+    assert finished(told()) == ([429], [200, 200, 429], 200)
 
 
 def test_two_equal_files_are_two(public_url):

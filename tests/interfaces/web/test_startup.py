@@ -1,5 +1,6 @@
 """The first page: served before anything heavy is imported, and filled in behind it."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from gradio.blocks import postprocess_update_dict
+from loops import finished
 
 from heads.interfaces.web import startup as opening_module
 from heads.interfaces.web.app import build
@@ -60,6 +62,21 @@ def test_a_session_keeps_no_configurations_and_gradio_still_would():
     assert third[box._id].lines == 2
     assert lean(page)[box._id] is box
     assert len(usual(page).config_values) > 100, "Gradio has mended it: take the patch out"
+
+
+def test_of_uploads_whose_progress_nobody_asks_for_few_are_known():
+    from gradio import routes
+
+    progress = routes.file_upload_statuses
+    for number in range(1_100):
+        progress.track(f"u{number}")
+    assert len(progress._statuses) == len(progress._signals) == 1_000
+    with pytest.raises(asyncio.TimeoutError):
+        finished(asyncio.wait_for(progress.is_tracked("never sent"), 0.01))
+    assert "never sent" not in progress._signals
+    for number in range(1_100):
+        progress.stop_tracking(f"u{number}")
+    assert not progress._signals
 
 
 @pytest.fixture(scope="module")
