@@ -1,5 +1,6 @@
 """The Hugging Face Hub and the bundled model: what is on this machine, and fetching the rest."""
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -19,6 +20,7 @@ from heads.backbone.models import (
     CHOOSE_ANOTHER,
     MODELS,
 )
+from heads.caching import REFUSALS, ROOM, why
 from heads.errors import ModelError
 from heads.settings import Limits, is_offline
 
@@ -226,6 +228,9 @@ def _asking(model: str, limits: Limits) -> Iterator[None]:
     except ModelError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (*REFUSALS, errno.EACCES):
+            what, hint = f"{model} cannot be written to the disk ({why(error)}).", ROOM
+            raise ModelError(what, CHOOSE_ANOTHER if limits.public else hint) from None
         # Whatever the network raises: the client has changed its HTTP library more than once.
         raise ModelError(_unreachable(model, error), fetch_later(model, limits)) from None
 
@@ -240,7 +245,9 @@ def _unreachable(model: str, error: Exception) -> str:
         return f"The Hub does not hand out {model} without a login ({status})."
     if status == 404:
         return f"The Hub does not have {model}, or not all that it lists of it (404)."
-    return f"The Hub cannot be reached for {model} ({type(error).__name__})."
+    if "Timeout" in type(error).__name__:
+        return f"The Hub does not answer in time for {model}."
+    return f"The Hub cannot be reached for {model}."
 
 
 def fetch_later(model: str, limits: Limits) -> str:
