@@ -325,7 +325,8 @@ def _none(
         sure = [_unbeaten(comparisons, own), *aside]
     else:
         return None
-    because = f"`{own.name}` scores highest: {_scored(measures, own.name)}"
+    best = comparisons.best  # which need not be the head that would be recommended
+    because = f"`{best}` scores highest: {_scored(measures, best)}"
     return Recommendation(use=f"None: {why}", because=because, how_sure="; ".join(sure))
 
 

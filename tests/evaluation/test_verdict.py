@@ -325,6 +325,14 @@ def test_few_rows_are_too_few_to_choose():
     assert "1 tested row is too few" in recommended(1, 1, linear=(0, 0), majority=(0, 1)).use
 
 
+def test_without_a_recommendation_the_head_that_scores_highest_is_named():
+    for rows, told in ((40, {"majority": (0, 20)}), (900, {})):
+        wrong = {"linear": (0, rows // 5), "mlp": (0, rows // 8), **told}
+        found = recommended(rows, **wrong)
+        assert found.name == ""
+        assert found.because.startswith("`mlp` scores highest"), found
+
+
 def test_without_the_baseline_nothing_is_known_of_guessing():
     found = recommend(*compared(900, linear=(0, 90)), left=3)
     assert found.use == "None: heads have not been compared with guessing yet"
