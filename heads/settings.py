@@ -1,6 +1,8 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
+import ipaddress
 import os
+import re
 import tempfile
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
@@ -344,7 +346,7 @@ PUBLIC = Limits(
     cells=64,
     states_bytes=1_000_000_000,
     run_seconds=120,
-    upload_bytes=10_000_000,
+    upload_bytes=10 * 1024**2,  # as Gradio's page counts, whose notice gives the number
     unpacked_bytes=50_000_000,
     rows=20_000,
     columns=50,
@@ -435,6 +437,63 @@ HERE = ("localhost", "127.0.0.1", "::1")
 PRIVATE = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
 
 
+HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]*:[0-9a-f:]*\]?")
+FRAME = re.compile(r"(https?://)?(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:(\d{1,5}|\*))?")
+
+
+def check_server() -> None:
+    """Refuses what is said of the server in the environment, where it could never work.
+
+    Raises:
+        LimitError: A variable holds what is no name of a host, no network or no page.
+    """
+    for name in _listed("HEADS_HOSTS"):
+        if not HOST.fullmatch(name):
+            hint = "Write it as in heads.example.org: no https://, no port, no path."
+            raise _misset("HEADS_HOSTS", name, "the name of a host", hint)
+    for network in _proxies().replace(",", " ").split():
+        if network != "*" and not _is_network(network):
+            hint = "Write it as in 127.0.0.1 or 10.0.0.0/8."
+            raise _misset("HEADS_PROXIES", network, "an address or a network", hint)
+    for page in _listed("HEADS_FRAMES"):
+        if not FRAME.fullmatch(page):
+            hint = "Write it as in https://slides.example.org."
+            raise _misset("HEADS_FRAMES", page, "a page that may show this one", hint)
+
+
+def _misset(variable: str, value: str, kind: str, hint: str) -> LimitError:
+    return LimitError(f"{variable} holds '{value:.60}', which is not {kind}.", hint)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _proxies() -> str:
+    return os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
+
+
+def server_summary() -> list[str]:
+    """What holds for this server, a line each, for who starts it."""
+    if not limits().public:
+        return ["Local mode: for this machine alone (--public is for strangers)."]
+    names, here = sorted(server_hosts()), storage_folder()
+    proxies, frames = _proxies(), frame_hosts()
+    asked = os.environ.get("HEADS_STORAGE")
+    lost = f" ({asked} takes no file)" if asked and not here else ""
+    return [
+        "Public mode: limits for strangers, no folders of this machine.",
+        f"  answers to      {', '.join(names) or 'any name (HEADS_HOSTS names those alone)'}",
+        f"  behind proxies  {proxies or 'none (HEADS_PROXIES)'}",
+        f"  framed by       {', '.join(frames) or 'nobody else (HEADS_FRAMES)'}",
+        f"  storage         {here or f'none that outlasts a restart{lost} (HEADS_STORAGE)'}",
+    ]
+
+
 def prepare_server() -> None:
     """Tells the server's libraries what they ask the environment for, before it starts.
 
@@ -443,9 +502,12 @@ def prepare_server() -> None:
     of ten thousand calls, which nobody reads here, and sums them up after each. It gets a folder
     of its own for files. As it starts it calls its own server, which a proxy of the network
     ($HTTP_PROXY) does not reach.
+
+    Raises:
+        LimitError: A variable holds what could never work.
     """
-    proxies = os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
-    os.environ["FORWARDED_ALLOW_IPS"] = proxies
+    check_server()
+    os.environ["FORWARDED_ALLOW_IPS"] = _proxies()
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_TEMP_DIR"] = str(served_folder().absolute())
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""

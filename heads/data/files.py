@@ -47,6 +47,7 @@ _MAGIC = (
     (b"version https://git-lfs", "a Git LFS pointer, not the table itself", "Run: git lfs pull"),
 )
 _STRANGE = 0.3  # share of control characters beyond which nobody wrote this as text
+_BINARY = 0.02  # the same where no encoding fits: programs and archives
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
 _XML = re.compile(r"\s*<\?xml\b", re.I)
@@ -104,6 +105,7 @@ _MARKS = (
 )
 _SAVE = "Save it as UTF-8."
 _RUNS = re.compile(rb"[\x80-\xff]+")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _MOST_RUNS = 20_000
 # Windows-1252: letters, and the signs that stand inside or beside Western European words.
 _LETTERS = frozenset(range(0xC0, 0x100)) - {0xD7, 0xF7} | {0x8A, 0x8C, 0x8E, 0x9A, 0x9C, 0x9E, 0x9F}
@@ -167,6 +169,9 @@ def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Fi
     except UnicodeDecodeError:
         text = ""
     if not text or not _looks_western(raw):
+        control = len(_CONTROL.findall(raw, 0, _HEAD))
+        if control > _BINARY * min(len(raw), _HEAD):
+            raise DataError(f"{name} is not a text table.", _TABLE)
         what = f"{name} is not UTF-8 (line {line}), and in what else it was saved is not certain."
         raise DataError(what, _SAVE, line=line)
     says = (

@@ -1,6 +1,7 @@
 """Every file that was made to break a reader gets what it must: texts, a warning or a sentence."""
 
 import csv
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,14 @@ def test_a_file_that_must_be_refused_gets_one_sentence(
     assert str(refused.value).isprintable()
     assert refused.value.hint
     assert getattr(refused.value, "line", None) == line
+
+
+@pytest.mark.parametrize("raw", [Path(sys.executable).resolve(), b"MZ\x90\x00" + bytes(range(256))])
+def test_a_program_is_said_to_be_no_table(raw: Path | bytes, tmp_path: Path) -> None:
+    path = tmp_path / "prog.csv"
+    path.write_bytes(raw if isinstance(raw, bytes) else raw.read_bytes()[:200_000])
+    with pytest.raises(DataError, match=r"^prog\.csv is not a text table"):
+        open_table(path, LOCAL)
 
 
 @pytest.mark.parametrize("name", ["c10_3000_classes.csv", "c32_200_columns.csv"])

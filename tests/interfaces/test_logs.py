@@ -175,7 +175,7 @@ def test_a_server_writes_lines_and_no_text_of_a_visitor(attacked):
     assert CANARY.encode() not in written
     # What C++ writes, past Python, of a server that is stopped while it computes.
     written = written.replace(b"terminate called without an active exception\n", b"")
-    said = ("Starting.", "Head to Head is at")  # to whoever started it
+    said = ("Starting.", "Public mode", "  ", "Head to Head is at")  # to whoever started it
     told = [line for line in written.decode("ascii").splitlines() if not line.startswith(said)]
     lines = [json.loads(line) for line in told]
     assert all({"time", "level", "logger", "event"} <= set(line) for line in lines)

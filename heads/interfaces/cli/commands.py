@@ -1,5 +1,6 @@
 """The commands about heads, families and models, and the page."""
 
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -13,7 +14,9 @@ from heads.errors import DataError, LimitError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
 from heads.parts.resolved_recipe import JOINT
-from heads.settings import limits
+from heads.settings import limits, server_summary
+
+MOST_PORT = 65_535
 
 
 @command(api.compare)
@@ -225,13 +228,25 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
     Args:
         port: 7860 or the next free one, if not given.
         host: 0.0.0.0 lets other machines in, and is public mode.
-        public: Small limits, no local folders.
+        public: For strangers: files up to 10 MB, trainings of 2 minutes, no local folders.
     """
     from heads.interfaces import logs
 
+    _check_place(host, port)
     tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
     with logs.begin():
         _serve(host, port, tells)
+
+
+def _check_place(host: str, port: int | None) -> None:
+    """Refuses an address that this machine cannot have, before anything is loaded for it."""
+    if port is not None and not 1 <= port <= MOST_PORT:
+        raise DataError(f"A port is a number from 1 to {MOST_PORT}, not {port}.", "Change --port.")
+    try:
+        socket.getaddrinfo(host, port)
+    except (OSError, UnicodeError):
+        hint = "Leave --host out, or give 0.0.0.0 to let other machines in."
+        raise DataError(f"This machine has no address '{host:.60}'.", hint) from None
 
 
 def _serve(host: str, port: int | None, tells: Callable[[str], None]) -> None:
@@ -246,5 +261,7 @@ def _serve(host: str, port: int | None, tells: Callable[[str], None]) -> None:
         place = f"port {port} of {host}" if port else f"any port of {host}"
         what = f"The page cannot be served on {place}: it is taken, or not to be had."
         raise DataError(what, "Choose another with --port.") from None
+    for line in server_summary():
+        tells(line)
     tells(f"Head to Head is at {url} (Ctrl+C stops it).")
     page.block_thread()

@@ -85,13 +85,25 @@ def card(data: Data) -> Markup:
         roles=roles,
         says=data.says,
         notes=list(data.notes),
-        findings=[each.says for each in data.findings],
+        findings=[*_few(data), *(each.says for each in data.findings)],
         shown=SHOWN,
         table=preview(data.names, data.head, columns),
         group=f"Rows of each {data.corpus.problem.group}" if data.classes else "Rows of each size",
         bars=_bars(data),
         more=max(0, len(data.classes) - MOST_BARS),
     )
+
+
+def _few(data: Data) -> list[str]:
+    """That no head will be recommended, where so few rows are scored; better known before."""
+    from heads.evaluation.verdict import FEWEST_ROWS  # which imports torch
+
+    parts = data.corpus.parts
+    tested = parts.count("test") if "test" in parts else len(data.corpus)
+    if tested >= FEWEST_ROWS:
+        return []
+    rows = f"{tested} {'row' if tested == 1 else 'rows'}"
+    return [f"{rows} to score on: fewer than {FEWEST_ROWS} are too few to recommend a head by."]
 
 
 def problem(says: str, table: Table, columns: Columns) -> Markup:

@@ -69,24 +69,40 @@ KINDS: dict[Any, str] = {
 }  # fmt: skip
 
 
+class _Signature:
+    """What an endpoint takes, and of what kind."""
+
+    def __init__(self, endpoint: Callable[..., Any]) -> None:
+        self._signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
+        names = self._signature.parameters
+        self._kinds = {name: hints[name] for name in names if hints[name] in KINDS}
+        self._checks = {n: TypeAdapter(kind, config=STRICT) for n, kind in self._kinds.items()}
+
+    def fitting(self, inputs: Any, named: Any) -> inspect.BoundArguments:
+        """The arguments, each of which is of its kind.
+
+        Raises:
+            DataError: They are too many or too few, or one is of another kind.
+        """
+        try:
+            given = self._signature.bind(*inputs, **named)
+        except TypeError:
+            what = f"The arguments are {', '.join(self._kinds) or 'none'}, in this order."
+            raise DataError(what, "Leave out only the last ones.") from None
+        if "recipes" in given.arguments:
+            kind = self._kinds["recipes"]
+            given.arguments["recipes"] = _recipes(given.arguments["recipes"], kind)
+        for name in filter(self._checks.__contains__, given.arguments):
+            try:
+                self._checks[name].validate_python(given.arguments[name])
+            except ValidationError as error:
+                raise _misfit(name, KINDS[self._kinds[name]], error) from None
+        return given
+
+
 def typed(endpoint: Handler) -> Handler:
     """As `guarded`, for programs: each argument must be what the signature says."""
-    signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
-    kinds = {name: hints[name] for name in signature.parameters if hints[name] in KINDS}
-    checks = {name: TypeAdapter(kind, config=STRICT) for name, kind in kinds.items()}
-
-    def fitting(inputs: Any, named: Any) -> inspect.BoundArguments:
-        try:
-            given = signature.bind(*inputs, **named)
-        except TypeError:
-            what = f"The arguments are {', '.join(kinds) or 'none'}, in this order."
-            raise DataError(what, "Leave out only the last ones.") from None
-        for name in [name for name in given.arguments if name in checks]:
-            try:
-                checks[name].validate_python(given.arguments[name])
-            except ValidationError as error:
-                raise _misfit(name, KINDS[kinds[name]], error) from None
-        return given
+    fitting = _Signature(endpoint).fitting
 
     if inspect.isgeneratorfunction(endpoint):
 
@@ -105,10 +121,23 @@ def typed(endpoint: Handler) -> Handler:
     return cast("Handler", guarded(call))
 
 
+def _recipes(value: Any, kind: Any) -> Any:
+    """Recipes as a list or as one text, parted by spaces: every endpoint takes both.
+
+    >>> _recipes("mean+linear, cls+linear", list[str]), _recipes(["mean+linear"], str)
+    (['mean+linear', 'cls+linear'], 'mean+linear')
+    """
+    if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return " ".join(value)
+    if kind == list[str] and isinstance(value, str):
+        return [one.rstrip(",") for one in value.split()]
+    return value
+
+
 def _misfit(name: str, kind: str, error: ValidationError) -> DataError:
     """What to say of an argument that is of another kind."""
     first = error.errors(include_url=False, include_context=False)[0]
-    place = "".join(f", number {one + 1}" for one in first["loc"] if isinstance(one, int))
+    place = "".join(f" (entry {one + 1})" for one in first["loc"] if isinstance(one, int))
     must = kind.replace("a list of texts", "a list of texts alone") if place else kind
     return DataError(f"{name} must be {must}, not {_kind(first['input'])}{place}.", "Change it.")
 

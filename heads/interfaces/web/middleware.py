@@ -144,8 +144,9 @@ class Gate:
         """
         host = headers.get("host", "")
         if not is_known(_name(host), is_public=self.limits.public):
-            what = "This app does not go by that name."
-            raise Refused(403, f"{what} Open it as localhost, or add the name to HEADS_HOSTS.")
+            what = "This server does not answer to that name."
+            local = "Open it as localhost, or start it with HEADS_HOSTS=NAME for another name."
+            raise Refused(403, what if self.limits.public else f"{what} {local}")
         if self.limits.public:
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
@@ -153,7 +154,8 @@ class Gate:
         is_page = is_page and headers.get("sec-fetch-mode", "navigate") == "navigate"
         is_own = origin is None or origin.partition("://")[2] == host
         if not is_own or (site not in ("same-origin", "none") and not is_page):
-            raise Refused(403, "Another page may not use this app.")
+            hint = "Open it in a tab of its own, at localhost."
+            raise Refused(403, f"Another page may not use this app. {hint}")
 
     # --- How much of it.
 

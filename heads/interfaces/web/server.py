@@ -273,6 +273,14 @@ def _wrong_arguments(block_fn: Any, inputs: Any) -> str:
     names = [one.name for one in found if one.annotation not in (gr.Request, gr.EventData)]
     names = names[: len(block_fn.inputs)]
     given = len(inputs) if isinstance(inputs, list) else 0
+    files = [isinstance(one, gr.File) for one in block_fn.inputs]
+    paths = [name for name, is_file, value in zip(names, files, inputs or (), strict=False)
+             if is_file and isinstance(value, str)]  # fmt: skip
+    if paths and given == len(block_fn.inputs):
+        return (
+            f"{paths[0]} must be a file that is sent, not a path. "
+            f'In Python: {paths[0]}=gradio_client.handle_file("my.csv").'
+        )
     if given != len(block_fn.inputs):
         what = f"This call takes {len(block_fn.inputs)} arguments and got {given}."
     else:

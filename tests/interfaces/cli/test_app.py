@@ -260,6 +260,7 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["compare", "x", "--json=1"], "'--json' does not take a value. See: heads compare --help"),
         (["inspect", "x", "--against", "y"], "'y' is not one of 'others', 'runner-up'. See: "),
         (["app", "--port", "x"], "'--port'"),
+        (["app", "--port", "99999"], "A port is a number from 1 to 65535, not 99999."),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
@@ -268,6 +269,15 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
     assert out == ""
+
+
+def test_an_address_that_this_machine_has_not_is_refused_before_the_page_is_built(
+    monkeypatch, capsys
+):
+    monkeypatch.setenv("HEADS_PUBLIC", "1")  # which another address sets: undone after this
+    code, out, err = run(capsys, "app", "--host", "heads.invalid")
+    assert (code, out) == (2, "")
+    assert "This machine has no address 'heads.invalid'." in err
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import torch
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import tables
-from heads.interfaces.views import charts, head_details
+from heads.interfaces.views import charts, dataset, head_details
 from heads.interfaces.views.format import TIME, offered
 from heads.interfaces.views.questions import QUESTIONS, head_of
 from heads.interfaces.views.report import report
@@ -32,6 +32,24 @@ ASKED = {
     REGRESSION: ("similarity", ["mean+linear", "mean+linear?pair=uv_diff_prod"]),
 }
 SCORES = {SINGLE_LABEL: "Accuracy", MULTI_LABEL: "Micro-F1", REGRESSION: "Spearman's correlation"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "tested", "says"),
+    [(40, 0, "40 rows to score on"), (50, 0, ""), (60, 1, "1 row to score on"), (60, 50, "")],
+)
+def test_a_card_says_before_training_that_rows_are_too_few(rows, tested, says, tmp_path):
+    path = tmp_path / "few.csv"
+    lines = [
+        f"text number {one},{'ab'[one % 2]},{'test' if one < tested else 'train'}"
+        for one in range(rows)
+    ]
+    path.write_text("\n".join(["text,label,split"[: None if tested else 10], *lines]), "utf-8")
+    if not tested:
+        path.write_text(path.read_text("utf-8").replace(",train", ""), "utf-8")
+    drawn = dataset.card(read(path, limits()))
+    assert ("too few to recommend a head by" in drawn) is bool(says)
+    assert says in drawn
 
 
 @pytest.fixture(scope="module")

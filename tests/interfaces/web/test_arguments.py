@@ -102,8 +102,13 @@ def server(page_url, tmp_path_factory):
     [
         ("compare", 0, None, "text must be a text, not null. Change it."),
         ("compare", 0, 5, "text must be a text, not the number 5. Change it."),
-        ("compare", 2, "cls+bert", "recipes must be a list of texts, not the text 'cls+bert'."),
-        ("compare", 2, ["a", 5], "recipes must be a list of texts alone, not the number 5, number"),
+        ("compare", 2, 5, "recipes must be a list of texts, not the number 5."),
+        (
+            "compare",
+            2,
+            ["a", 5],
+            "recipes must be a list of texts alone, not the number 5 (entry 2).",
+        ),
         ("compare", 2, {"a": 1}, "recipes must be a list of texts, not an object."),
         ("edit", 1, None, "edits must be a list of texts, not null."),
         ("ablate", 6, "yes", "retrain must be true or false, not the text 'yes'."),

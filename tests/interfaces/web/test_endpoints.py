@@ -64,6 +64,22 @@ def test_explain_and_parts_answer(client):
     assert "mean" in [part["name"] for part in shelves["poolings"]]
 
 
+def test_recipes_are_a_list_or_one_text_and_a_path_is_no_file(client, tmp_path):
+    several = "mean+linear, cls+roberta"
+    found = client.predict("Not bad.", "", several, api_name="/compare")
+    assert [one["recipe"] for one in found["recipes"]] == ["mean+linear", "cls+roberta"]
+    (tmp_path / "bad.csv").write_text("text,label\nno,\n", "utf-8")
+    file = handle_file(str(tmp_path / "bad.csv"))
+    with pytest.raises(AppError) as refused:  # of the file, which is read before the recipes
+        client.predict(file=file, recipes=["mean+linear"], api_name="/train_grid")
+    assert "recipes" not in str(refused.value)
+    for name in ("/read", "/train_grid"):
+        with pytest.raises(
+            AppError, match=r"file must be a file that is sent, not a path.*handle_"
+        ):
+            client.predict("my.csv", api_name=name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -72,7 +88,7 @@ def test_explain_and_parts_answer(client):
         (("x", "", []), "No recipe is chosen."),
         ((None,), "must be a text"),
         (("x", "", ["mean+linear&&"]), "not a recipe"),
-        (("x", "", "mean+linear"), "recipes must be a list of texts, not the text 'mean\\+linear'"),
+        (("x", "", 5), "recipes must be a list of texts, not the number 5"),
         (("x", "", ["mean+linear"], "../../etc"), "no config.json|no folder"),
     ],
 )
@@ -192,8 +208,8 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
         ("compare", {"text": "a", "pairs": 1.5}, "pairs must be a text, not the number 1.5."),
         (
             "compare",
-            {"text": "a", "recipes": "mean"},
-            "recipes must be a list of texts, not the text 'mean'.",
+            {"text": "a", "recipes": {"a": "mean"}},
+            "recipes must be a list of texts, not an object.",
         ),
         (
             "look",

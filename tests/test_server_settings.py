@@ -1,0 +1,72 @@
+"""What is said of the server in the environment: refused where it could never work, and told."""
+
+import pytest
+
+from heads.errors import LimitError
+from heads.settings import check_server, server_summary
+
+NAMES = ("HEADS_HOSTS", "HEADS_PROXIES", "HEADS_FRAMES", "HEADS_STORAGE", "SPACE_ID", "SPACE_HOST")
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch):
+    for name in (*NAMES, "HEADS_PUBLIC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [
+        ("HEADS_HOSTS", ["", "heads.example.org", "a.b, c.d", "192.0.2.1", "[::1]", "localhost"]),
+        ("HEADS_PROXIES", ["", "*", "127.0.0.1", "10.0.0.0/8,::1", "10.0.0.1/8", "fd00::/8"]),
+        ("HEADS_FRAMES", ["", "https://a.example", "http://a.example:8000 *.b.example", "a.b:*"]),
+    ],
+)
+def test_what_can_work_is_taken(variable, values, monkeypatch):
+    for value in values:
+        monkeypatch.setenv(variable, value)
+        check_server()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "odd"),
+    [
+        ("HEADS_HOSTS", "a.b http://c.d", "http://c.d"),
+        ("HEADS_HOSTS", "a.b:7860", "a.b:7860"),
+        ("HEADS_HOSTS", "a.b/path", "a.b/path"),
+        ("HEADS_PROXIES", "foo", "foo"),
+        ("HEADS_PROXIES", "127.0.0.1,10.0.0.0/99", "10.0.0.0/99"),
+        ("HEADS_FRAMES", "https://a.b; script-src *", "https://a.b;"),
+        ("HEADS_FRAMES", "'self'", "'self'"),
+        ("HEADS_FRAMES", "javascript:x", "javascript:x"),
+    ],
+)
+def test_what_can_never_work_is_refused_in_a_sentence(variable, value, odd, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(LimitError) as refused:
+        check_server()
+    assert refused.value.what.startswith(f"{variable} holds '{odd}', which is not ")
+    assert refused.value.hint.startswith("Write it as in ")
+
+
+def test_a_space_needs_nothing_said(monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "someone/head-to-head")
+    monkeypatch.setenv("SPACE_HOST", "someone-head-to-head.hf.space")
+    check_server()
+    told = "\n".join(server_summary())
+    assert "Public mode" in told
+    assert "someone-head-to-head.hf.space" in told
+    assert "framed by       https://huggingface.co" in told
+
+
+def test_whoever_starts_a_server_reads_what_holds(monkeypatch, tmp_path):
+    assert server_summary() == ["Local mode: for this machine alone (--public is for strangers)."]
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    assert "any name" in "\n".join(server_summary())
+    monkeypatch.setenv("HEADS_STORAGE", str(tmp_path / "nowhere"))
+    assert "nowhere takes no file" in "\n".join(server_summary())
+    monkeypatch.setenv("HEADS_STORAGE", str(tmp_path))
+    monkeypatch.setenv("HEADS_HOSTS", "heads.example.org")
+    told = "\n".join(server_summary())
+    assert f"storage         {tmp_path}" in told
+    assert "answers to      heads.example.org" in told
