@@ -690,7 +690,8 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     if found.tuning_bytes:
         told.append(f"A training of the base model takes about {memory(found.tuning_bytes)}.")
     if limits().run_seconds:
-        told.append(f"It ends after {limits().run_seconds:.0f} seconds; heads that are done by then are kept.")
+        ends = f"It ends after {limits().run_seconds:.0f} seconds"
+        told.append(f"{ends}; heads that are done by then are kept.")
     return [
         gr.update(value=f"{FIND} · about {about}", interactive=True),
         gr.update(visible=is_long),
