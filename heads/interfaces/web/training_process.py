@@ -23,11 +23,11 @@ from typing import Any
 import heads
 from heads.errors import DataError, LimitError
 from heads.runs.folder import RunFolder
-from heads.settings import environment_with, limits
+from heads.settings import environment_with
 
 BEAT = 0.25  # seconds within which something is passed on
 GRACE = 0.3  # seconds between asking a worker to end and ending it
-NICE = 10  # how much a training stands behind answers, in public mode
+NICE = 10  # how much a training stands behind answers, and behind Stop
 WAIT = 300.0  # seconds that one waits for somebody else's training to end
 Event = dict[str, Any]
 
@@ -177,7 +177,7 @@ def _started(run: RunFolder) -> subprocess.Popen[str]:
         env=environment_with(Path(heads.__file__).parents[1]),
         start_new_session=True,
     )
-    if limits().public and hasattr(os, "setpriority"):  # what visitors ask goes before it
+    if hasattr(os, "setpriority"):  # what is asked on the page goes before it
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     return process

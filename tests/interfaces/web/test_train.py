@@ -401,3 +401,24 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
 def test_a_table_for_a_spreadsheet_runs_no_formula():
     text = as_csv(["recipe", "=cmd"], [["@x", -1.5], ["plain", 2]])
     assert text == '\ufeff"recipe","\'=cmd"\r\n"\'@x",-1.5\r\n"plain",2\r\n'
+
+
+def test_over_the_api_a_base_model_is_fetched_before_the_turn_to_train(monkeypatch):
+    from heads.backbone import safety
+    from heads.interfaces.web import endpoints
+
+    class Taken(Exception):
+        """A place was asked for."""
+
+    fetched = []
+
+    class Places:
+        def taken(self, address):
+            raise Taken(address, list(fetched))
+
+    monkeypatch.setattr(safety, "admit", lambda model, here: fetched.append(model))
+    train_grid = endpoints._trainer(Places()).__wrapped__
+    request = type("Request", (), {"client": None})()
+    with pytest.raises(Taken) as taken:
+        next(train_grid(request, None, model="someone/model"))
+    assert taken.value.args[1] == ["someone/model"]
