@@ -9,6 +9,7 @@ import atexit
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
 SOON = 5.0  # the same once the last page that showed it is closed: a reload takes less
 STARTING = 6.0  # seconds until a worker has imported torch and Transformers, usually
+MOST_CLOSED = 2_000  # pages that are remembered as closed
 MOST_KEPT = 200  # jobs that are remembered
 MOST_PUBLIC = 8  # trainings that run or wait at a time in public mode
 
@@ -178,15 +180,17 @@ class TrainingJobs:
     def __init__(self, slots: TrainingSlots) -> None:
         self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
+        self._closed: OrderedDict[str, None] = OrderedDict()  # pages, the last ones
         self._lock = threading.Lock()
         self.starting = STARTING
         atexit.register(self.end)
 
-    def begin(self, run: RunFolder, address: str = "") -> TrainingJob:
+    def begin(self, run: RunFolder, address: str = "", page: str = "") -> TrainingJob:
         """Begins a training, or goes on with one; one that is under way is handed out as it is.
 
         Args:
             address: From where it is asked for.
+            page: The session of the page that shows it, which may be closed by now.
 
         Raises:
             LimitError: Too many train here, or of that address.
@@ -194,9 +198,12 @@ class TrainingJobs:
         with self._lock:
             known = self._jobs.get(run.id)
             if known and not known.is_over:
+                self._look(known, page)
                 return known
             self.admit(address)
             self._jobs[run.id] = job = TrainingJob(run=run, address=address)
+            job.seen = time.monotonic() - LEASE + SOON  # where that page is closed already
+            self._look(job, page)
             for old in [one for one, job in self._jobs.items() if job.is_over][:-MOST_KEPT]:
                 del self._jobs[old]
         threading.Thread(target=self._work, args=(job,), name=f"run {run.id}", daemon=True).start()
@@ -213,6 +220,10 @@ class TrainingJobs:
             raise LimitError("Many are training here now.", "Try again in a few minutes.")
         self._slots.check(address)
 
+    def known(self, run: str) -> TrainingJob | None:
+        """The training of a run, if this server has begun it; by that nobody has looked at it."""
+        return self._jobs.get(run)
+
     def of(self, run: str, page: str = "") -> TrainingJob | None:
         """The training of a run, if this server has begun it; who asks has looked at it.
 
@@ -221,9 +232,15 @@ class TrainingJobs:
         """
         job = self._jobs.get(run)
         if job:
+            with self._lock:
+                self._look(job, page)
+        return job
+
+    def _look(self, job: TrainingJob, page: str) -> None:
+        """Notes that somebody looks; not what a page had asked before it was closed."""
+        if page not in self._closed:
             job.seen = time.monotonic()
             job.pages |= {page} - {""}
-        return job
 
     def running(self, runs: Iterable[str], page: str = "") -> list[TrainingJob]:
         """Those under way among some runs."""
@@ -232,11 +249,16 @@ class TrainingJobs:
 
     def left(self, page: str) -> None:
         """A page is closed: what no other shows may soon end, unless it is opened anew."""
-        for job in list(self._jobs.values()):
-            if page in job.pages:
-                job.pages.discard(page)
-                if not job.pages:
-                    job.seen = time.monotonic() - LEASE + SOON
+        with self._lock:
+            if page:
+                self._closed[page] = None
+            if len(self._closed) > MOST_CLOSED:
+                self._closed.popitem(last=False)
+            for job in self._jobs.values():
+                if page in job.pages:
+                    job.pages.discard(page)
+                    if not job.pages:
+                        job.seen = time.monotonic() - LEASE + SOON
 
     def stop(self, run: str) -> None:
         """Asks a training to end; what it has finished is kept."""

@@ -285,6 +285,27 @@ def test_in_public_mode_a_training_that_nobody_looks_at_ends(new_run, public, mo
     assert run.read("end.json")["state"] == "stopped"
 
 
+@pytest.mark.parametrize("way", ["before it began", "before its first look", "while it looks"])
+def test_in_public_mode_a_training_ends_soon_after_its_page_whenever_that_is_closed(
+    way, new_run, public, monkeypatch
+):
+    from heads.interfaces.web import training_jobs
+
+    monkeypatch.setattr(training_jobs, "LEASE", 60.0)
+    monkeypatch.setattr(training_jobs, "SOON", 0.2)
+    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(TrainingSlots(most=1))
+    if way == "before it began":
+        jobs.left("page")
+    job = jobs.begin(run, "address", "page")
+    if way != "before it began":
+        jobs.left("page")
+    if way == "while it looks":  # what the page had asked is answered after it was closed
+        assert jobs.of(run.id, "page") is job
+        assert jobs.running([run.id], "page") == [job]
+    assert ended(job, 20)
+    assert run.read("end.json")["state"] == "stopped"
+
+
 def test_a_training_that_fails_says_why(new_run):
     run, jobs = new_run(), TrainingJobs(TrainingSlots(most=1))
     (run.path / "rows.json").write_text("nonsense", "utf-8")

@@ -51,7 +51,7 @@ def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
     runs = []
     for run in run_access.visible(mine):
         with contextlib.suppress(HeadsError, KeyError, TypeError):
-            facts, job = facts_of(run), jobs.of(run.id)
+            facts, job = facts_of(run), jobs.known(run.id)
             is_running = facts["state"] == "running" or bool(job and not job.is_over)
             when = time.strftime("%d %b %H:%M", time.localtime(facts["created"]))
             runs.append(
@@ -464,8 +464,15 @@ def _report(query: str) -> str:
 
 def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Arrival:
     query, mine, held = around.query, around.mine, around.held
+
+    def shown(
+        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
+    ) -> list[Any]:
+        page = request.session_hash or ""
+        return seen(query, mine, held, kind, measure, last, jobs=jobs, page=page)
+
     shows: dict[str, Any] = {
-        "fn": lambda *given: seen(*given, jobs=jobs),
+        "fn": shown,
         "inputs": [query, mine, held, place.kind, place.measure, place.last],
         "outputs": place.all(),
         "trigger_mode": "always_last",  # of two runs that are chosen the second one counts
@@ -601,7 +608,8 @@ def _wire_start(
         request: gr.Request, query: str, mine: Any, *given: Any, most: int = 0
     ) -> list[Any]:
         try:
-            running = jobs.running(run.id for run in run_access.visible(mine))
+            page = request.session_hash or ""
+            running = jobs.running((run.id for run in run_access.visible(mine)), page)
             if running and limits().public:
                 what = "You are training already."
                 raise LimitError(what, "Stop it first, or wait for its end.")
@@ -616,7 +624,7 @@ def _wire_start(
             run = begin(Plan.of(*given[fields:]).request(data), limits=limits(), run=named)
         except Exception as error:
             return [gr.skip(), gr.skip(), failed(error)]
-        jobs.begin(run, address)
+        jobs.begin(run, address, page)
         known = run_access.remembered([kept or run.id, *run_access.remembered(mine)])
         now = replace(Location.of(query), place="data", result=run.id, head="").query
         return [known, now, ""]
@@ -704,13 +712,13 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
 
     @guarded
     def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
-        data, address = clicked(event), address_of(request.client)
+        data = clicked(event)
         run = data.get("run", "")
         known = {"run": _chosen, "resume": _resumed, "delete": _deleted, "stop": _stopped}
         doing = known.get(data.get("do", ""))
         if not doing:
             return [gr.skip()] * 2
-        return doing(Location.of(query), run, mine, jobs, address)
+        return doing(Location.of(query), run, mine, jobs, request)
 
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
@@ -748,22 +756,31 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
         )
 
 
-def _chosen(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+def _chosen(
+    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
+) -> list[Any]:
     return [replace(asked, place="data", result=run, head="").query, gr.skip()]
 
 
-def _resumed(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
-    jobs.begin(run_access.owned(run, mine, "resume"), address)
+def _resumed(
+    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
+) -> list[Any]:
+    found, page = run_access.owned(run, mine, "resume"), request.session_hash or ""
+    jobs.begin(found, address_of(request.client), page)
     now = replace(asked, place="data", result=run, head="")
     return [now.query, run_access.in_front(mine, run)]
 
 
-def _stopped(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+def _stopped(
+    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
+) -> list[Any]:
     jobs.stop(run_access.owned(run, mine, "stop").id)
     return [gr.skip(), gr.skip()]
 
 
-def _deleted(asked: Location, run: str, mine: Any, jobs: TrainingJobs, address: str) -> list[Any]:
+def _deleted(
+    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
+) -> list[Any]:
     found = run_access.owned(run, mine, "delete")
     if jobs.running([run]):
         raise DataError("This run is being trained.", "Stop it first.")
@@ -809,7 +826,8 @@ def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
         query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
     ) -> list[Any]:
         asked = Location.of(dict(request.query_params))
-        found = seen(asked.query, mine, held, kind, measure, last, jobs=jobs)
+        page = request.session_hash or ""
+        found = seen(asked.query, mine, held, kind, measure, last, jobs=jobs, page=page)
         if not asked.result and not held:  # who was quick may have chosen data meanwhile
             for name in _areas(""):
                 found[NAMES.index(name)] = gr.skip()
