@@ -133,8 +133,15 @@ def _uploads(server: Server, count: int) -> Row:
 
 def _cleans(server: Server, short: bool) -> Row:
     """An upload that is made old is deleted, by whoever comes by first."""
-    with Caller(server.url, "127.0.5.4") as caller:
-        _, paths = caller.upload(("old.csv", b"text,label\nold,a\n"))
+    paths: list[str] = []
+
+    def is_taken() -> bool:  # a moment after so many there is no room yet
+        nonlocal paths
+        with Caller(server.url, "127.0.5.4") as caller:
+            _, paths = caller.upload(("old.csv", b"text,label\nold,a\n"))
+        return bool(paths)
+
+    became(is_taken, WAIT)
     then = time.time() - 86_400
     for path in paths:
         os.utime(path, (then, then))
