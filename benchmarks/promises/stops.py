@@ -13,6 +13,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +23,16 @@ from benchmarks.promises.browser import chromium, opened
 from benchmarks.promises.calls import API, Caller, file_data
 from benchmarks.promises.promise import Row, is_within, quantile, rng
 from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import STEP, appeared, became, is_gone, row, until_gone, workers
+from benchmarks.promises.watching import (
+    STEP,
+    appeared,
+    became,
+    gone_at,
+    is_gone,
+    row,
+    until_gone,
+    workers,
+)
 from heads.data.samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -35,6 +45,8 @@ AFTER = 5.0  # seconds after which nothing may be alive
 WATCHED = 6.0  # seconds in which a training has to go on
 REOPENED = 4.0  # seconds in which a page is loaded anew, on a machine that is not too busy for it
 DATA: Path = SAMPLES["sentiment"].path
+# Playwright waits until a button stands still before it clicks, which a person does not.
+NOTES_CLICKS = "addEventListener('click', () => { window.clickedAt = Date.now(); }, true)"
 DATA_PLACE, STOP = "?place=data", "#job [data-do=stop]"
 SEEN = 12.0  # seconds in which the worker of a call that nobody reads may yet be seen
 End = tuple[float, int]  # seconds, and how many workers were alive after `AFTER`
@@ -88,7 +100,14 @@ class Stops:
     def pressed(self) -> End | None:
         """Somebody presses Stop."""
         page = self._training()
-        end = self._ended(lambda: page.locator(STOP).click())
+        page.evaluate(NOTES_CLICKS)
+
+        def press() -> float:
+            page.locator(STOP).click()
+            clicked = page.evaluate("window.clickedAt") / 1000
+            return time.monotonic() - (time.time() - clicked)
+
+        end = self._ended(press)
         page.context.close()
         return end
 
@@ -168,12 +187,19 @@ class Stops:
     # --- Both.
 
     def _ended(self, act: Callable[[], object]) -> End | None:
-        """Ends a training by an act at a random moment; None where it was over before."""
+        """Ends a training by an act at a random moment; None where it was over before.
+
+        Args:
+            act: Returns when it was done, where that is not when it is called.
+        """
         worker, born = appeared(self.server.pid), time.monotonic()
         time.sleep(max(0.0, next(self.moments) - (time.monotonic() - born)))
         was_over, acted = is_gone(worker), time.monotonic()
-        act()
-        seconds = until_gone(worker, acted, PATIENCE)
+        with ThreadPoolExecutor(1) as watching:  # what acts may come back later than the end
+            gone = watching.submit(gone_at, worker, PATIENCE)
+            acted = done if isinstance(done := act(), float) else acted
+            seconds = gone.result() - acted
+        was_over = was_over or seconds < 0
         time.sleep(max(0.0, acted + AFTER - time.monotonic()))
         alive = len(workers(self.server.pid))
         self._settle()

@@ -62,10 +62,14 @@ def is_gone(process: psutil.Process) -> bool:
         return True
 
 
+def gone_at(process: psutil.Process, most: float) -> float:
+    """The moment at which a process is seen to have ended; infinite where it has not in `most`."""
+    return time.monotonic() if became(lambda: is_gone(process), most) else float("inf")
+
+
 def until_gone(process: psutil.Process, since: float, most: float) -> float:
     """Seconds from a moment until a process has ended; infinite where it has not in `most`."""
-    ended = became(lambda: is_gone(process), most)
-    return time.monotonic() - since if ended else float("inf")
+    return gone_at(process, most) - since
 
 
 def resident(server: int) -> float:
