@@ -234,11 +234,11 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
 
     _check_place(host, port)
     tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
-    log = logs.begin()
+    written = logs.begin()
     try:
         _serve(host, port, tells)
     except Exception:
-        log.close()  # what is wrong is said by the command itself
+        written.close()  # what is wrong is said by the command itself
         raise
     # Else it stays: threads that end after the server may yet write, and hold visitors' texts.
 
