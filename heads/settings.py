@@ -434,7 +434,7 @@ def _listed(name: str) -> list[str]:
 
 HERE = ("localhost", "127.0.0.1", "::1")
 # The networks of a Space's own proxies, from which alone it can be reached.
-PRIVATE = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
+PRIVATE: str = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
 
 
 HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]*:[0-9a-f:]*\]?")
@@ -451,7 +451,7 @@ def check_server() -> None:
         if not HOST.fullmatch(name):
             hint = "Write it as in heads.example.org: no https://, no port, no path."
             raise _misset("HEADS_HOSTS", name, "the name of a host", hint)
-    for network in _proxies().replace(",", " ").split():
+    for network in _proxies():
         if network != "*" and not _is_network(network):
             hint = "Write it as in 127.0.0.1 or 10.0.0.0/8."
             raise _misset("HEADS_PROXIES", network, "an address or a network", hint)
@@ -467,14 +467,15 @@ def _misset(variable: str, value: str, kind: str, hint: str) -> LimitError:
 
 def _is_network(text: str) -> bool:
     try:
-        ipaddress.ip_network(text, strict=False)
+        ipaddress.ip_network(text)  # as Uvicorn reads it: 10.0.0.1/8 is none
     except ValueError:
         return False
     return True
 
 
-def _proxies() -> str:
-    return os.environ.get("HEADS_PROXIES", PRIVATE if os.environ.get("SPACE_ID") else "")
+def _proxies() -> list[str]:
+    is_said = "HEADS_PROXIES" in os.environ or not os.environ.get("SPACE_ID")
+    return _listed("HEADS_PROXIES") if is_said else PRIVATE.split(",")
 
 
 def server_summary() -> list[str]:
@@ -482,7 +483,7 @@ def server_summary() -> list[str]:
     if not limits().public:
         return ["Local mode: for this machine alone (--public is for strangers)."]
     names, here = sorted(server_hosts()), storage_folder()
-    proxies, frames = _proxies(), frame_hosts()
+    proxies, frames = ", ".join(_proxies()), frame_hosts()
     asked = os.environ.get("HEADS_STORAGE")
     lost = f" ({asked} takes no file)" if asked and not here else ""
     return [
@@ -507,7 +508,7 @@ def prepare_server() -> None:
         LimitError: A variable holds what could never work.
     """
     check_server()
-    os.environ["FORWARDED_ALLOW_IPS"] = _proxies()
+    os.environ["FORWARDED_ALLOW_IPS"] = ",".join(_proxies())  # which parts them by commas alone
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_TEMP_DIR"] = str(served_folder().absolute())
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""

@@ -1,9 +1,11 @@
 """What is said of the server in the environment: refused where it could never work, and told."""
 
+import os
+
 import pytest
 
 from heads.errors import LimitError
-from heads.settings import check_server, server_summary
+from heads.settings import check_server, prepare_server, server_summary
 
 NAMES = ("HEADS_HOSTS", "HEADS_PROXIES", "HEADS_FRAMES", "HEADS_STORAGE", "SPACE_ID", "SPACE_HOST")
 
@@ -18,7 +20,7 @@ def nothing_said(monkeypatch):
     ("variable", "values"),
     [
         ("HEADS_HOSTS", ["", "heads.example.org", "a.b, c.d", "192.0.2.1", "[::1]", "localhost"]),
-        ("HEADS_PROXIES", ["", "*", "127.0.0.1", "10.0.0.0/8,::1", "10.0.0.1/8", "fd00::/8"]),
+        ("HEADS_PROXIES", ["", "*", "127.0.0.1", "10.0.0.0/8,::1", "10.0.0.0/8 ::1", "fd00::/8"]),
         ("HEADS_FRAMES", ["", "https://a.example", "http://a.example:8000 *.b.example", "a.b:*"]),
     ],
 )
@@ -36,6 +38,7 @@ def test_what_can_work_is_taken(variable, values, monkeypatch):
         ("HEADS_HOSTS", "a.b/path", "a.b/path"),
         ("HEADS_PROXIES", "foo", "foo"),
         ("HEADS_PROXIES", "127.0.0.1,10.0.0.0/99", "10.0.0.0/99"),
+        ("HEADS_PROXIES", "10.0.0.1/8", "10.0.0.1/8"),
         ("HEADS_FRAMES", "https://a.b; script-src *", "https://a.b;"),
         ("HEADS_FRAMES", "'self'", "'self'"),
         ("HEADS_FRAMES", "javascript:x", "javascript:x"),
@@ -47,6 +50,15 @@ def test_what_can_never_work_is_refused_in_a_sentence(variable, value, odd, monk
         check_server()
     assert refused.value.what.startswith(f"{variable} holds '{odd}', which is not ")
     assert refused.value.hint.startswith("Write it as in ")
+
+
+def test_uvicorn_is_told_of_proxies_as_it_reads_them(monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")  # all that this sets is undone afterwards
+    for name in ("GRADIO_ANALYTICS_MAX_EVENTS", "GRADIO_TEMP_DIR", "no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    monkeypatch.setenv("HEADS_PROXIES", "127.0.0.1 10.0.0.0/8, ::1")
+    prepare_server()
+    assert os.environ["FORWARDED_ALLOW_IPS"] == "127.0.0.1,10.0.0.0/8,::1"
 
 
 def test_a_space_needs_nothing_said(monkeypatch):
