@@ -26,6 +26,7 @@ from heads.runs.folder import RunFolder
 from heads.settings import environment_with
 
 BEAT = 0.25  # seconds within which something is passed on
+NOTICE = 0.05  # seconds within which a Stop is seen
 GRACE = 0.3  # seconds between asking a worker to end and ending it
 NICE = 10  # how much a training stands behind answers, and behind Stop
 WAIT = 300.0  # seconds that one waits for somebody else's training to end
@@ -152,7 +153,7 @@ def worked(
     is_over = has_ended = False
     try:
         while not is_over and not stop.is_set() and time.monotonic() < end:
-            events, is_over = _beat(lines)
+            events, is_over = _beat(lines, stop)
             has_ended = has_ended or any(event["event"] == "end" for event in events)
             for event in events:
                 if event["event"] == "error":
@@ -191,15 +192,17 @@ def _read(process: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]"
     lines.put(None)
 
 
-def _beat(lines: "queue.SimpleQueue[str | None]") -> tuple[list[Event], bool]:
-    """What came within a beat, and whether that was all."""
+def _beat(
+    lines: "queue.SimpleQueue[str | None]", stop: threading.Event
+) -> tuple[list[Event], bool]:
+    """What came within a beat, or until a Stop, and whether that was all."""
     events: list[Event] = []
     end = time.monotonic() + BEAT
-    while (left := end - time.monotonic()) > 0:
+    while (left := end - time.monotonic()) > 0 and not stop.is_set():
         try:
-            line = lines.get(timeout=left)
+            line = lines.get(timeout=min(left, NOTICE))
         except queue.Empty:
-            break
+            continue
         if line is None:
             return events, True
         with contextlib.suppress(ValueError):  # a library may have printed a line of its own
