@@ -8,8 +8,6 @@
 #                (BENCH=--quick: on few rows; BENCH=--help)
 # make space     put together what is pushed to a Space, run it here as one, and print how long
 #                it takes (SPACE=--only-files: no more than the files; SPACE=--help)
-# make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
-#                included; hours (PROVE='--only P1')
 # make locks     write requirements.lock and requirements-cpu.lock anew (LOCKS=--upgrade)
 # make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
 #                included; hours (PROVE='--only P1')

@@ -1,6 +1,5 @@
 """Builds and launches the page: ``python app.py`` here, and the entry of a Space."""
 
-import os
 import sys
 
 from heads.interfaces import logs
@@ -18,4 +17,4 @@ except HeadsError as error:  # a setting of the server that could never work
     sys.exit(2)
 
 if __name__ == "__main__":
-    demo.launch(mcp_server=bool(os.environ.get("GRADIO_MCP_SERVER")) or None, **LAUNCH)
+    demo.launch(**LAUNCH)

@@ -159,6 +159,7 @@ def surroundings(home: Path, python: Path, port: int) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONPYCACHEPREFIX": str(home / "pycache"),  # else it would be pushed with the files
         "SYSTEM": "spaces",
         "SPACE_ID": NAME,
         "SPACE_HOST": f"{NAME.replace('/', '-')}.hf.space",
@@ -171,9 +172,10 @@ def surroundings(home: Path, python: Path, port: int) -> dict[str, str]:
 
 def bounded() -> None:
     """Bounds the process that calls it, and all that it starts, to CPU basic."""
-    import resource
+    with contextlib.suppress(ImportError, ValueError, OSError):  # macOS knows no such limit
+        import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -170,7 +171,8 @@ def make_room(folder: Path, most_bytes: int, spared_seconds: float = 0.0) -> Non
         spared_seconds: What was used more recently than that stays in any case.
     """
     now, kept = time.time(), 0
-    for used_at, size, path in sorted(_files(folder), reverse=True):
+    found = [(facts.st_mtime, facts.st_size, path) for path, facts in files_below(folder)]
+    for used_at, size, path in sorted(found, reverse=True):
         orphan = path.name.startswith(ORPHANS) and now - used_at > IN_USE_SECONDS
         kept += size
         if orphan or (kept > most_bytes and now - used_at >= spared_seconds):
@@ -178,12 +180,17 @@ def make_room(folder: Path, most_bytes: int, spared_seconds: float = 0.0) -> Non
                 path.unlink()
 
 
-def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            facts = path.stat()
-            if path.is_file():
-                yield facts.st_mtime, facts.st_size, path
+def files_below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """All files in a folder, however deep, of which some, and whole folders, may come and go.
+
+    No link is followed.
+    """
+    for place, _, names in os.walk(folder):  # Path.rglob raises where a folder has just gone
+        for name in names:
+            with contextlib.suppress(OSError):
+                facts = (path := Path(place) / name).lstat()
+                if stat.S_ISREG(facts.st_mode):
+                    yield path, facts
 
 
 def _safetensor_error() -> type[Exception]:

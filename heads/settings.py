@@ -166,7 +166,7 @@ class ExperimentConfig:
         low=0,
         high=1_000_000,
     )
-    seed: int = _setting(0, "Seed of splits, new weights and dropout.", low=0)
+    seed: int = _setting(0, "Seed of splits, new weights and dropout.", low=0, high=2**32 - 1)
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -204,7 +204,7 @@ def _check_range(one: Field[Any], value: Any) -> None:
     is_within = _is_number(value) and low <= value <= high and value != float("inf")
     if not is_within or not (isinstance(one.default, float) or value == int(value)):
         number = "a number" if isinstance(one.default, float) else "a whole number"
-        most = f" and at most {high:,g}" if high < float("inf") else ""
+        most = f" and at most {high:,}" if high < float("inf") else ""
         came = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "larger"
         what = f"{one.name} must be {number} of at least {low:g}{most}, not {came}."
         raise LimitError(what, "Change it.")
@@ -326,7 +326,7 @@ class Limits:
     download_bytes: int = 40_000_000_000
     download_seconds: int = 0
     downloads: int = 0  # at a time, on the page
-    hub_cache_bytes: int = 0  # of all base models that were fetched
+    hub_cache_bytes: int = 0  # of all base models fetched for visitors
     export_bytes: int = 100_000_000_000
     body_bytes: int = 20_000_000  # of a call, without its files
     upload_files: int = 100  # at a time
@@ -452,8 +452,9 @@ def check_server() -> None:
             hint = "Write it as in heads.example.org: no https://, no port, no path."
             raise _misset("HEADS_HOSTS", name, "the name of a host", hint)
     for network in _proxies():
-        if network != "*" and not _is_network(network):
-            hint = "Write it as in 127.0.0.1 or 10.0.0.0/8."
+        is_any = _proxies() == ["*"]  # beside others Uvicorn takes it for a name
+        if not is_any and not _is_network(network):
+            hint = "Write it as in 127.0.0.1 or 10.0.0.0/8; * stands alone."
             raise _misset("HEADS_PROXIES", network, "an address or a network", hint)
     for page in _listed("HEADS_FRAMES"):
         if not FRAME.fullmatch(page):
@@ -476,6 +477,11 @@ def _is_network(text: str) -> bool:
 def _proxies() -> list[str]:
     is_said = "HEADS_PROXIES" in os.environ or not os.environ.get("SPACE_ID")
     return _listed("HEADS_PROXIES") if is_said else PRIVATE.split(",")
+
+
+def behind_proxies() -> bool:
+    """Whether this server is told of proxies that it may believe."""
+    return bool(_proxies())
 
 
 def server_summary() -> list[str]:

@@ -39,6 +39,7 @@ def test_what_can_work_is_taken(variable, values, monkeypatch):
         ("HEADS_PROXIES", "foo", "foo"),
         ("HEADS_PROXIES", "127.0.0.1,10.0.0.0/99", "10.0.0.0/99"),
         ("HEADS_PROXIES", "10.0.0.1/8", "10.0.0.1/8"),
+        ("HEADS_PROXIES", "10.0.0.0/8,*", "*"),
         ("HEADS_FRAMES", "https://a.b; script-src *", "https://a.b;"),
         ("HEADS_FRAMES", "'self'", "'self'"),
         ("HEADS_FRAMES", "javascript:x", "javascript:x"),

@@ -8,12 +8,11 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,15 @@ import heads
 from heads import interruption
 from heads.backbone import hub
 from heads.backbone.hub import Listing, size
-from heads.caching import write
+from heads.caching import files_below, write
 from heads.errors import LimitError, ModelError
 from heads.events import Progress
 from heads.interruption import Interrupted
 from heads.settings import Limits, environment_with
 
 NOTES = ".head-to-head-visitors.json"  # in the Hub's cache
-_noted = set[str]()
+_noted = set[str]()  # what could not be written down
+_noting = threading.Lock()
 POLL = 0.25  # seconds between two looks at a process, and at whether anybody waits
 BEAT = 0.5  # seconds between two pictures of progress
 GRACE = 1.0  # seconds without anybody who waits: who asks something else may be back at once
@@ -41,6 +41,17 @@ SLACK = 1_000_000  # bytes above what the Hub has listed, for the cache's own sm
 LEFT = 3_600.0  # seconds after which what arrived of a file is what a killed process left
 
 
+def fetch_own(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
+    """Downloads a model in this process, for its user, whose own it is from now on.
+
+    Raises:
+        ModelError: The Hub does not answer, does not have it, or it is too large.
+    """
+    found = hub.fetch(model, limits, say)
+    _own(_folder(hub.full_id(model)))
+    return found
+
+
 def fetch(model: str, limits: Limits) -> Path:
     """Downloads a model into the Hub's cache, and waits for it.
 
@@ -50,7 +61,7 @@ def fetch(model: str, limits: Limits) -> Path:
         Interrupted: Nobody waits for it any more.
     """
     if not interruption.is_watched():
-        return hub.fetch(model, limits)
+        return fetch_own(model, limits)
     with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
         download.wait(float("inf"))
         return download.result()
@@ -59,7 +70,7 @@ def fetch(model: str, limits: Limits) -> Path:
 def fetching(model: str, limits: Limits) -> Generator[Progress, None, Path]:
     """The same, with how far it is meanwhile."""
     if not interruption.is_watched():
-        return hub.fetch(model, limits)
+        return fetch_own(model, limits)
     with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
         while not download.wait(BEAT):
             yield Progress(says=download.says, share=0.0)
@@ -235,23 +246,23 @@ class Downloads:
                 raise ModelError(what, hub.fetch_later(one.model, one.limits))
 
         listing = Listing(**_child("describe", one, waited))
+        hub.judge_config(listing, one.limits)
+        held = visitors_bytes() if one.limits.hub_cache_bytes else 0
         with self._lock:  # who comes next counts this one
             others = sum(other.total for other in self._of.values() if other is not one)
-            hub.judge(listing, one.limits, others)
+            hub.judge_room(listing, one.limits, held, others)
             one.total = listing.total
         folder = _folder(one.model)
-        was_whole = folder.exists()
-        is_theirs = one.limits.public and not was_whole
-        _sweep(LEFT)
+        if one.limits.public and not folder.exists():
+            _note(folder)  # before it comes: a process that ends meanwhile leaves parts of it
+        _sweep(folder, LEFT)
         arrival = _Arrival(one, folder)
         try:
             found = _child("download", one, arrival)["folder"]
             arrival.amount()  # what came between the last look and its end was not seen
-            if is_theirs:
-                _note(folder)
             return Path(found)
         except Exception:
-            _tidy(folder, one.limits, was_there=was_whole)
+            _tidy(folder)
             raise
 
 
@@ -351,6 +362,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+# --- Whose the models are that are here: the user's own are neither deleted nor counted.
+
+
 def for_visitors() -> frozenset[str]:
     """The folders in the Hub's cache that were fetched for visitors, in public mode, by name."""
     try:
@@ -360,13 +374,32 @@ def for_visitors() -> frozenset[str]:
         return frozenset(_noted)
 
 
+def visitors_bytes() -> int:
+    """The bytes of all models that were fetched for visitors."""
+    return sum(_bytes(hub.hub_folder() / name) for name in for_visitors())
+
+
 def _note(folder: Path) -> None:
-    """Writes down, for the next start too, which models of those that are there visitors' are."""
-    _noted.add(folder.name)
-    there = sorted(name for name in for_visitors() if (folder.parent / name).exists())
-    _noted.intersection_update(there)
-    with contextlib.suppress(OSError):  # then the next start takes them for its owner's
-        write(folder.parent / NOTES, lambda path: path.write_text(json.dumps(there), "utf-8"))
+    """Makes a folder for a visitors' model, and writes down, for the next start too, that it is."""
+    with _noting, contextlib.suppress(OSError):  # a full disk: the download will say so
+        folder.mkdir(parents=True, exist_ok=True)
+        _noted.add(folder.name)  # until it is written
+        there = {name for name in for_visitors() if (folder.parent / name).exists()}
+        _write_notes(there)
+        _noted.clear()
+
+
+def _own(folder: Path) -> None:
+    """Writes down that a model is the user's own, where visitors had fetched it before."""
+    with _noting, contextlib.suppress(OSError):
+        if folder.name in (theirs := for_visitors()):
+            _write_notes(theirs - {folder.name})
+            _noted.discard(folder.name)
+
+
+def _write_notes(names: Collection[str]) -> None:
+    text = json.dumps(sorted(names))
+    write(hub.hub_folder() / NOTES, lambda path: path.write_text(text, "utf-8"))
 
 
 def _folder(model: str) -> Path:
@@ -378,29 +411,22 @@ def _folder(model: str) -> Path:
 
 def _bytes(folder: Path) -> int:
     """The bytes of the files in a folder, of which some may come and go."""
-    total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            facts = path.lstat()
-            total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
-    return total
+    return sum(facts.st_size for _, facts in files_below(folder))
 
 
-def _tidy(folder: Path, limits: Limits, *, was_there: bool) -> None:
+def _tidy(folder: Path) -> None:
     """Takes away what has arrived of a model: parts of files are of no use to anybody."""
-    if limits.public and not was_there:
+    if folder.name in for_visitors():
         shutil.rmtree(folder, ignore_errors=True)
         return
-    for path in folder.glob("blobs/*.incomplete"):  # whole files stay: they are not fetched again
-        with contextlib.suppress(OSError):
-            path.unlink()
+    _sweep(folder, 0.0)  # whole files stay: they are not fetched again
 
 
-def _sweep(seconds: float) -> None:
-    """Takes away parts of files that nothing has been added to for so long."""
-    for path in hub.hub_folder().glob("models--*/blobs/*.incomplete"):
+def _sweep(folder: Path, seconds: float) -> None:
+    """Takes away parts of files of a model that nothing has been added to for so long."""
+    for path in folder.glob("blobs/*.incomplete"):
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > seconds:
+            if time.time() - path.stat().st_mtime >= seconds:
                 path.unlink()
 
 

@@ -33,6 +33,8 @@ TOKENIZERS = (
     *("spm.model", "spiece.model", "sentencepiece.bpe.model"),
 )
 OF_CHARACTERS = ("CanineTokenizer", "ByT5Tokenizer")  # they need no file of a vocabulary
+# Without one of these a tokenizer is made all the same, and another one.
+OF_A_TOKENIZER = ["tokenizer*", "*_tokens*.json", "vocab*", "merges.txt", "*.model"]
 CONFIG_BYTES = 1_000_000
 MOST_FILES = 200
 MARGIN = 500_000_000  # bytes that a download leaves free
@@ -68,7 +70,7 @@ def cached_folder(model: str) -> Path | None:
 
     found = huggingface_hub.try_to_load_from_cache(model, "config.json")
     folder = Path(found).parent if isinstance(found, str) else None
-    return folder if folder and _is_whole(folder) else None
+    return folder if folder and _is_whole(folder) and _has_all_listed(model) else None
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -92,6 +94,23 @@ def _is_whole(folder: Path) -> bool:
             return True  # broken in itself: the gate will say so
         return all((folder / str(name)).is_file() for name in names) and has_tokenizer(folder)
     return (folder / "model.safetensors").is_file() and has_tokenizer(folder)
+
+
+def _has_all_listed(model: str) -> bool:
+    """Whether no file of a tokenizer is missing that the Hub had listed, where its list is kept."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        huggingface_hub.snapshot_download(
+            model,
+            allow_patterns=OF_A_TOKENIZER,
+            ignore_patterns=NOT_FILES,
+            local_files_only=True,
+        )
+    except LocalEntryNotFoundError:
+        return False
+    return True
 
 
 # --- Fetching: what is over a limit is refused before it is fetched.
@@ -126,7 +145,8 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
         ModelError: The Hub does not answer, does not have it, or it is too large.
     """
     listing = describe(fetchable(model), limits)
-    judge(listing, limits)
+    judge_config(listing, limits)
+    judge_room(listing, limits)
     say(f"Downloading {listing.model} at {listing.revision[:7]}.")
     return download(listing.model, limits)
 
@@ -165,26 +185,36 @@ def describe(model: str, limits: Limits) -> Listing:
     return Listing(model=model, revision=revision, sizes=sizes, config=config)
 
 
-def judge(listing: Listing, limits: Limits, reserved: int = 0) -> None:
-    """Judges what is to be downloaded by its config, and by the room that there is for it.
-
-    Args:
-        reserved: The bytes of other models that are being downloaded.
+def judge_config(listing: Listing, limits: Limits) -> None:
+    """Judges what is to be downloaded by its config.
 
     Raises:
-        ModelError: It could not be loaded, or there is no room.
+        ModelError: It could not be loaded.
     """
     from heads.backbone.config_check import check_config  # it brings torch, which a download spares
 
-    model, needed = listing.model, listing.total + reserved
     try:
         check_config(as_json(listing.config.encode(), "config.json"), limits)
     except ModelError as error:
-        raise ModelError(f"{model} cannot be used: {error.what}", error.hint) from None
+        what = f"{listing.model} cannot be used: {error.what}"
+        raise ModelError(what, error.hint) from None
+
+
+def judge_room(listing: Listing, limits: Limits, held: int = 0, reserved: int = 0) -> None:
+    """Judges what is to be downloaded by the room that there is for it.
+
+    Args:
+        held: The bytes of the models that were fetched for visitors before.
+        reserved: The bytes of other models that are being downloaded.
+
+    Raises:
+        ModelError: There is none.
+    """
+    model, needed = listing.model, listing.total + reserved
     if free_bytes() < needed + MARGIN:
         what = f"There is no room on this disk for {model}, a download of {size(listing.total)}."
         raise ModelError(what, "Choose a smaller one.")
-    if limits.hub_cache_bytes and cached_bytes() + needed > limits.hub_cache_bytes:
+    if limits.hub_cache_bytes and held + needed > limits.hub_cache_bytes:
         raise ModelError(
             f"This place keeps at most {size(limits.hub_cache_bytes)} of base models, and {model} "
             "does not fit beside those that are here.",
@@ -325,16 +355,6 @@ def free_bytes() -> int:
     while not place.is_dir() and place != place.parent:
         place = place.parent
     return shutil.disk_usage(place).free
-
-
-def cached_bytes() -> int:
-    """The bytes of all models that the Hub's client keeps."""
-    import huggingface_hub
-
-    try:
-        return huggingface_hub.scan_cache_dir(hub_folder()).size_on_disk
-    except (huggingface_hub.CacheNotFound, OSError):
-        return 0
 
 
 def hub_folder() -> Path:

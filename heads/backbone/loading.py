@@ -5,10 +5,12 @@ Legend: t tokens, d width.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
@@ -31,9 +33,13 @@ from heads.events import Progress
 from heads.interruption import Interrupted
 from heads.settings import Limits
 
-_loaded: OrderedDict[tuple[str, str, Limits], Backbone] = OrderedDict()
+POLL = 0.1  # seconds between two looks at whether one that is waited for is still wanted
+Key = tuple[str, str, Limits]  # id, revision and what is allowed
+
+_loaded: OrderedDict[Key, Backbone] = OrderedDict()
 _names: set[str] = set()  # of all that were ever loaded
-_loading = threading.Lock()
+_looking = threading.Lock()  # held for a moment
+_building = threading.Lock()  # held for seconds: one at a time
 
 
 def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Backbone:
@@ -42,16 +48,53 @@ def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Back
     Raises:
         ModelError: It cannot be reached, or must not be loaded.
     """
-    checkpoint = admit(model, limits, download)  # not under the lock: it may download
-    with _loading:
-        key = (checkpoint.id, checkpoint.revision, limits)
-        if key not in _loaded:
-            _loaded[key] = _build(checkpoint, limits)
-        _loaded.move_to_end(key)
-        _names.add(checkpoint.id)
-        while len(_loaded) > limits.models_in_memory:
-            _loaded.popitem(last=False)
-        return _loaded[key]
+    checkpoint = admit(model, limits, download)
+    key = checkpoint.id, checkpoint.revision, limits
+    if found := _in_memory(key):
+        return found  # whoever asks for it waits for no other
+    with _turn_to_build():
+        found = _in_memory(key) or _build(checkpoint, limits)
+        _keep(key, found)
+    return found
+
+
+def _in_memory(key: Key) -> Backbone | None:
+    with _looking:
+        if key in _loaded:
+            _loaded.move_to_end(key)
+        return _loaded.get(key)
+
+
+@contextmanager
+def _turn_to_build() -> Iterator[None]:
+    """Within it nothing else is built.
+
+    Raises:
+        Interrupted: It is not wanted any more before its turn has come.
+    """
+    is_held = False
+    try:
+        with interruption.outside():
+            while not (is_held := _building.acquire(timeout=POLL)):
+                interruption.check()
+        yield
+    finally:
+        if is_held:
+            _building.release()
+
+
+def _keep(key: Key, backbone: Backbone) -> None:
+    """Keeps a model in memory, and lets go of the one not asked for longest where it is too much.
+
+    The bundled one goes last: it is what everybody asks for.
+    """
+    with _looking:
+        _loaded[key] = backbone
+        _names.add(backbone.id)
+        others = [one for one in _loaded if one != key]
+        others.sort(key=lambda one: one[0] == BUNDLED)  # else as they were asked for
+        for one in others[: max(0, len(_loaded) - key[2].models_in_memory)]:
+            del _loaded[one]
 
 
 def loading(model: str, limits: Limits) -> Generator[Progress, None, Backbone]:

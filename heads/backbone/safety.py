@@ -31,6 +31,7 @@ from heads.backbone.hub import (
     verify,
 )
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
+from heads.caching import used
 from heads.errors import ModelError
 from heads.settings import Limits, is_offline
 
@@ -81,6 +82,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         model = full_id(model)
         folder = cached_folder(model) or _absent(model, limits, download)
         revision = folder.name
+        used(folder.parents[1])  # its place in the cache: where room is made, it goes late
     try:
         config = _read_json(folder / "config.json", CONFIG_BYTES)
         check_config(config, limits)
@@ -125,6 +127,7 @@ def is_here(model: str, limits: Limits) -> bool:
     Raises:
         ModelError: It is no model id.
     """
+    check_name(model)
     model = model.strip()
     if model.lower() in NAMES or family_of(model):
         return True

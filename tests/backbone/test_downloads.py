@@ -298,3 +298,78 @@ def test_a_path_to_another_machine_is_refused_untouched(
                     patch.setattr(Path, name, touched)
                 with pytest.raises(ModelError, match=sentence):
                     ask()
+
+
+# --- Whose it is, and whether all of it is there.
+
+
+def test_what_a_server_that_is_killed_leaves_of_a_download_is_not_its_owners(slow: Hub) -> None:
+    visitor = Visitor("a/slow")
+    until(parts)
+    assert downloads.for_visitors() == {"models--a--slow"}, "known before it is there"
+    assert downloads.visitors_bytes() > 0
+    visitor.is_gone = True
+    visitor.join()
+    until(lambda: not processes(), 3)
+
+
+def test_many_downloads_at_once_are_all_noted(fake: Hub) -> None:
+    names = [f"models--a--{number}" for number in range(40)]
+    threads = [
+        threading.Thread(target=downloads._note, args=(hub.hub_folder() / name,)) for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert downloads.for_visitors() == set(names)
+    downloads._own(hub.hub_folder() / names[0])
+    assert downloads.for_visitors() == set(names[1:])
+
+
+def test_models_of_the_owner_do_not_count(fake: Hub, tiny: Callable[..., Path]) -> None:
+    own = hub.hub_folder() / "models--own--large" / "blobs" / "x"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(bytes(3_000_000))
+    fake.models |= {"a/one": Repository(folder=tiny()), "a/two": Repository(folder=tiny())}
+    with interruptible(lambda: None):
+        downloads.fetch("a/one", replace(PUBLIC, hub_cache_bytes=2_000_000))
+    most = downloads.visitors_bytes() + 1_000
+    assert said("a/two", replace(PUBLIC, hub_cache_bytes=most)).startswith("This place keeps")
+
+
+def test_a_tokenizer_without_its_settings_has_not_arrived(
+    fake: Hub, tiny: Callable[..., Path]
+) -> None:
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    with interruptible(lambda: None):
+        folder = downloads.fetch("a/tiny", PUBLIC)
+    assert hub.cached_folder("a/tiny") == folder
+    (folder / "tokenizer_config.json").unlink()
+    assert hub.cached_folder("a/tiny") is None
+    with interruptible(lambda: None):
+        downloads.fetch("a/tiny", PUBLIC)
+    assert hub.cached_folder("a/tiny") == folder
+
+
+def test_a_model_that_is_asked_for_was_used_now(fake: Hub, tiny: Callable[..., Path]) -> None:
+    fake.models["a/tiny"] = Repository(folder=tiny())
+    with interruptible(lambda: None):
+        downloads.fetch("a/tiny", PUBLIC)
+    place = hub.hub_folder() / "models--a--tiny"
+    os.utime(place, (0, 0))
+    safety.admit("a/tiny", PUBLIC, download=False)
+    assert time.time() - place.stat().st_mtime < 60
+
+
+def test_parts_of_other_programs_stay(slow: Hub) -> None:
+    theirs = hub.hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(b"part")
+    os.utime(theirs, (0, 0))
+    visitor = Visitor("a/slow")
+    until(lambda: len(parts()) > 1)
+    visitor.is_gone = True
+    visitor.join()
+    until(lambda: not processes(), 3)
+    assert theirs.exists()

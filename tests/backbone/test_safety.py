@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,10 +28,11 @@ from fake_hub import COMMIT, Hub, Repository, serving
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS, rewrite, save_tiny, small_tokenizer
 
-from heads.backbone import hub, safety
+from heads.backbone import hub, loading, safety
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import ModelError
+from heads.interruption import Interrupted, interruptible
 from heads.settings import PUBLIC, Limits
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "hostile"
@@ -787,6 +789,47 @@ def test_a_slow_hub_holds_up_nobody_else(
     waited = time.perf_counter() - start
     asking.join()
     assert waited < 1
+
+
+def test_who_asks_for_what_is_in_memory_waits_for_no_other(
+    tiny: Callable[..., Path], copied: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = str(tiny()), str(copied("roberta"))
+    load(small, limits=LIMITS)
+    begun, ends, build = threading.Event(), threading.Event(), loading._build
+
+    def slow(*given: Any) -> Any:
+        begun.set()
+        assert ends.wait(60)
+        return build(*given)
+
+    monkeypatch.setattr(loading, "_build", slow)
+    other = threading.Thread(target=load, args=(large,), kwargs={"limits": LIMITS})
+    other.start()
+    assert begun.wait(60)
+    load(small, limits=LIMITS)  # comes back while the other is being built
+
+    def gone() -> None:
+        raise Interrupted
+
+    another = str(copied("distilbert"))
+    with interruptible(gone), pytest.raises(Interrupted):
+        load(another, limits=LIMITS)
+    ends.set()
+    other.join()
+    load(another, limits=LIMITS)
+
+
+def test_the_bundled_model_stays_in_memory(
+    tiny: Callable[..., Path], copied: Callable[..., Path]
+) -> None:
+    few = replace(LIMITS, models_in_memory=2)
+    bundled = load(BUNDLED, limits=few)
+    first = load(str(tiny()), limits=few)
+    for folder in (copied("roberta"), copied("distilbert")):
+        load(str(folder), limits=few)
+        assert load(BUNDLED, limits=few) is bundled
+    assert load(str(tiny()), limits=few) is not first
 
 
 def test_half_a_download_does_not_count_as_there(

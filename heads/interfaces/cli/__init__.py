@@ -3,8 +3,12 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from heads.settings import use_storage
+
 if TYPE_CHECKING:
     from heads.interfaces.cli import tables
+
+use_storage()  # before the Hub's client is imported
 
 __all__ = ["tables"]
 

@@ -153,10 +153,10 @@ def fetch(model: str) -> Answers:
     Args:
         model: A Hub id, such as google-bert/bert-base-uncased.
     """
-    from heads.backbone import hub
+    from heads.backbone.downloads import fetch_own
     from heads.backbone.loading import load
 
-    folder = hub.fetch(model, limits(), say=lambda line: print(line, file=sys.stderr))
+    folder = fetch_own(model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(model, limits=limits(), download=False)
     says = f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads."
     values = {"model": backbone.id, "revision": backbone.revision, "folder": str(folder)}

@@ -1,5 +1,6 @@
 """Gradio's queue, with an end to what it keeps of calls, and a count of whose they are."""
 
+import asyncio
 import time
 from collections import Counter
 from typing import Any
@@ -10,6 +11,7 @@ from heads.interfaces.web.visitors import NAME, Visitors, address_of
 
 NO_NAME = "The name of a session (session_hash) has at most 64 letters, digits, - and _."
 UNREAD = 60.0  # seconds for which an answer waits for its reader
+HEARTBEAT = "queue_data_helper.<locals>.heartbeat"  # Gradio's task beside each stream
 
 
 class CallQueue(queueing.Queue):
@@ -58,3 +60,22 @@ class CallQueue(queueing.Queue):
         # Gradio forgets sessions by itself too.
         pending = self.pending_event_ids_session
         self._address = {name: kept for name, kept in self._address.items() if name in pending}
+        if self.server_app is not None:
+            self.server_app.iterators_to_reset &= set(self.event_ids_to_events)
+        self._end_heartbeats(visitors)
+
+    def _end_heartbeats(self, visitors: Visitors) -> None:
+        """Ends heartbeats of streams that are closed, which Gradio leaves running.
+
+        They all beat for whoever reads a session, so it is the same which of them go on.
+        """
+        found = Counter[str]()
+        for task in asyncio.all_tasks():
+            work: Any = task.get_coro()
+            if not getattr(work, "__qualname__", "").endswith(HEARTBEAT) or not work.cr_frame:
+                continue
+            session = work.cr_frame.f_locals.get("session_hash", "")
+            found[session] += 1
+            names = {session, *self.pending_event_ids_session.get(session, ())}
+            if found[session] > sum(map(visitors.readers, names)):
+                task.cancel()

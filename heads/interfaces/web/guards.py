@@ -21,6 +21,7 @@ from heads.caching import refusal
 from heads.data.table import guard_cell
 from heads.errors import DataError, HeadsError
 from heads.interfaces.views.html import failure
+from heads.interfaces.web.slots import pool
 from heads.interruption import Interrupted
 
 Event = TypeVar("Event")
@@ -250,7 +251,7 @@ def saves(button: gr.Button, make: Callable[..., str], inputs: list[Any], name: 
     """Lets a button save the text that `make` returns, under that name."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
-    made = button.click(make, inputs, text, **quiet)
+    made = button.click(make, inputs, text, **quiet, **pool("boards"))
     made.success(None, [text, called], None, js=SAVE, api_visibility="private")
 
 

@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -184,6 +184,10 @@ def uploads() -> Place:
     return Place(path=cache_folder() / "uploads", quota=limits().disk.uploads)
 
 
+def _exports() -> Place:
+    return Place(path=served_folder() / EXPORTS, quota=limits().disk.exports)
+
+
 def places() -> list[Place]:
     """All folders that are swept here: in local mode not those that are the user's own."""
     disk, cache = limits().disk, cache_folder()
@@ -191,7 +195,7 @@ def places() -> list[Place]:
         # Gradio writes an upload into a file of such a name until it is whole, and leaves it there.
         Place(path=served_folder(), quota=disk.parts, pattern=re.compile("tmp")),
         served(),
-        Place(path=served_folder() / EXPORTS, quota=disk.exports),
+        _exports(),
         uploads(),
     ]
     caches = {
@@ -204,14 +208,18 @@ def places() -> list[Place]:
     if disk.twins:
         more.append(Place(path=kept_folder() / "twins", quota=disk.twins))
     if disk.runs:
-        # Those of a public page alone: others were begun by who has this machine.
-        runs = {"pattern": UNGUESSABLE, "is_used": _is_trained}
-        more.append(Place(path=runs_folder(), quota=disk.runs, **runs))
+        more.append(_runs(disk.runs))
     if disk.models:
         # What the owner of the machine has fetched is neither deleted nor counted.
         path, only = hub_folder(), downloads.for_visitors()
         more.append(Place(path=path, quota=disk.models, only=only))
     return always + more
+
+
+def _runs(quota: Quota) -> Place:
+    """Runs of a public page alone: others were begun by who has this machine."""
+    runs = runs_folder()
+    return Place(path=runs, quota=quota, pattern=UNGUESSABLE, is_used=_is_trained)
 
 
 def _is_trained(path: Path) -> bool:
@@ -275,6 +283,44 @@ def start() -> None:
 # --- What others ask before they fill a folder.
 
 
+def share_of(quota: Quota) -> tuple[int, int]:
+    """How many bytes and entries of a folder one address may hold: half."""
+    return quota.bytes // 2, quota.entries // 2
+
+
+def check_runs(mine: Collection[Path]) -> None:
+    """Refuses one more run in public mode where there is no room, after a sweep that may help.
+
+    Args:
+        mine: The runs that this address has begun.
+
+    Raises:
+        LimitError: So it is.
+    """
+    quota = limits().disk.runs
+    if quota is None:
+        return
+    held = [_whole(path, path.lstat()).size for path in mine if path.is_dir()]
+    bytes_, entries = share_of(quota)
+    if sum(held) >= bytes_ or len(held) >= entries:
+        what = f"{len(held):,} trainings from your address are kept here, as many as one may have."
+        raise LimitError(what, "Delete some of them, or try again tomorrow.")
+    _check_room(_runs(quota), "Many trainings are kept here now.")
+
+
+def _check_room(place: Place, what: str) -> None:
+    """Refuses to fill a folder where it is full after a sweep, or the disk is.
+
+    Raises:
+        LimitError: So it is.
+    """
+    held = sweep(place)
+    if held.bytes >= place.quota.bytes or held.entries >= place.quota.entries:
+        raise LimitError(what, "Try again in a few minutes.")
+    if _free_bytes(place.path) < limits().disk.free_bytes:
+        raise LimitError("The disk of this place is almost full.", "Try again in a minute.")
+
+
 class Room:
     """Whether there is room for one more upload; how full its folder is is known for a moment."""
 
@@ -313,7 +359,8 @@ class Room:
         while self._taken and now - self._taken[0][0] > quota.spared:
             self._taken.popleft()
         sizes = [size for _, whose, size in self._taken if whose == address]
-        if 2 * (sum(sizes) + most) > quota.bytes or 2 * len(sizes) >= quota.entries:
+        bytes_, entries = share_of(quota)
+        if sum(sizes) + most > bytes_ or len(sizes) >= entries:
             what = "You have sent many files within a few seconds."
             raise LimitError(what, "Try again in a minute.")
 
@@ -340,7 +387,11 @@ def exporting() -> Iterator[Path]:
 
     Its name cannot be guessed, and a process that is killed within it leaves nothing that is not
     swept.
+
+    Raises:
+        LimitError: There is no room for one.
     """
+    _check_room(_exports(), "Many files are being made here now.")
     place = served_folder() / EXPORTS / secrets.token_urlsafe(16)
     place.mkdir(parents=True, mode=0o700)
     try:

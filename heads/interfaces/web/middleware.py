@@ -30,19 +30,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heads.errors import HeadsError
 from heads.interfaces.web.janitor import Room
 from heads.interfaces.web.visitors import NAME, Visitors, address_of
-from heads.settings import Limits, frame_hosts, limits, server_hosts
+from heads.settings import Limits, behind_proxies, frame_hosts, limits, server_hosts
 
 API = "/gradio_api"
 READS = re.compile(
     rf"/|/config/?|/theme\.css|/favicon\.ico|/manifest\.json|/pwa_icon(/\d+)?|/robots\.txt"
     rf"|/(assets|static|svelte)/.+|/login_check/?"
     rf"|{API}/(info|openapi\.json|theme\.css|startup-events|app_id|user|queue/(data|status))/?"
-    rf"|{API}/(heartbeat|call)/.+|{API}/file=.+|{API}/upload_progress|{API}/mcp(/.*)?"
+    # Of an address in the place of a file Gradio would fetch whatever lies there.
+    rf"|{API}/(heartbeat|call)/.+|{API}/file=(?!https?://).+|{API}/upload_progress|{API}/mcp(/.*)?"
 )
 WRITES = re.compile(
     rf"{API}/(queue/join|upload|cancel|reset)/?|{API}/(call|run|api)/.+|{API}/mcp(/.*)?|/login/?"
 )
-CALLS = re.compile(rf"{API}/(queue/join|call/.+|run/.+|api/.+)")
+CALLS = re.compile(rf"{API}/(queue/join|call/.+|run/.+|api/.+|mcp(/.*)?)")
+HEARTBEAT = re.compile(rf"{API}/heartbeat/(?P<session>.+)")
 STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?[^/]+/(?P<event>[^/]+))")
 NAMED = ("session_hash", "upload_id")  # in queries
 UPLOAD, CANCEL = f"{API}/upload", f"{API}/cancel"
@@ -105,6 +107,7 @@ class Gate:
             headers, address = Headers(scope=scope), address_of(scope.get("client"))
             self._check_origin(scope, headers)
             _check_route(scope)
+            _drop_names(scope, self.limits)
             self._check_share(scope, address)
             with self._counted(scope, address), self._reading(scope) as left:
                 body = Body(receive, _most_bytes(scope, self.limits), _parts(scope, headers), left)
@@ -230,7 +233,8 @@ def _name(host: str) -> str:
 def is_known(name: str, *, is_public: bool) -> bool:
     """Whether this app goes by that name.
 
-    An address is not looked up, so nobody can make it stand for another machine.
+    An address is not looked up, so nobody can make it stand for another machine. In local mode
+    0.0.0.0 is none: browsers take it for this machine, and tell no server which page asks there.
 
     >>> is_known("localhost", is_public=False), is_known("evil.example", is_public=False)
     (True, False)
@@ -241,10 +245,10 @@ def is_known(name: str, *, is_public: bool) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        found = ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return False
-    return True
+    return is_public or not found.is_unspecified
 
 
 def _check_route(scope: Scope) -> None:
@@ -256,12 +260,26 @@ def _check_route(scope: Scope) -> None:
     path, method = scope["path"], scope["method"]
     if stream := STREAM.fullmatch(path):
         _check_name(stream["event"] or "")
+    if heartbeat := HEARTBEAT.fullmatch(path):
+        _check_name(heartbeat["session"])
     given = parse_qs(scope["query_string"].decode("latin-1"))
     for value in itertools.chain.from_iterable(given.get(name, ()) for name in NAMED):
         _check_name(value)
     known = WRITES if method in ("POST", "DELETE") else READS
     if method != "OPTIONS" and not known.fullmatch(path):
         raise Refused(404, "There is nothing here by that name.")
+
+
+def _drop_names(scope: Scope, here: Limits) -> None:
+    """Takes away what claims that this server goes by another name, where no proxy may say so.
+
+    Gradio writes the first such name that it hears into what everybody reads of its API.
+    """
+    drops = {b"x-gradio-server"}
+    told = Headers(scope=scope).get("x-forwarded-host", "")
+    if not (behind_proxies() and is_known(_name(told), is_public=here.public)):
+        drops.add(b"x-forwarded-host")
+    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in drops]
 
 
 def _check_name(name: str) -> None:
@@ -279,6 +297,8 @@ def _is_call(scope: Scope) -> bool:
 
 def _most_bytes(scope: Scope, here: Limits) -> int:
     """How large a body may be."""
+    if scope["path"].rstrip("/") == CANCEL:
+        return SMALL  # it is read here, and Gradio must not read more of it
     return here.upload_bytes + FORM_BYTES if _is_upload(scope) else here.body_bytes
 
 

@@ -6,12 +6,15 @@ import inspect
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import gradio as gr
+from anyio.to_thread import current_default_thread_limiter
 
 from heads.data.table import short
 from heads.errors import LimitError
@@ -129,7 +132,7 @@ class Page(gr.Blocks):
         super().__init__(**settings)
         self.visitors, self._pools, self.room = Visitors(), pools(), Room()
         self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
-        self._steps: set[asyncio.Task[Any]] = set()
+        self._steps: dict[asyncio.Task[Any], Call] = {}
 
     def queue(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, which calls it at once; a second call would build the server twice."""
@@ -154,8 +157,10 @@ class Page(gr.Blocks):
         """Puts the gate around the server as it starts: by then Gradio has built all its own."""
         app.middleware_stack = Gate(
             app=app.middleware_stack, visitors=self.visitors, room=self.room,
-            under_way=lambda: self._call_queue.under_way(),
+            under_way=self._under_way,
         )  # fmt: skip
+        # What Gradio does in threads beside the handlers must not wait for those that wait.
+        current_default_thread_limiter().total_tokens = THREADS
         works = (self.visitors.keep_time(), self._forget())
         tasks = [asyncio.create_task(work) for work in works]
         try:
@@ -169,6 +174,14 @@ class Page(gr.Blocks):
         while True:
             await asyncio.sleep(FORGETS)
             self._call_queue.forget(self.visitors)
+
+    def _under_way(self) -> "Counter[str]":
+        """How many calls of each address are under way, those too that were cancelled meanwhile."""
+        known = self._call_queue.event_ids_to_events
+        gone = {
+            call.event: call.address for call in self._steps.values() if call.event not in known
+        }
+        return self._call_queue.under_way() + Counter(gone.values())
 
     @property
     def _call_queue(self) -> CallQueue:
@@ -188,14 +201,27 @@ class Page(gr.Blocks):
             # Gradio cancels the task of a call, and no thread ends by that: the step goes on to
             # its end, which comes soon, and has its slot until then.
             task = asyncio.create_task(_computed(call, step))
-            self._steps.add(task)
+            self._steps[task] = call
             task.add_done_callback(self._is_over)
-            return await asyncio.shield(task)
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                task.add_done_callback(partial(self._drop, call, given.get("iterator")))
+                raise
         except Exception as error:
             raise notice(error) from None
 
+    def _drop(self, call: Call, iterator: Any, step: "asyncio.Task[Any]") -> None:
+        """Drops what a step leaves that ended after its call was cancelled: Gradio has by then."""
+        if iterator is None and not step.cancelled() and not step.exception():
+            iterator = step.result().get("iterator")
+        self._drop_run_streams(call.session, iterator)
+        if (generator := getattr(iterator, "iterator", None)) is not None:
+            # Its end may take seconds: not on the server's loop.
+            asyncio.get_running_loop().run_in_executor(None, _close, generator)
+
     def _is_over(self, step: "asyncio.Task[Any]") -> None:
-        self._steps.discard(step)
+        self._steps.pop(step, None)
         if not step.cancelled():
             step.exception()  # looked at, also where nobody waits for it any more
 
@@ -233,6 +259,11 @@ async def _computed(call: Call, step: Coroutine[Any, Any, Any]) -> Any:
             with interruptible(call.check, call.outside, call.address):
                 call.check()
                 return await step
+
+
+def _close(generator: Any) -> None:
+    with contextlib.suppress(Exception):  # one that is closed already, or what its end raises
+        generator.close()
 
 
 def _whole(value: Any) -> Any:

@@ -69,7 +69,7 @@ class Slots:
 
     def _give(self) -> None:
         """Hands out what is free; who got one goes behind the others."""
-        while key := next(filter(self._is_free, self._lines), None):
+        while (key := next(filter(self._is_free, self._lines), None)) is not None:
             line = self._lines.pop(key)
             turn = line.popleft()
             if line:

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.errors import LimitError
@@ -220,6 +221,10 @@ class TrainingJobs:
             raise LimitError("Many are training here now.", "Try again in a few minutes.")
         self._slots.check(address)
 
+    def begun(self, address: str) -> list[Path]:
+        """The folders of the runs that an address has begun, the last ones."""
+        return [job.run.path for job in list(self._jobs.values()) if job.address == address]
+
     def known(self, run: str) -> TrainingJob | None:
         """The training of a run, if this server has begun it; by that nobody has looked at it."""
         return self._jobs.get(run)
@@ -240,7 +245,7 @@ class TrainingJobs:
         """Notes that somebody looks; not what a page had asked before it was closed."""
         if page not in self._closed:
             job.seen = time.monotonic()
-            job.pages |= {page} - {""}
+            job.pages |= set() if job.is_over else {page} - {""}
 
     def running(self, runs: Iterable[str], page: str = "") -> list[TrainingJob]:
         """Those under way among some runs."""

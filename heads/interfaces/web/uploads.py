@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from heads import interruption
 from heads.caching import used, writing
 from heads.data.dataset import Data, data_of
 from heads.data.files import open_table
@@ -24,6 +25,7 @@ from heads.settings import Limits, cache_folder, served_folder
 
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
+_brought: dict[str, tuple[str, int]] = {}  # from which address each file came, and its bytes
 ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
 
 
@@ -76,18 +78,37 @@ def keep(path: str, limits: Limits) -> str:
         forget(given)
         what = f"The file is larger than the {limits.upload_bytes // 1_000_000:,} MB allowed."
         raise DataError(what, "Choose a smaller file, or a part of the rows.")
-    name = secrets.token_urlsafe(16)
+    name, size = secrets.token_urlsafe(16), given.stat().st_size
     try:
         with writing("The file"):
-            _make_room(given.stat().st_size)
+            _check_share(size, limits)
+            _make_room(size)
             (folder() / name).mkdir(parents=True, mode=0o700)
             shutil.move(given, folder() / name / given.name[-120:])
+            _brought[name] = interruption.whose(), size
     except DataError:
         shutil.rmtree(folder() / name, ignore_errors=True)  # half of it, perhaps
         raise
     finally:
         forget(given)
     return name
+
+
+def _check_share(size: int, limits: Limits) -> None:
+    """Refuses one more file of an address that has as many here as one may, in public mode.
+
+    Raises:
+        LimitError: So it is.
+    """
+    for name in list(_brought):
+        if not (folder() / name).exists():
+            _brought.pop(name, None)
+    if limits.public and (whose := interruption.whose()):
+        sizes = [bytes_ for address, bytes_ in list(_brought.values()) if address == whose]
+        most, entries = janitor.share_of(janitor.uploads().quota)
+        if sum(sizes) + size > most or len(sizes) >= entries:
+            what = "You have brought many files that are kept here still."
+            raise LimitError(what, "Try again in a few hours.")
 
 
 def _make_room(size: int) -> None:

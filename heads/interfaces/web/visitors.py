@@ -63,6 +63,10 @@ class Visitors:
         """Somebody asks an event to end."""
         _note(self._cancelled, event, self.now)
 
+    def readers(self, key: str) -> int:
+        """How many streams of a session, or of an event, are open."""
+        return self._reading[key]
+
     def is_read(self, *keys: str) -> bool:
         """Whether any of these streams is open."""
         return any(self._reading[key] > 0 for key in keys)

@@ -1,18 +1,22 @@
 """What the gate lets through, by real requests to a real server."""
 
 import asyncio
+import contextlib
+import gc
 import json
 import re
 import time
 from collections import Counter
 from dataclasses import replace
 from http.client import HTTPConnection
+from types import CoroutineType
 
 import httpx
 import pytest
 from loops import finished
 from starlette.responses import JSONResponse
 
+from heads.interfaces.web import call_queue, server
 from heads.interfaces.web.middleware import Gate, is_known
 from heads.interfaces.web.visitors import GRACE, Visitors
 from heads.settings import PUBLIC
@@ -325,3 +329,56 @@ def answered(url, name, data):
     event = post(url, f"{API}/call/{name}", data).json()["event_id"]
     found = httpx.get(f"{url}gradio_api/call/{name}/{event}", timeout=120)
     assert "event: complete" in found.text, found.text
+
+
+def test_nobody_has_the_server_fetch_an_address(public_url):
+    url = public_url.rstrip("/")
+    for path in ("file=https://example.org/x.png", "file=http://127.0.0.1:1/x"):
+        assert httpx.get(f"{url}{API}/{path}").status_code == 404
+
+
+def test_a_cancel_is_small_enough_to_be_read(public_url):
+    asked = {"event_id": "a", "session_hash": "b", "fn_index": 0}
+    url = f"{public_url.rstrip('/')}{API}/cancel"
+    assert httpx.post(url, json=asked | {"more": "x" * 30_000}).status_code == 413
+
+
+def test_heartbeats_go_by_names_of_sessions(public_url):
+    url = f"{public_url.rstrip('/')}{API}/heartbeat/"
+    assert httpx.get(url + "x" * 10_000).status_code == 400
+    with httpx.stream("GET", url + "session") as answer:
+        assert answer.status_code == 200
+
+
+def test_nobody_says_what_the_server_is_called(page_url, public_url):
+    for url in (page_url, public_url):
+        claims = {"X-Gradio-Server": "http://evil.example"}
+        if url == page_url:  # where no proxy is named, none may say it either
+            claims["X-Forwarded-Host"] = "evil.example"
+        for headers in (claims, {}):
+            answer = httpx.get(f"{url.rstrip('/')}{API}/info", headers=headers)
+            assert answer.status_code == 200
+            assert "evil.example" not in answer.text
+
+
+def heartbeats(session):
+    """Gradio's tasks beside the streams of a session that go on."""
+    found = [one for one in gc.get_objects() if isinstance(one, CoroutineType) and one.cr_frame]
+    named = [one for one in found if one.__qualname__.endswith(call_queue.HEARTBEAT)]
+    return [one for one in named if one.cr_frame.f_locals.get("session_hash") == session]
+
+
+@pytest.mark.slow  # it waits until what nobody reads is looked at
+def test_heartbeats_of_closed_streams_end(public_url):
+    url, session = public_url.rstrip("/") + API, "of-many-readers"
+    body = {"data": asked("Not bad at all."), "session_hash": session}
+    httpx.post(f"{url}/call/compare", json=body, timeout=60).raise_for_status()
+    with contextlib.ExitStack() as streams:
+        for _ in range(6):
+            query = {"session_hash": session}
+            streams.enter_context(httpx.stream("GET", f"{url}/queue/data", params=query))
+        assert heartbeats(session)
+    end = time.monotonic() + 3 * server.FORGETS
+    while heartbeats(session) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not heartbeats(session)

@@ -24,6 +24,7 @@ from heads.backbone import downloads
 from heads.errors import CheckpointError, DataError, LimitError
 from heads.interfaces.web import janitor, uploads
 from heads.interfaces.web.janitor import Held, Place
+from heads.interruption import interruptible
 from heads.settings import PUBLIC, Quota, limits, served_folder
 
 HOLD = """
@@ -511,3 +512,45 @@ def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp
         uploads.data(names[0], limits(), None)
     kept()
     assert [uploads.is_kept(name) for name in names] == [True, False, True]
+
+
+def test_nobody_keeps_the_files_of_all(own_place, disk, tmp_path):
+    disk(uploads=quota(bytes=10**6, entries=8, spared=100))
+
+    def kept(whose):
+        with interruptible(lambda: None, whose=whose):
+            return uploads.keep(str(put(tmp_path / "mine.csv", 1_000)), limits())
+
+    names = [kept("one") for _ in range(4)]
+    with pytest.raises(LimitError, match="You have brought many files"):
+        kept("one")
+    assert kept("other")
+    shutil.rmtree(uploads.folder() / names[0])
+    assert kept("one")
+
+
+def test_nobody_keeps_the_runs_of_all_and_full_is_said(own_place, disk):
+    disk(runs=quota(bytes=10**6, entries=6, spared=100))
+    runs = own_place / "cache" / "runs"
+    mine = [runs / ("r" + secrets.token_urlsafe(16)) for _ in range(3)]
+    for path in mine:
+        put(path / "rows.json", 1_000)
+    janitor.check_runs(mine[:2])
+    with pytest.raises(LimitError, match="3 trainings from your address are kept here"):
+        janitor.check_runs(mine)
+    for _ in range(3):
+        put(runs / ("r" + secrets.token_urlsafe(16)) / "rows.json", 1_000)
+    with pytest.raises(LimitError, match="Many trainings are kept here now"):
+        janitor.check_runs([])
+    disk(runs=quota(bytes=10**6, entries=6), free_bytes=10**18)
+    with pytest.raises(LimitError, match="almost full"):
+        janitor.check_runs([])
+
+
+def test_exports_have_room_or_are_not_begun(own_place, disk):
+    disk(exports=quota(bytes=10**6, entries=2, spared=100))
+    for _ in range(2):
+        with janitor.exporting() as place:
+            put(place / "head.zip")
+    with pytest.raises(LimitError, match="Many files are being made"), janitor.exporting():
+        pass

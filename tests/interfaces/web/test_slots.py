@@ -199,3 +199,16 @@ def test_a_call_that_is_cancelled_while_it_only_waits_takes_no_slot_with_it(fake
             assert server.ask("POST", f"{API}/cancel", wanted)[0] == 200
         kind, value = server.call("compare", [*asked, "all-MiniLM-L6-v2", "", "joint"])
         assert kind == "complete", value
+
+
+def test_who_has_no_address_stops_no_line():
+    async def all_of_them():
+        slots, done = Slots(1), []
+        await slots.acquire("first", nothing)
+        others = [asyncio.create_task(worked(slots, key, done)) for key in ("", "b", "c")]
+        await asyncio.sleep(0)
+        slots.release("first")
+        await asyncio.wait_for(asyncio.gather(*others), 30)
+        return done
+
+    assert finished(all_of_them()) == ["", "b", "c"]

@@ -13,9 +13,9 @@ import gradio as gr
 from gradio.components.plot import PlotData
 
 from heads.data.samples import SAMPLES
-from heads.errors import DataError, HeadsError, LimitError
+from heads.errors import DataError, HeadsError, LimitError, ModelError
 from heads.interfaces.views.html import busy, failure, render
-from heads.interfaces.web import run_access, uploads
+from heads.interfaces.web import janitor, run_access, uploads
 from heads.interfaces.web.guards import clicked, failed, guarded, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
@@ -617,14 +617,19 @@ def _wire_start(
 
             address = address_of(request.client)
             jobs.admit(address)
+            janitor.check_runs(jobs.begun(address))
             data = data_form.chosen(*given[:fields], most=most)
             # What the browser remembers: in public mode a secret, which makes the run its own.
             kept = run_access.new_secret() if limits().public else ""
             named = run_access.run_of(kept) if kept else ""
             run = begin(Plan.of(*given[fields:]).request(data), limits=limits(), run=named)
+            try:
+                jobs.begin(run, address, page)
+            except LimitError:  # others were faster
+                run.delete()
+                raise
         except Exception as error:
             return [gr.skip(), gr.skip(), failed(error)]
-        jobs.begin(run, address, page)
         known = run_access.remembered([kept or run.id, *run_access.remembered(mine)])
         now = replace(Location.of(query), place="data", result=run.id, head="").query
         return [known, now, ""]
@@ -765,7 +770,14 @@ def _chosen(
 def _resumed(
     asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
 ) -> list[Any]:
+    from heads.backbone.safety import absent
+    from heads.runs.spec import load
+
     found, page = run_access.owned(run, mine, "resume"), request.session_hash or ""
+    # There a training fetches none itself, and what had been fetched may have made room.
+    if limits().public and (gone := absent(load(found).model, limits())):
+        hint = "Choose it as base model once more, which fetches it, and then go on."
+        raise ModelError(f"{gone} is not on this machine any more.", hint)
     jobs.begin(found, address_of(request.client), page)
     now = replace(asked, place="data", result=run, head="")
     return [now.query, run_access.in_front(mine, run)]
