@@ -62,9 +62,8 @@ class CallQueue(queueing.Queue):
         self._address = {name: kept for name, kept in self._address.items() if name in pending}
         if self.server_app is not None:
             self.server_app.iterators_to_reset &= set(self.event_ids_to_events)
-        self._end_heartbeats(visitors)
 
-    def _end_heartbeats(self, visitors: Visitors) -> None:
+    def end_heartbeats(self, visitors: Visitors) -> None:
         """Ends heartbeats of streams that are closed, which Gradio leaves running.
 
         They all beat for whoever reads a session, so it is the same which of them go on.

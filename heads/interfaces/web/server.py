@@ -174,6 +174,7 @@ class Page(gr.Blocks):
         while True:
             await asyncio.sleep(FORGETS)
             self._call_queue.forget(self.visitors)
+            self._call_queue.end_heartbeats(self.visitors)
 
     def _under_way(self) -> "Counter[str]":
         """How many calls of each address are under way, those too that were cancelled meanwhile."""

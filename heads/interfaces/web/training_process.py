@@ -219,8 +219,10 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
         _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             process.wait(1.0)
+        except subprocess.TimeoutExpired:  # a busy machine; nobody else waits for its end
+            threading.Thread(target=process.wait, name="last of a training", daemon=True).start()
 
 
 def _signal(process: subprocess.Popen[str], number: int) -> None:

@@ -542,7 +542,7 @@ def test_nobody_keeps_the_runs_of_all_and_full_is_said(own_place, disk):
         put(runs / ("r" + secrets.token_urlsafe(16)) / "rows.json", 1_000)
     with pytest.raises(LimitError, match="Many trainings are kept here now"):
         janitor.check_runs([])
-    disk(runs=quota(bytes=10**6, entries=6), free_bytes=10**18)
+    disk(runs=quota(bytes=10**6, entries=9), free_bytes=10**18)
     with pytest.raises(LimitError, match="almost full"):
         janitor.check_runs([])
 
