@@ -59,15 +59,16 @@ def test_a_folder_that_can_only_be_read_is_none(monkeypatch):
     assert storage_folder() is None
 
 
+@pytest.mark.parametrize("who", ["web", "cli.app"])
 @pytest.mark.parametrize("said", ["", "HF_HOME", "HF_HUB_CACHE"])
-def test_the_page_keeps_models_of_the_hub_in_storage_unless_told_otherwise(place, said):
+def test_models_of_the_hub_are_kept_in_storage_unless_told_otherwise(place, said, who):
     bucket = place / "bucket"
     bucket.mkdir()
     unset = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
     own = {key: value for key, value in os.environ.items() if key not in unset}
     own |= {"HEADS_STORAGE": str(bucket), **({said: str(place / "said")} if said else {})}
     code = (
-        "import sys, heads.interfaces.web; assert 'huggingface_hub' not in sys.modules; "
+        f"import sys, heads.interfaces.{who}; assert 'huggingface_hub' not in sys.modules; "
         "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"
     )
     told = subprocess.check_output([sys.executable, "-c", code], env=own, text=True)

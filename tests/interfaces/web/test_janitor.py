@@ -137,6 +137,24 @@ def own_place(monkeypatch, tmp_path):
 # --- Attacks over HTTP.
 
 
+@pytest.mark.slow
+def test_of_calls_that_were_cancelled_nothing_is_left(page, url, few):
+    """A step goes on after its call was cancelled, and Gradio keeps what a step answers."""
+    client = Client(url, verbose=False)
+    for _ in range(3):
+        job = client.submit(handle_file(str(few)), grid="small", seeds=3, api_name="/train_grid")
+        while not job.outputs():
+            assert not job.done()
+            time.sleep(0.02)
+        job.cancel()
+    client.close()
+    end = time.monotonic() + 30
+    while (page._steps or page.pending_diff_streams) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not page._steps
+    assert not page.pending_diff_streams
+
+
 def test_no_input_of_any_function_takes_a_folder_or_an_address_for_a_file(page):
     folder, tried = served_folder(), 0
     for number, at, component, data in inputs_of(page):

@@ -204,6 +204,16 @@ def test_a_stranger_with_the_link_can_neither_resume_nor_stop_nor_delete(owned, 
     assert not run.path.exists()
 
 
+def test_a_run_whose_model_has_made_room_says_so_and_fetches_nothing(owned, page_url):
+    run, secret = owned
+    facts = run.read("run.json")
+    assert facts["model"]
+    run.write("run.json", facts | {"model": "someone/gone"})
+    said = Visitor(page_url).clicks("runs", do="resume", run=run.id, mine=[secret])
+    assert "someone/gone is not on this machine any more." in said
+    assert not run.is_busy
+
+
 def test_the_owner_stops_his_run_from_the_strip(owned, page_url):
     run, secret = owned
     owner = Visitor(page_url)

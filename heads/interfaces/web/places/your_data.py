@@ -770,14 +770,15 @@ def _chosen(
 def _resumed(
     asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
 ) -> list[Any]:
-    from heads.backbone.safety import absent
+    from heads.backbone.safety import is_here
     from heads.runs.spec import load
 
     found, page = run_access.owned(run, mine, "resume"), request.session_hash or ""
     # There a training fetches none itself, and what had been fetched may have made room.
-    if limits().public and (gone := absent(load(found).model, limits())):
+    model = load(found).model
+    if limits().public and not is_here(model, limits()):
         hint = "Choose it as base model once more, which fetches it, and then go on."
-        raise ModelError(f"{gone} is not on this machine any more.", hint)
+        raise ModelError(f"{model} is not on this machine any more.", hint)
     jobs.begin(found, address_of(request.client), page)
     now = replace(asked, place="data", result=run, head="")
     return [now.query, run_access.in_front(mine, run)]
