@@ -104,7 +104,7 @@ def test_the_api_is_told_what_labels_are(client, wide):
     assert found["columns"]["labels"] == ["price", "quality"]
     assert over_the_api(similar)["problem_type"] == REGRESSION.name
     for said, what in [
-        ({"labels_are": "words"}, "Labels cannot be 'words'"),
+        ({"labels_are": "words"}, "Labels cannot be 'words'. Choose one of 'one', "),
         ({"labels_are": "columns"}, "No 0/1 columns are chosen"),
         ({"labels_are": "one"}, "not classes"),
     ]:

@@ -46,7 +46,8 @@ def said(
     """
     text, label, pair, split, group = names
     if form and form not in FORMS:
-        raise DataError(f"Labels cannot be '{form[:40]}'.", f"Choose one of {' '.join(FORMS)}")
+        known = ", ".join(f"'{one}'" for one in FORMS)
+        raise DataError(f"Labels cannot be '{form[:40]}'.", f"Choose one of {known}.")
     if form == "columns" and not labels:
         raise DataError("No 0/1 columns are chosen.", "Choose the columns, one for each label.")
     return ColumnHints(

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from types import NoneType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,7 +32,9 @@ from heads.settings import limits, prepare_server
 
 THREADS = 512  # most wait, for a training or a download; more than `Limits.calls_pending`
 # What Gradio says of a value that a component does not offer.
-NOT_AMONG = re.compile(r"Value: (.*) \(type: .*\) is not in the list of choices: (.*)", re.DOTALL)
+NOT_AMONG = re.compile(
+    r"Value: (.*?)(?: \(type: [^)]*\))? is not in the list of choices: (.*)", re.DOTALL
+)
 FORGETS = 10.0  # seconds between two looks at what nobody reads
 log = logging.getLogger("heads")
 
@@ -289,9 +292,10 @@ def _fitting(component: Any, value: Any) -> Any:
     if isinstance(component, gr.BrowserState):  # of another version of this page, perhaps
         default = component.default_value
         return value if isinstance(value, type(default)) else default
-    is_one = isinstance(component, gr.Dropdown) and not component.multiselect
-    if is_one and isinstance(value, list | dict):
-        raise TypeError
+    if isinstance(component, gr.Dropdown) and not component.multiselect:
+        is_free = component.allow_custom_value  # then Gradio looks at nothing
+        if isinstance(value, list | dict) or (is_free and not isinstance(value, str | NoneType)):
+            raise TypeError
     if not isinstance(component, gr.Textbox | gr.HTML):
         return value
     if value is not None and not isinstance(value, str):
