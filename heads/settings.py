@@ -204,7 +204,7 @@ def _check_range(one: Field[Any], value: Any) -> None:
     is_within = _is_number(value) and low <= value <= high and value != float("inf")
     if not is_within or not (isinstance(one.default, float) or value == int(value)):
         number = "a number" if isinstance(one.default, float) else "a whole number"
-        most = f" and at most {high:,}" if high < float("inf") else ""
+        most = f" and at most {high:,.10g}" if high < float("inf") else ""
         came = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "larger"
         what = f"{one.name} must be {number} of at least {low:g}{most}, not {came}."
         raise LimitError(what, "Change it.")
