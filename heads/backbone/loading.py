@@ -84,16 +84,17 @@ def _turn_to_build() -> Iterator[None]:
 
 
 def _keep(key: Key, backbone: Backbone) -> None:
-    """Keeps a model in memory, and lets go of the one not asked for longest where it is too much.
+    """Keeps a model in memory, and lets go of those not asked for longest where they are too many.
 
-    The bundled one goes last: it is what everybody asks for.
+    The bundled one, which everybody asks for, stays and does not count.
     """
     with _looking:
         _loaded[key] = backbone
         _names.add(backbone.id)
-        others = [one for one in _loaded if one != key]
-        others.sort(key=lambda one: one[0] == BUNDLED)  # else as they were asked for
-        for one in others[: max(0, len(_loaded) - key[2].models_in_memory)]:
+        bundled = BUNDLED, key[2]
+        others = [one for one in _loaded if one != key and (one[0], one[2]) != bundled]
+        most = key[2].models_in_memory - (key[0] != BUNDLED)
+        for one in others[: max(0, len(others) - most)]:
             del _loaded[one]
 
 
