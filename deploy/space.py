@@ -61,7 +61,7 @@ class Start:
         trained: How long a small training took; 0 where none was.
         peak_bytes: The most that all its processes held together; memory that they share counts
             once for each.
-        heads: The trained heads that it keeps, with the moment at which each was written.
+        heads: The trained heads that it keeps, each with its inode.
     """
 
     ready: float
@@ -311,9 +311,9 @@ def train(client: Client, path: Path) -> None:
 
 
 def kept(home: Path) -> dict[str, int]:
-    """The heads in storage, and when each was written."""
+    """The heads in storage, each with its inode: one that is written anew has another."""
     files = (home / "storage").rglob("heads/*.safetensors")
-    return {path.name: path.stat().st_mtime_ns for path in files}
+    return {path.name: path.stat().st_ino for path in files}
 
 
 def check_again(first: Start, second: Start) -> None:
