@@ -159,7 +159,6 @@ def surroundings(home: Path, python: Path, port: int) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
-        "PYTHONPYCACHEPREFIX": str(home / "pycache"),  # else it would be pushed with the files
         "SYSTEM": "spaces",
         "SPACE_ID": NAME,
         "SPACE_HOST": f"{NAME.replace('/', '-')}.hf.space",
@@ -371,6 +370,7 @@ def main_rows(build: Path = BUILD, port: int = 7860, *, again: bool = False) -> 
     except Exception:
         sys.stderr.write((home / "log.txt").read_text("utf-8", "replace")[-4000:])
         raise
+    assembled(space)  # anew: nothing that the runs left in it is pushed
     return rows(first, second)
 
 
