@@ -245,7 +245,8 @@ class TrainingJobs:
         """Notes that somebody looks; not what a page had asked before it was closed."""
         if page not in self._closed:
             job.seen = time.monotonic()
-            job.pages |= set() if job.is_over else {page} - {""}
+            if page and not job.is_over:
+                job.pages.add(page)
 
     def running(self, runs: Iterable[str], page: str = "") -> list[TrainingJob]:
         """Those under way among some runs."""
