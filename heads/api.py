@@ -170,6 +170,7 @@ def train_grid(
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
     tune: Sequence[str] = (FROZEN,),
+    prefixes: Sequence[str] = (),
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
     out: str | Path | None = None,
@@ -195,6 +196,8 @@ def train_grid(
             layernorm; setfit, everything on pairs of texts and then the head (by the library of
             that name, `pip install setfit`). Each gives cells of its own, which are
             compared on the same rows.
+        prefixes: What is written before every text: a text such as "query: ", or the name of a
+            prompt that the base model has; none for nothing. Each gives cells of its own.
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
@@ -220,6 +223,7 @@ def train_grid(
         pairs=pairs,
         losses=losses,
         tunes=tune,
+        prefixes=prefixes,
         model=model,
         config=config or ExperimentConfig(),
     )

@@ -7,6 +7,7 @@ only identifier of a recipe on the page, in the shell, in the API, in files and 
 import math
 import re
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from heads.errors import RecipeError
 
@@ -16,7 +17,7 @@ GRAMMAR = re.compile(
     r"(?P<pooling>[a-z]\w*)(@(?P<layers>\w+))?\+(?P<head>[a-z]\w*)(\?(?P<options>.+))?", re.ASCII
 )
 MOST = 1_000  # characters: more than any recipe needs
-OPTION = re.compile(r"(?P<name>[A-Za-z]\w{0,39})=(?P<value>[\w.+-]{1,32})", re.ASCII)
+OPTION = re.compile(r"(?P<name>[A-Za-z]\w{0,39})=(?P<value>[\w.+:%-]{1,200})", re.ASCII)
 HINT = "Write pooling+head, for example mean+linear, cls@cat4+mlp or attention+linear?queries=4."
 
 
@@ -66,12 +67,32 @@ class Recipe:
         return f"{self.pooling}{layers}+{self.head}" + (f"?{options}" if options else "")
 
 
+def as_value(text: str) -> str:
+    """A text as the value of an option: _ for a space, and what recipes have a use for as in URLs.
+
+    >>> as_value("query: "), as_value("Is it_so? ")
+    ('query:_', 'Is_it%5Fso%3F_')
+    """
+    return quote(text, safe=": +").replace("_", "%5F").replace(" ", "_")
+
+
+def as_text(value: str) -> str:
+    """The text that a value stands for.
+
+    >>> as_text("query:_"), as_text("Is_it%5Fso%3F_")
+    ('query: ', 'Is it_so? ')
+    """
+    return unquote(value.replace("_", " "))
+
+
 def _parse_options(text: str) -> tuple[tuple[str, Value], ...]:
     options: dict[str, Value] = {}
     for item in filter(None, text.split("&")):
         match = OPTION.fullmatch(item)
         if match is None:
-            hint = "Write option=value, the value of 1 to 32 letters a to z, digits, _ . + or -."
+            hint = (
+                "Write option=value, the value of 1 to 200 letters a to z, digits, _ . : + % or -."
+            )
             raise RecipeError(f"'{item[:80]}' is not an option.", hint)
         if match["name"] in options:
             raise RecipeError(f"The option '{match['name']}' is given twice.", "Keep one of them.")

@@ -457,7 +457,7 @@ def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[
 def _reads(
     backbone: Backbone, reader: Featurizer, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    apart, backbone = bool(reader.resolved.pair and pair), backbone.prompted(reader.resolved.prompt)
+    apart, backbone = bool(reader.resolved.pair and pair), backbone.for_recipe(reader.resolved)
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
         encoded = backbone.encode(texts, [pair] if pair and not apart else [])
@@ -468,6 +468,7 @@ def _reads(
 
 def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
     resolved, backbone = facts.resolved, facts.backbone
+    yield from _reading_notes(resolved, backbone)
     if resolved.head.from_base:
         yield from _pooler_notes(facts)
     elif resolved.pooling.is_pooler:
@@ -482,6 +483,13 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
     if head is None:
         yield from _before_training(resolved)
+
+
+def _reading_notes(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
+    if backbone.trained is not None:
+        yield f"{backbone.id} was trained to be read by {backbone.trained.says}."
+    if own := backbone.for_recipe(resolved).prefix:
+        yield f"Before every text stands '{own}'."
 
 
 def _before_training(resolved: ResolvedRecipe) -> Iterator[str]:

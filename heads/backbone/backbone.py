@@ -4,10 +4,11 @@ Legend: n texts, t tokens, d width, l layers.
 """
 
 import inspect
+import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,14 +19,17 @@ from torch import Tensor
 from heads import interruption
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
+from heads.backbone.trained_reading import SentenceConfig, TrainedReading
 from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
 from heads.errors import ModelError, RecipeError
+from heads.parts.resolved_recipe import PREFIX, ResolvedRecipe
 from heads.rng import IsolatedRng
 
 TOKENS_A_BATCH = 2048
+A_NAME = re.compile(r"[\w-]+( [\w-]+)*")  # what may be the name of a prompt, and is no prompt
 # `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
 Pooler = Literal["pretrained", "untrained", "new", "none"]
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
@@ -58,6 +62,11 @@ class Backbone:
         block: What a pass without padding computes from; None where the family has another
             block, or where such a pass did not give what Transformers gives.
         prompt: The tokens that are written behind every text, [MASK] among them.
+        prefix: The text that is written before every text, such as "query: ".
+        reads_prefix: Whether poolings read the tokens of the prefix with those of the text; if not,
+            neither those nor the special tokens before them.
+        trained: What its sentence-transformers modules make of a text; None where it has none.
+        sentences: What its sentence-transformers configuration says of prompts and lengths.
         before: The same base model before it learned with a head; None where it never did.
     """
 
@@ -83,6 +92,10 @@ class Backbone:
     tokenizer: Any
     block: BertEncoder | None = None
     prompt: tuple[int, ...] = ()
+    prefix: str = ""
+    reads_prefix: bool = True
+    trained: TrainedReading | None = None
+    sentences: SentenceConfig = field(default_factory=SentenceConfig)
     before: "Backbone | None" = None
 
     @property
@@ -94,6 +107,40 @@ class Backbone:
     def device(self) -> torch.device:
         """Where the model lies."""
         return next(self.model.parameters()).device
+
+    @property
+    def written(self) -> tuple[object, ...]:
+        """What is written around every text; nothing where nothing is: states are alike by it."""
+        before = (self.prefix, self.reads_prefix) if self.prefix else ()
+        return (*before, *self.prompt)
+
+    def written_as(self, other: "Backbone") -> "Backbone":
+        """The same base model, which writes around every text what another does."""
+        own = ("prompt", "prefix", "reads_prefix")
+        return replace(self, **{name: getattr(other, name) for name in own})
+
+    def for_recipe(self, resolved: ResolvedRecipe) -> "Backbone":
+        """The same base model, which writes around every text what a recipe has there.
+
+        Raises:
+            RecipeError: It has no prompt of that name, or its tokenizer no mask token.
+        """
+        prefix, reads_prefix = resolved.prefix, resolved.reads_prefix
+        if resolved.pooling.is_trained:
+            prefix = prefix or self.sentences.default_prompt
+            reads_prefix &= self.trained is None or self.trained.reads_prompt
+        own = {"prefix": self._prefix(prefix), "reads_prefix": reads_prefix}
+        return replace(self.prompted(resolved.prompt), **own)
+
+    def _prefix(self, asked: str) -> str:
+        """What is written before a text: the prompt of that name, or the text itself."""
+        named = {name.replace("_", " "): text for name, text in self.sentences.prompts.items()}
+        if asked in named or not A_NAME.fullmatch(asked):
+            return named.get(asked, asked)
+        # E5's is "query: ", and "query" alone, which no space parts from the text, would be a slip.
+        known = ", ".join(self.sentences.prompts) or "none"
+        what = f"{self.id} has no prompt called '{asked[:80]}' (it has: {known})."
+        raise RecipeError(what, f"Write the text itself, for example {PREFIX}=query:_.")
 
     def prompted(self, prompt: str) -> "Backbone":
         """The same base model, which writes a prompt, [MASK] and a full stop behind every text.
@@ -132,6 +179,7 @@ class Backbone:
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text."""
+        texts = [f"{self.prefix}{text}" for text in texts] if self.prefix else texts
         if pairs and not self.separates:
             texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()
         given = [list(side) for side in (texts, pairs) if side]
@@ -156,7 +204,22 @@ class Backbone:
         most = vocabulary_of(self.model)
         for row, text in enumerate(encoded):
             self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
+        if self.prefix:
+            size = self._prefix_tokens()
+            encoded = [self._with_prefix(text, size) for text in encoded]
         return [self._with_prompt(text) for text in encoded] if self.prompt else encoded
+
+    def _prefix_tokens(self) -> int:
+        """How many tokens stand before the text itself, counted as sentence-transformers does."""
+        with _encoding:
+            alone = self.tokenizer(self.prefix, return_special_tokens_mask=True)
+        return len(alone["input_ids"]) - alone["special_tokens_mask"][-1]
+
+    def _with_prefix(self, text: Encoded, size: int) -> Encoded:
+        """A text whose prefix counts as no content, and where it is not read, not at all."""
+        size = min(size, len(text) - 1)
+        special = [1] * size + text.special[size:]
+        return replace(text, special=special, unread=0 if self.reads_prefix else size)
 
     def _check(self, text: Encoded, sides: Sequence[int | None], most: int) -> None:
         """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""
@@ -191,10 +254,11 @@ class Backbone:
         special = filled_up([text.special for text in batch], 1, side).to(mask.device)
         output = self._answered(inputs)
         ends = torch.tensor(sorted(self.ends), device=mask.device)
+        read = self._read_mask(batch, mask, side)
         return States(
-            mask=mask.float(),
-            unpadded=self._unpadded(inputs["input_ids"], mask).float(),
-            content=(mask * (special == 0)).float(),
+            mask=read.float(),
+            unpadded=self._unpadded(inputs["input_ids"], read).float(),
+            content=(read * (special == 0)).float(),
             hidden=layers_of(output, mask),
             pooler=getattr(output, "pooler_output", None),
             eos=torch.isin(inputs["input_ids"], ends).float(),
@@ -224,6 +288,13 @@ class Backbone:
                 found = run(block, batch, layers)
             for one, hidden in zip(batch, found, strict=True):
                 yield list(one.rows), one.states(hidden, block, ends)
+
+    def _read_mask(self, batch: Sequence[Encoded], mask: Tensor, side: Side) -> Tensor:
+        """The mask (n, t) less the tokens before a text that are not read."""
+        if not any(text.unread for text in batch):
+            return mask
+        rows = [[0] * text.unread + [1] * (len(text) - text.unread) for text in batch]
+        return filled_up(rows, 0, side).to(mask.device)
 
     def _unpadded(self, numbers: Tensor, mask: Tensor) -> Tensor:
         """The mask (n, t) less the tokens at a text's end that its class takes for padding."""

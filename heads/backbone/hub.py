@@ -27,7 +27,8 @@ from heads.settings import Limits, is_offline
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-NOT_FILES = ["*/*", "*.index.json.*", "onnx*", "openvino*"]
+# Of folders only those of sentence-transformers modules, such as 1_Pooling: patterns know no "but".
+NOT_FILES = ["[!0-9]*/*", "?[!_]*/*", "*/*/*", "*.index.json.*", "onnx*", "openvino*"]
 TOKENIZERS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
     *("spm.model", "spiece.model", "sentencepiece.bpe.model"),

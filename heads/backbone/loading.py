@@ -3,6 +3,7 @@
 Legend: t tokens, d width.
 """
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
@@ -17,6 +18,7 @@ from heads.backbone.engine import with_block
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
+from heads.backbone.trained_reading import sentence_config, trained_reading
 from heads.backbone.weights import (
     has_both,
     has_separator,
@@ -28,7 +30,7 @@ from heads.backbone.weights import (
 )
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import setting
-from heads.errors import HeadsError, ModelError
+from heads.errors import HeadsError, ModelError, RecipeError
 from heads.events import Progress
 from heads.interruption import Interrupted
 from heads.settings import Limits
@@ -121,7 +123,11 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     try:
         backbone = _assembled(checkpoint, limits)
         short, long = backbone.encode(["one two three", "one two three four five six seven eight"])
-        return with_block(measured(backbone, short, long), (short, long))
+        backbone = measured(backbone, short, long)
+        with contextlib.suppress(RecipeError):  # whoever asks for that reading is told why
+            own = trained_reading(checkpoint.folder, backbone.width)
+            backbone = replace(backbone, trained=own)
+        return with_block(backbone, (short, long))
     except (HeadsError, Interrupted):
         raise
     except Exception as error:
@@ -141,11 +147,13 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     if has_both(model) and (lacking or model.config.model_type not in FAMILIES):
         model = model.get_encoder()  # how the decoder is fed is known of classifiers only
     backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
+    sentences = sentence_config(checkpoint.folder)
     pad = tokenizer.pad_token_id
     return replace(
         backbone,
         folder=checkpoint.folder,
-        tokens=room_for(model, tokenizer, limits),
+        tokens=room_for(model, tokenizer, limits, sentences.tokens),
+        sentences=sentences,
         stubborn=stubborn_tokens(tokenizer),
         separates=has_separator(tokenizer),
         pad=backbone.pad if pad is None else pad,

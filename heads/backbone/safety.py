@@ -31,6 +31,7 @@ from heads.backbone.hub import (
     verify,
 )
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
+from heads.backbone.trained_reading import sentence_files
 from heads.caching import used
 from heads.errors import ModelError
 from heads.settings import Limits, is_offline
@@ -174,6 +175,7 @@ def _local_folder(model: str) -> Path:
 def _local_revision(folder: Path) -> str:
     """A name for what lies in a folder now; it changes when that does."""
     files = sorted(path for ending in FILES for path in folder.glob(ending))
+    files += sentence_files(folder)
     stats = [path.stat() for path in files if path.is_file()]
     stamp = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats])
     return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]

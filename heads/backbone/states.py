@@ -62,11 +62,19 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """One text as the base model takes it: its token numbers and what goes with them."""
+    """One text as the base model takes it: its token numbers and what goes with them.
+
+    Attributes:
+        inputs: What the model takes, by name: one number a token each.
+        special: 1 for each token that is no content, such as [CLS] and those of a prefix.
+        whole_length: How many tokens it would have without a limit.
+        unread: How many tokens at its beginning no pooling reads.
+    """
 
     inputs: dict[str, list[int]]
     special: list[int]
     whole_length: int
+    unread: int = 0
 
     def __len__(self) -> int:
         return len(self.special)

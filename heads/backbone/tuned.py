@@ -71,19 +71,19 @@ class TunedBase:
         Raises:
             CheckpointError: The tensors are not of this base model.
         """
-        prompt, backbone = backbone.prompt, backbone.untuned
+        writes, backbone = backbone, backbone.untuned
         key = (backbone.id, backbone.revision, backbone.tokens, id(backbone.model), self.digest)
         with _lock:
             if key in _kept:
                 _kept.move_to_end(key)
-                return replace(_kept[key], prompt=prompt) if prompt else _kept[key]
-        found = _put(self, backbone.prompted(""))
+                return _kept[key].written_as(writes)
+        found = _put(self, replace(backbone, prompt=(), prefix=""))
         with _lock:
             found = _kept.setdefault(key, found)  # another thread may have been faster
             _kept.move_to_end(key)
             while len(_kept) > KEPT or (len(_kept) > 1 and _bytes() > KEPT_BYTES):
                 _kept.popitem(last=False)
-        return replace(found, prompt=prompt) if prompt else found
+        return found.written_as(writes)
 
     def adapted(self, model: Any) -> Any:
         """The base model under PEFT's adapter, which it then holds beside its own weights.

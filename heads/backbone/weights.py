@@ -143,15 +143,19 @@ def has_separator(tokenizer: Any) -> bool:
     return any(both[texts[0] : texts[-1]]) if texts else True
 
 
-def room_for(encoder: Any, tokenizer: Any, limits: Limits) -> int:
-    """How many tokens fit: the least of the limit, the tokenizer's and the positions."""
+def room_for(encoder: Any, tokenizer: Any, limits: Limits, trained: int = 0) -> int:
+    """How many tokens fit: the least of the limit, the tokenizer's and the positions.
+
+    Args:
+        trained: How many its sentence-transformers configuration reads; 0 where it does not say.
+    """
     positions = getattr(encoder.config, "max_position_embeddings", None)
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     # RoBERTa and its kin count positions from the padding index + 1.
     offset = getattr(table, "padding_idx", None)
     if isinstance(positions, int) and offset is not None:
         positions -= offset + 1
-    told = (tokenizer.model_max_length, positions)
+    told = (tokenizer.model_max_length, positions, trained)
     # Some configs say -1 for "any number" (XLNet's), and some tokenizers nonsense.
     real = [int(room) for room in told if isinstance(room, int | float) and room >= FEWEST_TOKENS]
     return min(limits.tokens, *real)

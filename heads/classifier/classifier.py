@@ -33,8 +33,8 @@ class Classifier:
     head: TrainedHead
 
     def __post_init__(self) -> None:
-        prompt, backbone = self.head.module.reader.resolved.prompt, self.backbone
-        object.__setattr__(self, "backbone", self.head.backbone_for(backbone).prompted(prompt))
+        own = self.head.backbone_for(self.backbone).for_recipe(self.head.module.reader.resolved)
+        object.__setattr__(self, "backbone", own)
 
     def __repr__(self) -> str:
         """In one line: the numbers of a base model would fill thousands."""

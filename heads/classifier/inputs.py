@@ -5,7 +5,7 @@ has a pass of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -16,6 +16,27 @@ from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
 from heads.parts.resolved_recipe import ResolvedRecipe
 
+Written = tuple[object, ...]  # what a base model writes around a text; () for nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTexts:
+    """Texts, or pairs as one sequence, as a base model has read them in one batch.
+
+    Attributes:
+        encoded: Their tokens.
+        states: What it made of them.
+    """
+
+    encoded: tuple[Encoded, ...]
+    states: States
+
+    @classmethod
+    def by(cls, backbone: Backbone, texts: Sequence[str], pairs: Sequence[str] = ()) -> "ReadTexts":
+        """Lets a base model read gated texts."""
+        encoded = tuple(backbone.encode(texts, pairs))
+        return cls(encoded=encoded, states=backbone.states(encoded))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseInputs:
@@ -23,48 +44,33 @@ class BaseInputs:
 
     Attributes:
         backbone: The base model.
-        joint: Of the texts, or of pairs as one sequence; None where nobody asked for it.
-        sides: Of first and second texts, each by itself; empty where nobody asked for it.
-        prompted: Of the texts with a prompt behind them, by the prompt.
-        read: The tokens of what was read jointly.
-        read_sides: Those of first and second texts.
-        read_prompted: Those with a prompt behind them, by the prompt.
+        joint: By what is written around a text: the texts, or pairs as one sequence.
+        sides: The same of first and second texts, each by itself, as siamese heads ask for them.
     """
 
     backbone: Backbone
-    joint: States | None
-    sides: tuple[States, ...] = ()
-    prompted: Mapping[str, States] = field(default_factory=dict)
-    read: tuple[Encoded, ...] = ()
-    read_sides: tuple[tuple[Encoded, ...], ...] = ()
-    read_prompted: Mapping[str, tuple[Encoded, ...]] = field(default_factory=dict)
+    joint: Mapping[Written, ReadTexts]
+    sides: Mapping[Written, tuple[ReadTexts, ReadTexts]]
 
     def logits(self, module: RecipeModule) -> Tensor:
         """What a head says, (n, c)."""
-        return module(*self._of(module))
+        return module(*(one.states for one in self._of(module)))
 
     def reads(self, module: RecipeModule) -> tuple[tuple[str, float], ...]:
         """Each token of the first text with the share of the pooled vector that it gives.
 
         A siamese head gives both texts, one after the other, each summing to 1.
         """
-        prompt = module.reader.resolved.prompt
-        encoded = (self.read_prompted.get(prompt, self.read),)
         found: list[tuple[str, float]] = []
-        for states, texts in zip(
-            self._of(module), self.read_sides if module.is_siamese else encoded, strict=True
-        ):
-            shares = module.reader.shares(states)[0].tolist()
-            found += zip(self.backbone.words(texts[0]), shares, strict=False)
+        for read in self._of(module):
+            shares = module.reader.shares(read.states)[0].tolist()
+            found += zip(self.backbone.words(read.encoded[0]), shares, strict=False)
         return tuple(found)
 
-    def _of(self, module: RecipeModule) -> tuple[States, ...]:
-        """What a head reads: the states of one sequence, or of two."""
-        if module.is_siamese:
-            return self.sides
-        joint = self.prompted.get(module.reader.resolved.prompt, self.joint)
-        assert joint is not None
-        return (joint,)
+    def _of(self, module: RecipeModule) -> tuple[ReadTexts, ...]:
+        """What a head reads: one sequence, or two."""
+        written = self.backbone.for_recipe(module.reader.resolved).written
+        return self.sides[written] if module.is_siamese else (self.joint[written],)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,8 @@ class HeadInputs:
     @property
     def read(self) -> tuple[Encoded, ...]:
         """The tokens of what was read jointly; none where nobody asked for it."""
-        return next((own.read for own in self.by_base.values() if own.read), ())
+        joint = (own.joint for own in self.by_base.values())
+        return next((read.encoded for own in joint for read in own.values()), ())
 
     def logits(self, head: TrainedHead) -> Tensor:
         """What a head says, (n, c)."""
@@ -130,21 +137,22 @@ def base_inputs(
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
         check_pairs(siamese[0].reader.resolved, pairs)
-    prompts = {head.reader.resolved.prompt for head in heads if not head.is_siamese}
-    read = backbone.encode(texts, pairs) if "" in prompts else []
-    joint = backbone.states(read) if read else None
-    sides = [tuple(backbone.encode(side)) for side in (texts, pairs) if siamese]
-    others = {prompt: backbone.prompted(prompt) for prompt in sorted(prompts - {""})}
-    prompted = {prompt: tuple(one.encode(texts, pairs)) for prompt, one in others.items()}
+    apart = _different(backbone, siamese)
+    together = _different(backbone, [head for head in heads if not head.is_siamese])
     return BaseInputs(
         backbone=backbone,
-        joint=joint,
-        sides=tuple(backbone.states(side) for side in sides),
-        prompted={prompt: one.states(prompted[prompt]) for prompt, one in others.items()},
-        read=tuple(read),
-        read_sides=tuple(sides),
-        read_prompted=prompted,
+        joint={one: ReadTexts.by(base, texts, pairs) for one, base in together.items()},
+        sides={
+            one: (ReadTexts.by(base, texts), ReadTexts.by(base, pairs))
+            for one, base in apart.items()
+        },
     )
+
+
+def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Written, Backbone]:
+    """The base model in each way that these heads want something written; with nothing first."""
+    found = [backbone.for_recipe(head.reader.resolved) for head in heads]
+    return {one.written: one for one in sorted(found, key=lambda one: len(one.written))}
 
 
 def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:

@@ -59,6 +59,9 @@ def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equiva
             f"No class of Transformers reads two texts each by itself, as {resolved.recipe} does."
         )
         raise RecipeError(what, f"Without {PAIR}={resolved.pair} there may be one.")
+    if prefix := backbone.for_recipe(resolved).prefix:
+        what = f"No class of Transformers writes '{prefix.strip()}' before every text."
+        raise RecipeError(what, "Without a prefix there may be one.")
     form = family(backbone.model_type)
     if _needs_decoder(form) and not backbone.decoder_width:
         what = "Its own class needs the decoder, which this checkpoint lacks."

@@ -306,8 +306,8 @@ def _check(classifier: Classifier, path: Path) -> None:
         raise HeadsError(what, f"Run: pip install {' '.join(PACKAGES)}")
     if path.suffix != ".onnx" or path.is_dir():
         raise DataError(f"{path} is no name for an ONNX file.", "Let it end in .onnx.")
-    if classifier.backbone.prompt:
-        what = f"{classifier.recipe} writes a prompt behind every text, which ONNX does not hold."
+    if classifier.backbone.written:
+        what = f"{classifier.recipe} writes a prompt around every text, which ONNX does not hold."
         raise RecipeError(what, INSTEAD)
     parts = (classifier.backbone.model, classifier.head.module)
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())

@@ -22,6 +22,7 @@ import json
 import linecache
 import re
 import runpy
+import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,7 @@ import torch
 
 import heads
 from heads.backbone.backbone import Backbone
+from heads.backbone.trained_reading import sentence_files
 from heads.backbone.weights import bare
 from heads.caching import is_ours, save_tensors
 from heads.catalog.base_models import base_of
@@ -56,6 +58,7 @@ COPIED = (
     "parts/*.py",
     *("catalog/__init__.py", "catalog/forms.py", "catalog/base_models.py"),
     *("backbone/__init__.py", "backbone/backbone.py", "backbone/device.py", "backbone/states.py"),
+    "backbone/trained_reading.py",
     *("backbone/unpadded/*.py", "features/__init__.py", "features/featurizer.py"),
     *("exporters/__init__.py", "exporters/standalone.py"),
 )
@@ -141,7 +144,9 @@ def _check_imports(text: str, package: str) -> None:
 
 FORMAT = "head-to-head portable"
 VERSION = 1
-NOT_AS_IT_IS = ("folder", "model", "tokenizer", "pooler_weights", "block", "before")  # of Backbone
+NOT_AS_IT_IS = (  # of Backbone
+    *("folder", "model", "tokenizer", "pooler_weights", "block", "before", "trained", "sentences"),
+)
 MOST_DIFFERENCE = 5e-5  # what rounding comes to where a logit of 1 is the sum of terms of 50 in all
 LOAD = Template('''\
 """Texts in, $out out.
@@ -243,6 +248,11 @@ def _save_base(backbone: Backbone, folder: Path) -> None:
         values = json.loads(path.read_text("utf-8"))
         values.pop("auto_map", None)
         path.write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", "utf-8")
+    if backbone.trained is not None and backbone.folder is not None:
+        for path in sentence_files(backbone.folder):
+            kept = folder / path.relative_to(backbone.folder)
+            kept.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, kept)
 
 
 def _facts(classifier: Classifier) -> dict[str, Any]:

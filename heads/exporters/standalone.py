@@ -9,6 +9,7 @@ import importlib
 import json
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transformers import AutoTokenizer
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
+from heads.backbone.trained_reading import sentence_config, trained_reading
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -60,6 +62,13 @@ class StandaloneClassifier:
             pooler_weights={},
             **facts["backbone"],
         )
+        if resolved.pooling.is_trained:
+            home, width = folder / "backbone", self.backbone.width
+            self.backbone = replace(
+                self.backbone,
+                trained=trained_reading(home, width),
+                sentences=sentence_config(home),
+            )
         self.classes: list[str] = facts["classes"]
         self.letters: int = facts["letters"]
         # The logits above which labels apply, found on texts that it was not trained on.

@@ -76,7 +76,7 @@ CHUNK = 16_384  # texts, at most; of more texts more are of one length, which is
 FEWEST = 1024
 SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
 CODE = (
-    "backbone/backbone", "backbone/states", "backbone/weights",
+    "backbone/backbone", "backbone/states", "backbone/trained_reading", "backbone/weights",
     "backbone/unpadded/bert", "backbone/unpadded/forward", "backbone/unpadded/linear",
     "features/extraction", "features/featurizer",
 )  # fmt: skip  # what the numbers depend on
@@ -110,9 +110,8 @@ def extract(
         RecipeError: A reading does not fit the base model.
     """
     found: FeatureMatrices | None = None
-    groups = _by_prompt(recipes)
-    for done, (prompt, own) in enumerate(groups.items()):
-        prompted = backbone.prompted(prompt)
+    groups = _by_prompt(recipes, backbone)
+    for done, (prompted, own) in enumerate(groups):
         for event in _extracted(own, texts, pairs, prompted, precision, scored):
             if isinstance(event, FeatureMatrices):
                 found = _joined(found, event) if found else event
@@ -122,12 +121,15 @@ def extract(
     yield found
 
 
-def _by_prompt(recipes: Sequence[ResolvedRecipe]) -> dict[str, list[ResolvedRecipe]]:
-    """Recipes by the prompt behind the texts that they read; those without one first, if any."""
-    found: dict[str, list[ResolvedRecipe]] = {}
-    for resolved in sorted(recipes, key=lambda one: bool(one.prompt)):
-        found.setdefault(resolved.prompt, []).append(resolved)
-    return found or {"": []}
+def _by_prompt(
+    recipes: Sequence[ResolvedRecipe], backbone: Backbone
+) -> list[tuple[Backbone, list[ResolvedRecipe]]]:
+    """Recipes by what is written around the texts that they read; those of bare texts first."""
+    found: dict[object, tuple[Backbone, list[ResolvedRecipe]]] = {}
+    for resolved in recipes:
+        own = backbone.for_recipe(resolved)
+        found.setdefault(own.written, (own, []))[1].append(resolved)
+    return sorted(found.values(), key=lambda one: len(one[0].written)) or [(backbone, [])]
 
 
 def _joined(one: FeatureMatrices, other: FeatureMatrices) -> FeatureMatrices:
@@ -236,9 +238,9 @@ def unread(
 ) -> list[tuple[str, str]]:
     """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
-    for prompt, own in _by_prompt(recipes).items():
+    for prompted, own in _by_prompt(recipes, backbone):
         readers = [Featurizer(resolved, backbone) for resolved in own]
-        for chunk in _chunks(rows, paired, backbone.prompted(prompt), way):
+        for chunk in _chunks(rows, paired, prompted, way):
             if not all(is_kept(chunk.place(reader.resolved)) for reader in readers):
                 found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
     return found
@@ -270,7 +272,7 @@ def _chunks(
     unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Backend
 ) -> list[FeatureChunk]:
     told = way.name, way.precision
-    told = (*told, *backbone.prompt)
+    told = (*told, *backbone.written)
     facts = (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
     most = max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
     chunks = []

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
+from heads.backbone.trained_reading import why_untrained
 from heads.errors import HeadsError, RecipeError
-from heads.parts.poolings import Pooled
+from heads.parts.poolings import Pooled, pooled
 from heads.parts.registry import Pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 
@@ -40,8 +41,11 @@ class Featurizer(nn.Module):
         if resolved.layers and "decoder" in resolved.layers.asks and not backbone.decoder_width:
             what = f"{backbone.id} has no decoder beside an encoder."
             raise RecipeError(what, f"Write {resolved.pooling.name}+{resolved.head.name} instead.")
-        if resolved.prompt:
-            backbone.prompted(resolved.prompt)  # says so where it has no mask token
+        backbone.for_recipe(resolved)  # says so where it has no mask token, or no such prompt
+        # In a tuple, for it is the base model's: no layer of this reading, and in no state_dict.
+        self._trained = (backbone.trained,) if resolved.pooling.is_trained else ()
+        if self._trained == (None,):
+            raise why_untrained(backbone.folder, backbone.id, backbone.width)
         self.resolved = resolved
         self.layers = _made(resolved.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
@@ -88,6 +92,7 @@ class Featurizer(nn.Module):
             "states": self.chosen(states) if "states" in self.resolved.pooling.asks else None,
             "pooler": states.pooler,
             "eos": states.eos,
+            "trained": self._as_trained(states),
         }
         asks = self.resolved.pooling.asks
         unknown = [name for name in asks if name not in inputs]
@@ -96,6 +101,12 @@ class Featurizer(nn.Module):
             raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
         pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
         return pooling(*(inputs[name] for name in asks)), inputs["states"]
+
+    def _as_trained(self, states: States) -> Pooled | None:
+        """What the base model's own modules make of the texts, where this reading asks for it."""
+        for reading in filter(None, self._trained):
+            return reading(states.mask, states.layer(-1))
+        return None
 
     def _tried(self, states: States) -> tuple[Tensor | Pooled, int]:
         """The first reading: what fails here is a fault of the pooling, which may be a user's."""
@@ -117,21 +128,6 @@ class Featurizer(nn.Module):
         inputs = {"hidden": states.hidden, "decoder": states.decoder}
         choice = cast("Callable[..., Tensor]", self.layers)
         return choice(*(inputs[name] for name in self.resolved.layers.asks))
-
-
-def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
-    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is."""
-    if isinstance(answer, Pooled):
-        return answer
-    if states is None:
-        what = "A pooling that answers with weights must ask for the states."
-        raise RecipeError(what, "Name them in its arguments: (mask, states).")
-    weights = answer.to(states.dtype)
-    weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
-    if weights.shape[::2] != states.shape[:2]:
-        found, wanted = tuple(answer.shape), tuple(states.shape[:2])
-        raise RecipeError(f"A pooling answered with weights of shape {found}, not {wanted}.")
-    return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
 
 
 def _made(part: Pooling | None, size: int, **options: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Legend: n texts, t tokens, d width; `mask` (n, t) is 1 on real tokens and 0 on padding;
 `content` (n, t) is 1 on real tokens that are not special; `states` (n, t, d), 0 on padding;
-`pooler` (n, d) is the base model's own pooler output; `eos` (n, t) is 1 on end-of-text tokens.
+`pooler` (n, d) is the base model's own pooler output; `eos` (n, t) is 1 on end-of-text tokens;
+`trained` is `Pooled`, what the base model's own sentence-transformers modules make of a text.
 
 A pooling asks for what it reads by the names of its arguments. It answers with weights over
 tokens, (n, t), or (n, k, t) for k vectors side by side; the pooled vector is weights @ states.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from heads.errors import RecipeError
 from heads.parts.registry import pooling
 
 LEAST = 1e-30  # what is divided by, and what a root is drawn of, is at least that much
@@ -31,6 +33,25 @@ class Pooled:
 
     vectors: Tensor
     reads: Tensor
+
+
+def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
+    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is.
+
+    Raises:
+        RecipeError: There are no states, or weights of another shape.
+    """
+    if isinstance(answer, Pooled):
+        return answer
+    if states is None:
+        what = "A pooling that answers with weights must ask for the states."
+        raise RecipeError(what, "Name them in its arguments: (mask, states).")
+    weights = answer.to(states.dtype)
+    weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
+    if weights.shape[::2] != states.shape[:2]:
+        found, wanted = tuple(answer.shape), tuple(states.shape[:2])
+        raise RecipeError(f"A pooling answered with weights of shape {found}, not {wanted}.")
+    return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
 
 
 @pooling(title="First token", token="first")
@@ -126,6 +147,20 @@ def pooler(mask: Tensor, pooler: Tensor) -> Pooled:
     Source: Transformers' BertPooler, which BERT's next-sentence objective trains.
     """
     return Pooled(pooler, cls(mask, pooler))
+
+
+@pooling(title="As trained")
+def trained(mask: Tensor, trained: Pooled) -> Pooled:
+    """What the base model was trained to give: its own pooling, dense layers and length.
+
+    They come with base models that have a sentence-transformers configuration, and stay as they
+    are. Before every text stands the prompt that this configuration names as the usual one, if any,
+    unless the recipe says another prefix.
+
+    Formula: h = the `sentence_embedding` of the base model's modules
+    Source: Sentence-BERT (Reimers and Gurevych 2019), section 3, and its library's modules.json.
+    """
+    return trained
 
 
 @pooling(title="First token and average")

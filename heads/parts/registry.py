@@ -76,6 +76,11 @@ class Pooling(Part):
         """Whether it is what the base model itself makes of a text."""
         return "pooler" in self.asks
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is what the base model's sentence-transformers modules make of a text."""
+        return "trained" in self.asks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:

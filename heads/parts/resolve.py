@@ -33,12 +33,15 @@ from heads.parts.resolved_recipe import (
     AUTO,
     FROZEN,
     HINGE,
+    INCLUDE_PREFIX,
     JOINT,
     LATE,
     LOSS,
     NORMALISE,
+    OF_THE_READING,
     OF_THE_RECIPE,
     PAIR,
+    PREFIX,
     PROMPT,
     SOFTMAX,
     STANDARDISE,
@@ -46,7 +49,7 @@ from heads.parts.resolved_recipe import (
     WITHOUT,
     ResolvedRecipe,
 )
-from heads.recipe import Recipe, Value
+from heads.recipe import Recipe, Value, as_text, as_value
 
 # --- What goes together in a recipe and what does not: each says so in one sentence.
 
@@ -140,6 +143,18 @@ def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
         raise RecipeError(what, "Leave out pair=, late=true and layers that are learned.")
 
 
+def check_prefix(
+    recipe: Recipe, given: Mapping[str, Value], reader: Pooling, step_by_step: bool
+) -> None:
+    """Whether something can be written before the texts that a recipe reads."""
+    if PREFIX in given and step_by_step:
+        what = f"{recipe} is learned from the states of all tokens, of texts without a prefix."
+        raise RecipeError(what, f"Take {PREFIX}= away, or write mean+{recipe.head}.")
+    if given.get(INCLUDE_PREFIX) is False and not (given.get(PREFIX) or reader.is_trained):
+        what = f"{recipe} has no prefix that could be left unread."
+        raise RecipeError(what, f"Take {INCLUDE_PREFIX}= away, or add {PREFIX}=query:_.")
+
+
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
 PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
@@ -181,7 +196,7 @@ def with_options(recipe: Recipe | ResolvedRecipe, options: Mapping[str, Value]) 
 
 def other_heads(recipe: ResolvedRecipe) -> Iterator[ResolvedRecipe]:
     """Every other head behind the same reading, with the options that belong to no head."""
-    kept = {*recipe.pooling_options, PAIR, LOSS, NORMALISE, STANDARDISE, TUNE}
+    kept = {*recipe.pooling_options, *OF_THE_READING, LOSS, STANDARDISE, TUNE}
     options = tuple(one for one in recipe.recipe.options if one[0] in kept)
     for name in head:
         if name == recipe.head.name:
@@ -199,6 +214,8 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     given = dict(recipe.options)
     known = {**reader.options, **top.options, **OF_THE_RECIPE}
     given = {name: _known(name, value, recipe, known) for name, value in given.items()}
+    if PREFIX in given:
+        given[PREFIX] = as_value(as_text(str(given[PREFIX])))
     if TUNE in given:
         given[TUNE] = tuned(str(given[TUNE]))
     late, pair = bool(given.get(LATE)), _of_registry(PAIR, given, pairing)
@@ -211,6 +228,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     check_tune(recipe, given, tune, top)
     check_paired(recipe, tune, step_by_step=step_by_step, siamese=pair != JOINT)
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
+    check_prefix(recipe, given, reader, step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
@@ -237,6 +255,8 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         normalise=bool(given.get(NORMALISE)),
         standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
         tune=tune,
+        prefix=as_text(str(given.get(PREFIX, ""))),
+        reads_prefix=bool(given.get(INCLUDE_PREFIX, True)),
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
 NORMALISE, STANDARDISE, TUNE = "normalise", "standardise", "tune"
 PROMPT = "prompt"  # of a pooling
+PREFIX, INCLUDE_PREFIX = "prefix", "include_prefix"
 JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
 OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
 FROZEN = "frozen"  # of `tune`
@@ -27,7 +28,11 @@ OF_THE_RECIPE: Mapping[str, Value] = {
     NORMALISE: False,
     STANDARDISE: AUTO,
     TUNE: FROZEN,
+    PREFIX: "",
+    INCLUDE_PREFIX: True,
 }
+# Those of them by which texts are read: with the pooling's, they make the reading.
+OF_THE_READING = (PAIR, NORMALISE, PREFIX, INCLUDE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,9 @@ class ResolvedRecipe:
         standardise: Whether the head learns from standardised vectors, which its first layer
             takes up afterwards; None where that is left to the one who trains it.
         tune: What is learned of the base model, such as "last2"; "frozen" for nothing.
+        prefix: The name of a prompt of the base model, or the text itself that is written before
+            every text; "" for none.
+        reads_prefix: Whether its tokens are read with those of the text.
     """
 
     recipe: Recipe
@@ -64,6 +72,8 @@ class ResolvedRecipe:
     normalise: bool = False
     standardise: bool | None = None
     tune: str = FROZEN
+    prefix: str = ""
+    reads_prefix: bool = True
 
     def __str__(self) -> str:
         return str(self.recipe)
@@ -91,14 +101,14 @@ class ResolvedRecipe:
     @property
     def reading(self) -> str:
         """The recipe less its head, such as ``mean@cat4`` or ``flatten?length=16``."""
-        own = {*self.pooling.options, PAIR, NORMALISE}
+        own = {*self.pooling.options, *OF_THE_READING}
         kept = [(name, value) for name, value in self.recipe.options if name in own]
         return str(replace(self.recipe, head="", options=tuple(kept))).replace("+", "", 1)
 
     @property
     def behind(self) -> str:
         """The recipe less its reading, such as ``mlp?hidden=8``: the same head on any reading."""
-        read = {*self.pooling.options, PAIR}
+        read = {*self.pooling.options, PAIR, PREFIX, INCLUDE_PREFIX}
         own = tuple(option for option in self.recipe.options if option[0] not in read)
         return str(replace(self.recipe, options=own)).partition("+")[2]
 
@@ -116,6 +126,11 @@ class ResolvedRecipe:
     def prompt(self) -> str:
         """What is written behind every text, with _ for a space; "" where nothing is."""
         return str(self.pooling_options.get(PROMPT, ""))
+
+    @property
+    def _prefix_says(self) -> str:
+        unread = "" if self.reads_prefix else ", whose tokens are not pooled"
+        return f"The prefix '{self.prefix}' is written before every text{unread}."
 
     @property
     def margin(self) -> float:
@@ -208,6 +223,7 @@ class ResolvedRecipe:
         told = (
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
+            self._prefix_says * bool(self.prefix),
             "The pooled vector is scaled to length 1." * self.normalise,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),

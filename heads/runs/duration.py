@@ -137,13 +137,13 @@ def tuning_costs(
         texts=corpus.texts,
         pairs=corpus.pairs,
     )
-    paces: dict[tuple[str, str, str], TuningPace] = {}
+    paces: dict[tuple[str, ...], TuningPace] = {}
     for cell in cells:
         fitter, own = cell.fitter, cell.resolved
         if not isinstance(fitter, TuningFitter):
             continue
         # `pace_of` remembers by a key that holds all texts, so it is asked once for each way.
-        if (way := (own.tune, own.pair, own.prompt)) not in paces:
+        if (way := (own.tune, own.pair, own.prompt, own.prefix)) not in paces:
             paces[way] = pace_of(fitter, task, limits_here())
         found.append(
             TuningCost(

@@ -30,13 +30,14 @@ from heads.parts.resolved_recipe import (
     JOINT,
     LOSS,
     PAIR,
+    PREFIX,
     SIAMESE,
     SOFTMAX,
     TUNE,
     ResolvedRecipe,
 )
 from heads.problem import problem_of
-from heads.recipe import Recipe
+from heads.recipe import Recipe, as_value
 from heads.rng import IsolatedRng
 from heads.runs.folder import VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
@@ -44,6 +45,7 @@ from heads.settings import ExperimentConfig, Limits
 from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
 
+NONE = "none"  # of what is written before a text
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
 
@@ -63,6 +65,8 @@ class RunRequest:
             its own.
         tunes: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
             layernorm, setfit (by the library of that name); each gives a cell of its own.
+        prefixes: What is written before every text: texts such as "query: ", names of prompts of
+            the base model, or none; each gives a cell of its own.
         model: The base model.
         config: The settings.
     """
@@ -74,6 +78,7 @@ class RunRequest:
     pairs: Sequence[str] = (JOINT,)
     losses: Sequence[str] = (SOFTMAX,)
     tunes: Sequence[str] = (FROZEN,)
+    prefixes: Sequence[str] = (NONE,)
     model: str = BUNDLED
     config: ExperimentConfig = field(default_factory=ExperimentConfig)
 
@@ -339,6 +344,8 @@ LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that t
 # One recipe, this one if none is named, frozen and in the usual ways to learn the base model.
 TUNES, TUNED = "tunes", "mean+linear"
 USUAL_TUNES = (FROZEN, "last2", "lora", "full", "lpft")
+# Read besides where a base model says how it was trained to be read, unless that is the average.
+TRAINED, AVERAGE = "trained", "mean"
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
@@ -381,6 +388,8 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
         known = ", ".join((*GRIDS, LAYERS, HEADS, POOLINGS, TUNES))
         raise RecipeError(f"There is no grid called '{grid[:40]}'.", f"There are: {known}.")
     readings, tops = GRIDS[grid]
+    if backbone.trained is not None and backbone.trained.plain != AVERAGE:
+        readings = (TRAINED, *readings)
     middle = max(1, backbone.layers // 2)
     readings = tuple(reading.format(middle=middle) for reading in readings)
     return [resolve(f"{reading}+{top}") for reading in readings for top in tops]
@@ -411,6 +420,7 @@ def chosen_recipes(
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
     tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
+    prefixes = ["" if one == NONE else as_value(one) for one in request.prefixes or (NONE,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
     asked = {str(one): one for one in request.recipes}
     if len(asked) > limits.cells:
@@ -422,8 +432,9 @@ def chosen_recipes(
         if request.grid.partition(":")[0] == TUNES:
             tunes = [FROZEN, *tunes]
     for recipe in recipes:
-        own = list(_each(recipe, ways, losses, tunes))
-        own = own or [_with(recipe, ways[0], losses[0], tunes[0])]  # which says why it cannot be
+        own = list(_each(recipe, ways, losses, tunes, prefixes))
+        # Of none that can be, the first says why.
+        own = own or [_with(recipe, ways[0], losses[0], tunes[0], prefixes[0])]
         found |= {one.recipe: one for one in own}
     for resolved in found.values():
         check_pairs(resolved, corpus.pairs)
@@ -464,7 +475,7 @@ def entering(recipe: ResolvedRecipe, way: str) -> ResolvedRecipe:
         raise _unknown(name, [JOINT, SIAMESE, *pairing])
     if PAIR in dict(recipe.recipe.options) or recipe.needs_states:
         return recipe
-    return _with(recipe, name, recipe.loss, recipe.tune)
+    return with_options(recipe, {PAIR: name})
 
 
 def _ways(pairs: Sequence[str]) -> list[str]:
@@ -487,15 +498,19 @@ def _unknown(way: str, known: Sequence[str]) -> RecipeError:
 
 
 def _each(
-    recipe: ResolvedRecipe, ways: Sequence[str], losses: Sequence[str], tunes: Sequence[str]
+    recipe: ResolvedRecipe,
+    ways: Sequence[str],
+    losses: Sequence[str],
+    tunes: Sequence[str],
+    prefixes: Sequence[str],
 ) -> Iterator[ResolvedRecipe]:
     """A recipe in every way that fits it; a head that is solved at once has no loss to choose."""
     given = dict(recipe.recipe.options)
-    asked = ((PAIR, ways), (LOSS, losses), (TUNE, tunes))
+    asked = ((PAIR, ways), (LOSS, losses), (TUNE, tunes), (PREFIX, prefixes))
     for chosen in product(*([str(given[n])] if n in given else values for n, values in asked)):
         with suppress(RecipeError):
             yield _with(recipe, *chosen)
 
 
-def _with(recipe: ResolvedRecipe, way: str, name: str, tune: str) -> ResolvedRecipe:
-    return with_options(recipe, {PAIR: way, LOSS: name, TUNE: tune})
+def _with(recipe: ResolvedRecipe, way: str, name: str, tune: str, prefix: str) -> ResolvedRecipe:
+    return with_options(recipe, {PAIR: way, LOSS: name, TUNE: tune, PREFIX: prefix})

@@ -15,7 +15,7 @@ from fake_hub import Hub, Repository
 from tiny_models import rewrite
 
 from heads.backbone import downloads, hub, safety
-from heads.backbone.loading import loading
+from heads.backbone.loading import load, loading
 from heads.errors import HeadsError, ModelError
 from heads.events import Progress
 from heads.interruption import Interrupted, interruptible
@@ -373,3 +373,21 @@ def test_parts_of_other_programs_stay(slow: Hub) -> None:
     visitor.join()
     until(lambda: not processes(), 3)
     assert theirs.exists()
+
+
+def test_a_download_takes_the_modules_along_and_no_other_folder(
+    copied: Callable[..., Path], fake: Hub
+) -> None:
+    folder = copied()
+    for other in ("openvino", "onnx", "1_Pooling/deeper"):
+        (folder / other).mkdir()
+        (folder / other / "config.json").write_text("{}", "utf-8")
+    fake.models["a/sentences"] = Repository(folder=folder)
+    with interruptible(lambda: None):
+        downloads.fetch("a/sentences", PUBLIC)
+    backbone = load("a/sentences", limits=PUBLIC, download=False)
+    assert backbone.trained is not None
+    assert backbone.trained.says == "mean, length 1"
+    assert backbone.folder is not None
+    kept = {path.parent.name for path in backbone.folder.rglob("config.json")}
+    assert kept == {backbone.folder.name, "1_Pooling"}

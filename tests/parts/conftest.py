@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tiny_models import save_modules
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from heads.backbone.backbone import Backbone
@@ -39,4 +40,5 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
         BertModel(config).save_pretrained(folder)
     vocabulary = {word: number for number, word in enumerate(VOCABULARY)}
     BertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    save_modules(folder)
     return load(str(folder), limits=Limits())

@@ -231,6 +231,7 @@ NAIVE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "weighted": lambda states, _: (
         sum((i + 1) * state for i, state in enumerate(states)) / sum(range(len(states) + 1))
     ),
+    "trained": lambda states, _: nn.functional.normalize(states.mean(dim=0), dim=0),
     "std": lambda states, _: torch.cat([states.mean(dim=0), states.std(dim=0, correction=0)]),
     "flatten": lambda states, _: torch.cat([states[:32], torch.zeros(32, 8)])[:32].flatten(),
 }

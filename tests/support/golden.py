@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heads.features.featurizer import pooled
 from heads.parts.losses import near
+from heads.parts.poolings import Pooled, pooled
 from heads.parts.registry import Head, Part, Pooling
 from heads.parts.resolve import head, layers, loss, pairing, pooling
 
@@ -65,6 +65,7 @@ def inputs() -> dict[str, Any]:
         "pooler": numbers(len(LENGTHS), WIDTH, start=500),
         "eos": mask * (places == 1),
         "decoder": hidden[2],
+        "trained": Pooled(hidden[-1].sum(dim=1), mask / mask.sum(dim=1, keepdim=True)),
     }
 
 

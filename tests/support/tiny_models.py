@@ -210,7 +210,26 @@ def save_tiny(folder: Path, family: str, kind: str = "Model", **config: Any) -> 
         settings = getattr(transformers, f"{facts.classes}Config")(**facts.config | config)
         getattr(transformers, facts.classes + kind)(settings).save_pretrained(folder)
     small_tokenizer(facts.template).save_pretrained(folder)
+    if (family, kind) == ("bert", "Model"):
+        save_modules(folder)
     return folder
+
+
+def save_modules(folder: Path) -> None:
+    """Writes what sentence-transformers writes of a model that gives the average, at length 1."""
+    names = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    listed = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": path,
+            "type": f"sentence_transformers.models.{name}",
+        }
+        for number, (path, name) in enumerate(names.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed), "utf-8")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "mean"}), "utf-8")
 
 
 def write_classifier(folder: Path, model_type: str, template: str = "", **settings: Any) -> Path:

@@ -29,12 +29,14 @@ class SameLength:
         numbers: (n, t), their tokens.
         sides: (n, t), 0 in the first text and 1 in the second; None where there is one.
         special: (n, t), 1 on special tokens.
+        unread: How many tokens at the beginning of each text no pooling reads.
     """
 
     rows: tuple[int, ...]
     numbers: Tensor
     sides: Tensor | None
     special: Tensor
+    unread: tuple[int, ...] = ()
 
     def states(self, hidden: tuple[Tensor, ...], block: BertEncoder, ends: Tensor) -> States:
         """What was made of these texts, as any reading takes it.
@@ -44,11 +46,13 @@ class SameLength:
             ends: The numbers of the tokens that end a text.
         """
         mask = torch.ones(self.numbers.shape, device=self.numbers.device)
+        for row, unread in enumerate(self.unread):
+            mask[row, :unread] = 0
         is_pooled = block.pooler is not None and hidden[-1] is not NOT_KEPT
         return States(
             mask=mask,
             unpadded=mask,
-            content=(self.special == 0).float(),
+            content=mask * (self.special == 0),
             hidden=hidden,
             pooler=block.pooler(hidden[-1]) if block.pooler and is_pooled else None,
             eos=torch.isin(self.numbers, ends).float(),
@@ -86,6 +90,7 @@ def _run(rows: Sequence[int], texts: Sequence[Encoded], device: torch.device) ->
         numbers=torch.tensor([one["input_ids"] for one in given], device=device),
         sides=torch.tensor(sides, device=device) if any(map(any, sides)) else None,
         special=torch.tensor([texts[row].special for row in rows], device=device),
+        unread=tuple(unread) if any(unread := [texts[row].unread for row in rows]) else (),
     )
 
 

@@ -77,6 +77,7 @@ def train(
     pairs: Sequence[str] = (),
     losses: Sequence[str] = (),
     tune: Sequence[str] = (),
+    prefixes: Sequence[str] = (),
     test: str = "",
     columns: ColumnHints,
     header: Header = "guess",
@@ -97,7 +98,7 @@ def train(
 
     told: list[str] = []
     if resume:
-        if any((data, test, recipes, grid, out, pairs, losses, tune, config)):
+        if any((data, test, recipes, grid, out, pairs, losses, tune, prefixes, config)):
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
         run = find(resume)
@@ -118,6 +119,7 @@ def train(
             pairs=pairs or (JOINT,),
             losses=losses or (SOFTMAX,),
             tunes=tune or (FROZEN,),
+            prefixes=prefixes,
             model=model,
             config=config or ExperimentConfig(),
         )

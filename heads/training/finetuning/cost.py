@@ -90,7 +90,8 @@ def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningP
         task: The rows; `vectors` and `index` are not looked at.
     """
     resolved = fitter.resolved
-    way = (resolved.tune, resolved.pair, resolved.prompt, fitter.backbone.revision)
+    written = fitter.backbone.for_recipe(resolved).written
+    way = (resolved.tune, resolved.pair, written, fitter.backbone.revision)
     how = (task.fixed.spares_memory, task.products, torch.get_num_threads())
     key = named(*way, *how, task.texts, task.pairs)
     with _timing:

@@ -42,7 +42,7 @@ class Texts:
     def of(cls, task: TrainingTask, resolved: ResolvedRecipe, backbone: Backbone) -> "Texts":
         """The texts of a task, cut into tokens."""
         texts, pairs, index = different(task.texts, task.pairs)
-        own = backbone.prompted(resolved.prompt)
+        own = backbone.for_recipe(resolved)
         apart = bool(resolved.pair)
         return cls(
             first=own.encode(texts, () if apart else pairs),
@@ -92,7 +92,7 @@ class TunedRecipe(nn.Module):
         if self.recomputes:
             self.base.gradient_checkpointing_enable({"use_reentrant": False})
         self.to(device)
-        self._backbone = replace(backbone.prompted(resolved.prompt), model=self.base, block=None)
+        self._backbone = replace(backbone.for_recipe(resolved), model=self.base, block=None)
         self._cut: FromCut | None = None
         if begins_at_cut and plan.cut is not None:
             self._cut = cut_into(self._backbone, plan.stack, plan.cut)

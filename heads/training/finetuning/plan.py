@@ -60,7 +60,7 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         what = f"{resolved.recipe}: which layers are the last is told of an encoder only."
         raise RecipeError(what, f"Write {TUNE}=full or {TUNE}=lora.")
     model = copy.deepcopy(backbone.model).eval().requires_grad_(True)
-    own = replace(backbone, model=model, block=None).prompted(resolved.prompt)
+    own = replace(backbone, model=model, block=None).for_recipe(resolved)
     with torch.enable_grad():
         states = own.forward(own.encode(SAMPLES[:1]))
         vectors = Featurizer(resolved, backbone)(states).vectors
@@ -86,7 +86,9 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         depths={name: depth for name, (depth, _) in found.items()},
         parameters=_adapted(model, found, options) if top.adapter else _sum(found),
     )
-    if 1 <= below < backbone.layers and not (resolved.pair or resolved.prompt):
+    if 1 <= below < backbone.layers and not (
+        resolved.pair or backbone.for_recipe(resolved).written
+    ):
         return _with_cut(plan, resolved, backbone, below)
     return plan
 

@@ -1,0 +1,329 @@
+"""How a base model was trained to be read: its sentence-transformers modules, as one function.
+
+``modules.json`` lists what stands behind the model, each with a folder of its own: a pooling, dense
+layers, a normalisation. They are read as data, from JSON and safetensors; no module's own code is
+run, and what is not known here is refused in a sentence.
+Legend: n texts, t tokens, d width of a state, w width of a sentence's vector.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from heads.backbone.device import HERE
+from heads.errors import HeadsError, RecipeError
+from heads.parts.poolings import Pooled, cls, last, max, mean, pooled, sqrt_mean, weighted
+
+# Its poolings, in the order in which several of them stand side by side.
+MODES: Mapping[str, Callable[[Tensor, Tensor], Tensor | Pooled]] = {
+    "cls": cls,
+    "max": max,
+    "mean": mean,
+    "mean_sqrt_len_tokens": sqrt_mean,
+    "weightedmean": weighted,
+    "lasttoken": last,
+}
+FLAGS = {  # as versions before 5.5 say it
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = (
+    *("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "ELU", "LeakyReLU", "Mish"),
+    *("Softplus", "Softsign", "Hardswish", "ReLU6", "SELU", "CELU"),
+)
+USUAL_ACTIVATION = "Tanh"  # of a dense layer whose configuration names none
+LIBRARY = "sentence_transformers."
+PLACE = re.compile(r"\d_[A-Za-z]{1,40}")  # a module's folder, as a download takes it along
+MODULES, PROMPTS, LENGTH = (
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+)
+MOST_BYTES = 1_000_000  # of a JSON file
+MOST_MODULES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceConfig:
+    """What a base model's folder says of sentences, beside its modules.
+
+    Attributes:
+        prompts: What is written before a text, by name: ``{"query": "query: "}``.
+        default_prompt: The name of the one that is written where none is asked for, or "".
+        tokens: How many tokens of a text are read at most; 0 where nothing is said.
+    """
+
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    tokens: int = 0
+
+
+class TrainedReading(nn.Module):
+    """Token states to the vector that a base model was trained to give: pooling, then modules.
+
+    Attributes:
+        modes: Its poolings, by the library's names; several stand side by side.
+        reads_prompt: Whether the tokens of a prompt before the text are pooled with the others.
+        steps: What follows: `Dense`, `nn.LayerNorm`, `UnitLength`.
+    """
+
+    def __init__(
+        self, modes: Sequence[str], steps: Sequence[nn.Module] = (), *, reads_prompt: bool = True
+    ) -> None:
+        super().__init__()
+        self.modes = tuple(modes)
+        self.reads_prompt = reads_prompt
+        self.steps = nn.ModuleList(steps).eval().requires_grad_(False)
+
+    def forward(self, mask: Tensor, states: Tensor) -> Pooled:
+        """The vectors (n, w) and what they were read of (n, t).
+
+        Args:
+            mask: (n, t), 1 on the tokens that are read.
+            states: (n, t, d), those of the last layer.
+        """
+        parts = [pooled(MODES[mode](mask, states), states) for mode in self.modes]
+        vectors = torch.cat([part.vectors for part in parts], dim=-1)
+        reads = torch.stack([part.reads for part in parts]).mean(dim=0)
+        # One small product a text: the modules stay where all readings share them.
+        found = vectors.to(HERE)
+        for step in self.steps:
+            found = step(found)
+        return Pooled(found.to(vectors.device), reads)
+
+    @property
+    def plain(self) -> str:
+        """The mode, where it is one pooling and at most scaled to length 1; else ""."""
+        scaled = all(isinstance(step, UnitLength) for step in self.steps)
+        return self.modes[0] if len(self.modes) == 1 and scaled else ""
+
+    @property
+    def says(self) -> str:
+        """What it does, in a few words: ``mean, Dense 768 → 3,072, length 1``."""
+        told = [" and ".join(self.modes)]
+        for step in self.steps:
+            told.append(step.says if isinstance(step, Dense) else "")
+            told[-1] = told[-1] or ("length 1" if isinstance(step, UnitLength) else "LayerNorm")
+        return ", ".join(told)
+
+
+class Dense(nn.Module):
+    """A linear layer with an activation, and where it is said the input added to what it gives."""
+
+    def __init__(
+        self, linear: nn.Linear, activation: nn.Module, residual: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.linear, self.activation, self.residual = linear, activation, residual
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        found = self.activation(self.linear(vectors))
+        return found if self.residual is None else found + self.residual(vectors)
+
+    @property
+    def says(self) -> str:
+        """Its sizes and its activation."""
+        sizes = f"Dense {self.linear.in_features:,} → {self.linear.out_features:,}"
+        idle = isinstance(self.activation, nn.Identity)
+        return sizes if idle else f"{sizes} ({type(self.activation).__name__.lower()})"
+
+
+class UnitLength(nn.Module):
+    """A vector scaled to length 1."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=-1)
+
+
+# --- From a folder.
+
+
+def trained_reading(folder: Path, width: int) -> TrainedReading:
+    """Reads a folder's modules.
+
+    Args:
+        folder: A base model's.
+        width: d, of its states.
+
+    Raises:
+        RecipeError: It has none, or one that is not known here or broken.
+    """
+    if not (folder / MODULES).is_file():
+        raise _refused("it has no modules.json")
+    listed = _json(folder / MODULES)
+    if not isinstance(listed, list) or not 1 < len(listed) <= MOST_MODULES:
+        raise _refused("its modules.json lists no modules behind the model")
+    named = [_named(one) for one in listed]
+    if [name for name, _ in named[:2]] != ["Transformer", "Pooling"]:
+        raise _refused(f"it begins with {' and '.join(name for name, _ in named[:2])}")
+    modes, reads_prompt = _pooling(_config(folder, named[1][1]), width)
+    steps, size = list[nn.Module](), width * len(modes)
+    for name, place in named[2:]:
+        step, size = _step(name, folder, place, size)
+        steps += [step] if step is not None else []
+    return TrainedReading(modes, steps, reads_prompt=reads_prompt)
+
+
+def sentence_config(folder: Path) -> SentenceConfig:
+    """What a folder says of prompts and lengths; nothing, where nothing can be read."""
+    try:
+        told = _json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
+        length = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+    except RecipeError:
+        return SentenceConfig()
+    told, length = (one if isinstance(one, dict) else {} for one in (told, length))
+    given = told.get("prompts")
+    prompts = {
+        str(name): text
+        for name, text in (given.items() if isinstance(given, dict) else ())
+        if isinstance(text, str) and text
+    }
+    usual, tokens = told.get("default_prompt_name"), length.get("max_seq_length")
+    return SentenceConfig(
+        prompts=prompts,
+        default_prompt=usual if isinstance(usual, str) and usual in prompts else "",
+        tokens=tokens if isinstance(tokens, int) and tokens > 0 else 0,
+    )
+
+
+def _refused(why: str) -> RecipeError:
+    what = f"How this base model was trained to be read is not known here: {why}."
+    return RecipeError(what, "Take another pooling, for example mean or cls.")
+
+
+def _json(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise _refused(f"its {path.name} is over {MOST_BYTES // 1_000_000} MB")
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise _refused(f"its {path.name} cannot be read as JSON") from None
+
+
+def _named(module: Any) -> tuple[str, str]:
+    """A module's class, whose home has moved from version to version, and its folder."""
+    kind, place = (module.get("type"), module.get("path")) if isinstance(module, dict) else ("", "")
+    if not isinstance(kind, str) or not isinstance(place, str):
+        raise _refused("its modules.json cannot be understood")
+    name = kind.rpartition(".")[2]
+    if not kind.startswith(LIBRARY):
+        raise _refused(f"its module {kind[:80]} is code of its own, which is never run")
+    if name != "Transformer" and not PLACE.fullmatch(place):
+        raise _refused(f"its module {name[:40]} lies in no folder such as 1_Pooling")
+    return name, place
+
+
+def _config(folder: Path, place: str) -> dict[str, Any]:
+    path = folder / place / "config.json"
+    if not path.is_file():
+        raise _refused(f"its {place}/config.json is not on this machine; fetch it again")
+    values = _json(path)
+    if not isinstance(values, dict):
+        raise _refused(f"its {place}/config.json holds no JSON object")
+    return values
+
+
+def _pooling(config: Mapping[str, Any], width: int) -> tuple[tuple[str, ...], bool]:
+    """The modes of a pooling, and whether it pools the tokens of a prompt too."""
+    size = config.get("embedding_dimension", config.get("word_embedding_dimension", width))
+    if size != width:
+        raise _refused(f"its pooling is of {size} numbers a token, and there are {width}")
+    modes = config.get("pooling_mode") or [mode for flag, mode in FLAGS.items() if config.get(flag)]
+    modes = (modes,) if isinstance(modes, str) else tuple(modes) or ("mean",)
+    if unknown := [mode for mode in modes if mode not in MODES]:
+        raise _refused(f"its pooling '{str(unknown[0])[:40]}' is none of {', '.join(MODES)}")
+    reads_prompt = config.get("include_prompt", True) is not False
+    if "weightedmean" in modes and not reads_prompt:  # it counts tokens from the prompt's first
+        raise _refused("its weighted mean counts the tokens of a prompt that it does not read")
+    return modes, reads_prompt
+
+
+def _step(name: str, folder: Path, place: str, size: int) -> tuple[nn.Module | None, int]:
+    """A module behind the pooling, None where it does nothing, and how many numbers it gives."""
+    if name == "Normalize":
+        return UnitLength(), size
+    if name == "Dropout":  # acts in training alone
+        return None, size
+    if name == "LayerNorm":
+        found = nn.LayerNorm(size)
+        _fill(found, folder / place, {"norm.weight": "weight", "norm.bias": "bias"}, place)
+        return found, size
+    if name == "Dense":
+        return _dense(folder, place, size)
+    raise _refused(f"its module {name[:40]} is not known here")
+
+
+def _dense(folder: Path, place: str, size: int) -> tuple[Dense, int]:
+    config = _config(folder, place)
+    taken, given = config.get("in_features"), config.get("out_features")
+    if taken != size or not isinstance(given, int) or not 0 < given <= MOST_BYTES:
+        raise _refused(f"its {place} takes {taken} numbers and gives {given}, of {size}")
+    through = (config.get("module_input_name"), config.get("module_output_name"))
+    if not {*through} <= {None, "sentence_embedding"}:
+        raise _refused(f"its {place} works on something else than the sentence's vector")
+    linear = nn.Linear(size, given, bias=config.get("bias", True) is not False)
+    added = config.get("use_residual") is True
+    residual: nn.Module | None = nn.Identity() if added else None
+    names = {f"linear.{name}": f"linear.{name}" for name, _ in linear.named_parameters()}
+    if added and size != given:
+        residual = nn.Linear(size, given, bias=False)
+        names["residual.weight"] = "residual.weight"
+    found = Dense(linear, _activation(config.get("activation_function"), place), residual)
+    _fill(found, folder / place, names, place)
+    return found, given
+
+
+def _activation(told: Any, place: str) -> nn.Module:
+    """An activation of torch by its full name; the library's own where none is named."""
+    if told is None:
+        return getattr(nn, USUAL_ACTIVATION)()
+    name = str(told).rpartition(".")[2]
+    if not str(told).startswith("torch.nn.") or name not in ACTIVATIONS:
+        raise _refused(f"the activation '{str(told)[:80]}' of its {place} is not known here")
+    return getattr(nn, name)()
+
+
+def _fill(module: nn.Module, folder: Path, names: Mapping[str, str], place: str) -> None:
+    """Fills a module with the tensors of a folder, by their names there."""
+    own = module.state_dict()
+    try:
+        with safe_open(folder / "model.safetensors", framework="pt") as file:
+            for theirs, ours in names.items():
+                if list(file.get_slice(theirs).get_shape()) != list(own[ours].shape):
+                    raise _refused(f"the tensor {theirs} of its {place} has another shape")
+                own[ours].copy_(file.get_tensor(theirs))
+    except (OSError, SafetensorError):
+        pickled = (folder / "pytorch_model.bin").is_file()
+        why = "are pickled, and pickles are never opened" if pickled else "cannot be read"
+        raise _refused(f"the weights of its {place} {why}") from None
+
+
+def sentence_files(folder: Path) -> Iterator[Path]:
+    """The files of a folder's sentence-transformers configuration and of its modules."""
+    named = [folder / name for name in (MODULES, PROMPTS, LENGTH)]
+    places = sorted(one for one in folder.iterdir() if PLACE.fullmatch(one.name))
+    files = (place / name for place in places for name in ("config.json", "model.safetensors"))
+    yield from (path for path in (*named, *files) if path.is_file())
+
+
+def why_untrained(folder: Path | None, id: str, width: int) -> RecipeError:
+    """Why a base model has no reading of its own."""
+    try:
+        if folder is None:
+            raise _refused("it was never on disk")
+        trained_reading(folder, width)
+    except HeadsError as error:
+        what = error.what.replace("this base model", id, 1)
+        return RecipeError(what, error.hint)
+    raise AssertionError("it has one")
