@@ -29,6 +29,7 @@ from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
     from heads.analysis.ablation import Ablation
+    from heads.analysis.adapter_check import AdapterReport
     from heads.analysis.comparison import Comparison
     from heads.analysis.counterfactuals import Counterfactuals
     from heads.analysis.explanation import Explanation
@@ -47,6 +48,7 @@ __all__ = [
     "Inspector",
     "calibrated",
     "catalogue",
+    "check_adapter",
     "compare",
     "difference",
     "examine",
@@ -462,6 +464,30 @@ def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
     from heads.analysis.padding import report
 
     return report.examine(model, limits or limits_here())
+
+
+def check_adapter(
+    folder: str | Path, *, base: str = "", limits: Limits | None = None
+) -> AdapterReport:
+    """Finds out whether an adapter of PEFT is a whole classifier: head, labels, base model.
+
+    PEFT loads an adapter whose head was never learned, or never saved, in silence, with a head
+    that is random.
+
+    Args:
+        folder: The adapter's folder.
+        base: The base model, where it is not the one that the folder names.
+
+    Returns:
+        What is in it: `.verdict`, `.findings`, `.is_whole`.
+
+    Raises:
+        CheckpointError: It is no folder of an adapter, or cannot be read.
+        ModelError: The base model that was given is not on this machine.
+    """
+    from heads.analysis import adapter_check
+
+    return adapter_check.check_adapter(str(folder), base, limits or limits_here())
 
 
 # --- A classifier from a checkpoint, and to one.

@@ -196,7 +196,7 @@ def check_weights(folder: Path) -> None:
     index = folder / "model.safetensors.index.json"
     if not (folder / "model.safetensors").is_file():
         if not index.is_file():
-            raise ModelError(_what_it_is(folder), CHOOSE_ANOTHER)
+            raise ModelError(*_what_it_is(folder))
         weight_map = _read_json(index, INDEX_BYTES).get("weight_map")
         found = list(weight_map.values()) if isinstance(weight_map, Mapping) else [None]
         names = [name for name in found if isinstance(name, str) and WEIGHTS.fullmatch(name)]
@@ -210,11 +210,16 @@ def check_weights(folder: Path) -> None:
         raise ModelError("there is no tokenizer beside it.", CHOOSE_ANOTHER)
 
 
-def _what_it_is(folder: Path) -> str:
+def _what_it_is(folder: Path) -> tuple[str, str]:
+    """Why there are no weights to load, and what to do."""
     if (folder / "adapter_config.json").is_file():
-        return "it is an adapter (PEFT), not a whole model."
+        look = (
+            "Choose its base model; heads adapter FOLDER says which, and whether its head is there."
+        )
+        return "it is an adapter (PEFT), not a whole model.", look
     pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
-    return "it has no safetensors weights" + (", only pickled ones." if pickled else ".")
+    what = "it has no safetensors weights" + (", only pickled ones." if pickled else ".")
+    return what, CHOOSE_ANOTHER
 
 
 def _read_json(path: Path, most: int) -> dict[str, Any]:

@@ -126,6 +126,13 @@ def padding(model: str) -> Answers:
     yield found.as_json(), lambda: cli.tables.diagnosis(found)
 
 
+@command(api.check_adapter)
+def adapter(folder: str, *, base: str = "") -> Answers:
+    """Looks whether an adapter of PEFT has its head."""
+    found = api.check_adapter(folder, base=base)
+    yield found.as_json(), lambda: cli.tables.adapter(found)
+
+
 @command(formerly="twin")
 def convert(family: str = "") -> Answers:
     """Makes the bundled model one of another family.

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heads.analysis.ablation import Ablation
+from heads.analysis.adapter_check import AdapterReport
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
@@ -168,6 +169,18 @@ def diagnosis(found: PaddingReport) -> None:
         show(Text(f"{item.title}: {effect(item)}.", style="bold" if item.changes else ""))
         told = (item.why, item.advice, item.error and f"It says: {item.error}")
         show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
+
+
+def adapter(found: AdapterReport) -> None:
+    """What is wrong with an adapter, and what is in it."""
+    onto = f" ({found.called})" if found.called else ""
+    show(found.verdict, "", f"{found.kind or 'PEFT'} of rank {found.rank} for {found.base}{onto}.")
+    show(f"Learned: {counted(len(found.learned), 'module')}, such as {(*found.learned, '')[0]}.")
+    show(f"Saved whole: {', '.join(found.saved) or 'nothing'}.")
+    show(*([f"Labels: {', '.join(found.labels)}."] if found.labels else []), "")
+    for one in found.findings:
+        show(Text(one.says, style="bold" if one.weight == "fault" else ""))
+        show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
 
 
 def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:

@@ -1,0 +1,206 @@
+"""Adapters as PEFT writes them: sound ones pass, and what is wrong with others is named."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import rewrite
+
+import heads
+from heads.analysis.adapter_check import WEIGHTS, AdapterReport, check_adapter
+from heads.errors import CheckpointError, ModelError
+from heads.interfaces.cli.app import main
+from heads.settings import PUBLIC, Limits
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
+    """Writes an adapter by PEFT, its matrices filled as if it had learned."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForSequenceClassification
+
+    def of(family: str = "bert", base: Path | None = None, labels: int = 3, **facts: Any) -> Path:
+        torch.manual_seed(0)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            base or tiny(family), num_labels=labels
+        )
+        usual = {"task_type": "SEQ_CLS", "r": 4, "target_modules": "all-linear"}
+        found = get_peft_model(model, LoraConfig(**usual | facts))
+        for name, own in found.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(own)
+        found.save_pretrained(str(tmp_path / "adapter"), save_embedding_layers=False)
+        return tmp_path / "adapter"
+
+    return of
+
+
+def look(folder: Path, base: str = "") -> AdapterReport:
+    return check_adapter(str(folder), base, Limits())
+
+
+SOUND: dict[str, dict[str, Any]] = {
+    "roberta": {"family": "roberta"},
+    "distilbert, modules named": {
+        "family": "distilbert",
+        "task_type": None,
+        "modules_to_save": ["classifier", "pre_classifier"],
+        "target_modules": ["q_lin", "v_lin"],
+    },
+    "gpt2": {"family": "gpt2", "fan_in_fan_out": True},
+    "bert, dora": {"use_dora": True, "target_modules": ["query", "value"]},
+    "bert, biases": {"bias": "all", "target_modules": ["query"]},
+    "bert, one rank apart": {"target_modules": ["query", "key"], "rank_pattern": {"key": 8}},
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_adapter_is_not_blamed(write: Write, name: str) -> None:
+    found = look(write(**SOUND[name]))
+    assert found.is_whole, found.findings
+    assert (found.head, found.outputs) == ("whole", 3)
+    assert found.verdict == "Adapter and head are both here: a classifier of 3 outputs."
+    [note] = found.findings
+    assert note.says == "The names of its 3 labels are not in the folder."
+
+
+def test_labels_beside_it_are_read(write: Write) -> None:
+    folder = write()
+    labels = {"0": "no", "1": "maybe", "2": "yes"}
+    (folder / "config.json").write_text(json.dumps({"id2label": labels}), "utf-8")
+    found = look(folder)
+    assert (found.labels, found.findings) == (("no", "maybe", "yes"), ())
+
+
+def test_an_adapter_of_a_trained_classifier_need_not_bring_its_head(
+    write: Write, tiny: Callable[..., Path]
+) -> None:
+    base = tiny("bert", "ForSequenceClassification")
+    found = look(write(base=base, labels=2, task_type=None, target_modules=["query"]))
+    assert found.is_whole, found.findings
+    assert found.verdict.endswith("whose head is in the base model's own files.")
+
+
+def drop(folder: Path, part: str) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    save_file({n: own for n, own in tensors.items() if part not in n}, folder / WEIGHTS)
+
+
+def change(folder: Path, part: str, to: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    changed = {n: to(own).contiguous() if part in n else own for n, own in tensors.items()}
+    save_file(changed, folder / WEIGHTS)
+
+
+def test_a_head_that_nobody_asked_for_is_missed(write: Write) -> None:
+    found = look(write(task_type=None, target_modules=["query"]))
+    assert found.head == "missing"
+    [fault] = [one for one in found.findings if one.weight == "fault"]
+    assert "Neither task_type=SEQ_CLS nor modules_to_save" in fault.says
+    assert fault.hint == "Train it with modules_to_save=['classifier']."
+
+
+def test_a_module_of_another_familys_name_is_told(write: Write) -> None:
+    folder = write(task_type=None, target_modules=["query"])
+    rewrite(folder / "adapter_config.json", modules_to_save=["score"])
+    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
+    assert "names score, and the head of BertForSequenceClassification is classifier" in fault.says
+
+
+def test_a_head_that_was_lost_in_saving_is_told(write: Write) -> None:
+    folder = write()
+    drop(folder, "classifier")
+    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
+    assert "the file has no tensor of it: it was lost" in fault.says
+
+
+def test_half_a_head_is_told(write: Write) -> None:
+    folder = write(**SOUND["distilbert, modules named"])
+    drop(folder, "pre_classifier")
+    found = look(folder)
+    assert found.head == "partly"
+    [fault] = [one for one in found.findings if one.weight == "fault"]
+    assert fault.says.startswith("Of the head pre_classifier is not in the folder")
+
+
+def test_labels_that_are_not_as_many_as_logits_are_told(write: Write) -> None:
+    folder = write()
+    (folder / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b"}}), "utf-8")
+    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
+    assert fault.says == "The head gives 3 logits, and its config.json names 2 labels."
+
+
+def test_an_adapter_of_another_base_model_is_told(write: Write, tiny: Callable[..., Path]) -> None:
+    folder = write()
+    told = " ".join(one.says for one in look(folder, str(tiny("roberta"))).findings)
+    assert "It is of another base model: in RobertaForSequenceClassification there is no" in told
+    change(folder, "lora_A", lambda own: torch.cat([own, own], dim=1))
+    told = " ".join(one.says for one in look(folder).findings if one.weight == "fault")
+    assert "It is of another base model: in BertForSequenceClassification" in told
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "nothing learned": (lambda f: change(f, "lora_B", torch.zeros_like), "every lora_B is 0"),
+    "nan": (lambda f: change(f, "lora_A", lambda own: own * torch.nan), "NaN or infinity"),
+    "rank": (
+        lambda f: rewrite(f / "adapter_config.json", r=16),
+        "rank 4, and its config says r=16",
+    ),
+    "no base": (
+        lambda f: rewrite(f / "adapter_config.json", base_model_name_or_path=None),
+        "names no base model",
+    ),
+    "a folder elsewhere": (
+        lambda f: rewrite(f / "adapter_config.json", base_model_name_or_path="/content/base"),
+        "the folder /content/base, which is not on this machine",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_named(write: Write, fault: str) -> None:
+    folder = write()
+    breaks, says = FAULTS[fault]
+    breaks(folder)
+    [found] = [one for one in look(folder).findings if one.weight == "fault"]
+    assert says in found.says
+
+
+def test_a_base_model_that_is_not_here_is_said_and_no_fault(write: Write) -> None:
+    folder = write()
+    rewrite(folder / "adapter_config.json", base_model_name_or_path="nobody/here")
+    found = look(folder)
+    assert (found.is_whole, found.head, found.outputs) == (True, "unknown", 3)
+    assert "nobody/here is not on this machine" in found.findings[0].says
+
+
+def test_what_is_no_adapter_is_told(write: Write, tiny: Callable[..., Path]) -> None:
+    with pytest.raises(CheckpointError, match=r"no adapter_config\.json"):
+        look(tiny())
+    folder = write()
+    with pytest.raises(ModelError, match="nobody/here is not on this machine"):
+        look(folder, "nobody/here")
+    with pytest.raises(CheckpointError, match="There is no folder"):
+        check_adapter(str(folder), "", PUBLIC)
+    (folder / WEIGHTS).rename(folder / "adapter_model.bin")
+    with pytest.raises(CheckpointError, match="only a pickled one, which is never opened"):
+        look(folder)
+    (folder / WEIGHTS).write_bytes(b"no tensors")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        look(folder)
+
+
+def test_shell_and_python_say_the_same(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(task_type=None, target_modules=["query"])
+    assert main(["adapter", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["head"] == heads.check_adapter(folder).head
+    assert main(["adapter", str(folder)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("This adapter is no whole classifier: 1 fault.")
+    assert "Train it with modules_to_save=['classifier']." in told
