@@ -468,7 +468,6 @@ def _reads(
 
 def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
     resolved, backbone = facts.resolved, facts.backbone
-    yield from _reading_notes(resolved, backbone)
     if resolved.head.from_base:
         yield from _pooler_notes(facts)
     elif resolved.pooling.is_pooler:
@@ -481,6 +480,7 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield why
     if resolved.pair:
         yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
+    yield from _reading_notes(resolved, backbone)
     if head is None:
         yield from _before_training(resolved)
 

@@ -147,7 +147,7 @@ def check_prefix(
     recipe: Recipe, given: Mapping[str, Value], reader: Pooling, step_by_step: bool
 ) -> None:
     """Whether something can be written before the texts that a recipe reads."""
-    if PREFIX in given and step_by_step:
+    if given.get(PREFIX) and step_by_step:
         what = f"{recipe} is learned from the states of all tokens, of texts without a prefix."
         raise RecipeError(what, f"Take {PREFIX}= away, or write mean+{recipe.head}.")
     if given.get(INCLUDE_PREFIX) is False and not (given.get(PREFIX) or reader.is_trained):

@@ -210,7 +210,7 @@ def save_tiny(folder: Path, family: str, kind: str = "Model", **config: Any) -> 
         settings = getattr(transformers, f"{facts.classes}Config")(**facts.config | config)
         getattr(transformers, facts.classes + kind)(settings).save_pretrained(folder)
     small_tokenizer(facts.template).save_pretrained(folder)
-    if (family, kind) == ("bert", "Model"):
+    if family == "bert" and kind in ("Model", "ForMaskedLM"):
         save_modules(folder)
     return folder
 
