@@ -24,6 +24,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "setfit": (TORCH, "transformers==5.23.0", "setfit==1.2.0"),
     "adapters": (TORCH, "adapters==1.3.0", "accelerate"),
     "transformer-ranker": (TORCH, "transformers==5.23.0", "transformer-ranker==0.2.0"),
+    "cleanlab": ("cleanlab==2.9.0",),
 }
 HOME = Path.home() / ".cache" / "head-to-head" / "peers"
 MARK = "installed.txt"  # what an environment holds; written last

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from heads.data.corpus import Corpus
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
+    from heads.runs.doubtful_labels import DoubtfulLabels
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
 
@@ -51,6 +52,7 @@ __all__ = [
     "check_adapter",
     "compare",
     "difference",
+    "doubtful_labels",
     "examine",
     "explain",
     "export",
@@ -265,6 +267,39 @@ def _leaderboard(events: Iterator[Event]) -> Leaderboard:
         if isinstance(event, Leaderboard):
             return event
     raise DataError("The run ended without a leaderboard.", "Resume it.")
+
+
+def doubtful_labels(
+    run: str | Path | Leaderboard,
+    *,
+    recipes: Sequence[Recipe | str] = (),
+    limits: Limits | None = None,
+) -> DoubtfulLabels:
+    """Finds the labels of a run that heads hold for wrong which have not learned from them.
+
+    A label that is named is to be looked at and may be right. Of folds all rows are looked at, of a
+    test set its rows.
+
+    Args:
+        run: The run: its id, its folder, or its leaderboard.
+        recipes: Whose probabilities are averaged, each alike; all heads of the run, and for a
+            quarter counted words, if none is named.
+
+    Returns:
+        The labels: `.rows` from the most doubtful on, `.conflicts`, `.says`, `.notes` and
+        `.save("to-mend.csv", whole=True)`.
+
+    Raises:
+        DataError: There is no such run, no head of it is done, or it is of before probabilities
+            of all classes were kept.
+    """
+    from heads.runs import doubtful_labels as labels
+    from heads.runs.folder import find
+    from heads.runs.leaderboard import Leaderboard
+
+    public = (limits or limits_here()).public
+    folder = run.folder if isinstance(run, Leaderboard) else find(str(run), is_public=public)
+    return labels.doubtful_labels(folder, recipes)
 
 
 def train(

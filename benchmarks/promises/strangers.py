@@ -32,7 +32,7 @@ VICTIMS, SHORT_VICTIMS = 20, 2
 MOST_BYTES, MOST_SECONDS = 5_000_000, 3.0  # of an answer that goes on
 AT_ONCE = 4  # calls: an address has no more of them that wait
 ROWS = 40
-ENDPOINTS = ("compare", "explain", "look", "edit", "ablate", "readings", "read", "train_grid")
+ASKING_RUNS = ("look", "edit", "ablate", "readings", "labels")
 ROUTES = (
     "config",
     "gradio_api/info",
@@ -286,14 +286,15 @@ def _endpoint(
     web: httpx.Client, server: Server, functions: Any, number: int, chance: random.Random
 ) -> tuple[str, int, bytes]:
     """A published endpoint, of a run that is guessed."""
-    name, run = chance.choice(ENDPOINTS[2:6]), _guess(chance)
-    rest = {
-        "look": ["", ["mean+ridge"], "all-MiniLM-L6-v2", "", run, "", "others"],
-        "edit": [["A b."], "", ["mean+ridge"], "", run],
-        "ablate": ["", ["mean+ridge"], "", "", run, False],
-        "readings": ["", ["mean+ridge"], 1.0, "", run],
+    name, run = chance.choice(ASKING_RUNS), _guess(chance)
+    given = {
+        "look": ["A film.", "", ["mean+ridge"], "all-MiniLM-L6-v2", "", run, "", "others"],
+        "edit": ["A film.", ["A b."], "", ["mean+ridge"], "", run],
+        "ablate": ["A film.", "", ["mean+ridge"], "", "", run, False],
+        "readings": ["A film.", "", ["mean+ridge"], 1.0, "", run],
+        "labels": [run, []],
     }[name]
-    return f"{name} {run}", *_called(web, name, ["A film.", *rest])
+    return f"{name} {run}", *_called(web, name, given)
 
 
 def _function(

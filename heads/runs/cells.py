@@ -12,6 +12,7 @@ from torch import Tensor
 from heads.errors import DataError
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures
+from heads.evaluation.doubtful_labels import out_of_fold
 from heads.evaluation.predictions import (
     BASELINES,
     Answers,
@@ -158,6 +159,7 @@ def keep(
     if answers.repetition:
         tensors["repetition"] = torch.tensor(answers.repetition)
     run.write_tensors(f"cells/{number:03}.safetensors", tensors)
+    _keep_probabilities(run, number, cell, outcome, task)
     values = {
         "recipe": cell.name,
         "measures": _plain(cell.measures),
@@ -171,6 +173,41 @@ def keep(
     }
     run.write(f"cells/{number:03}.json", values)
     (run.path / f"cells/{number:03}.failed.json").unlink(missing_ok=True)  # of an earlier attempt
+
+
+MOST_PROBABILITIES = 50_000_000  # of a cell, which are 100 MB
+
+
+def _keep_probabilities(
+    run: RunFolder, number: int, cell: Cell, outcome: CellPredictions, task: EvaluationTask
+) -> None:
+    """Writes the probabilities of all classes on every row tested, unless those are too many."""
+    if not task.problem.has_classes:
+        return
+    scaled = cell.measures.calibration
+    rows, told = out_of_fold(outcome, task.problem, scaled.temperature if scaled else 1.0)
+    if told.numel() <= MOST_PROBABILITIES:
+        tensors = {"rows": rows.int(), "probabilities": told.half()}
+        run.write_tensors(f"cells/{number:03}.probabilities.safetensors", tensors)
+
+
+def probabilities_of_cell(run: RunFolder, number: int) -> tuple[Tensor, Tensor] | None:
+    """The rows tested, (n,), and their probabilities, (n, c), divided by the cell's temperature.
+
+    None of numbers, of too many rows of too many classes, and in runs of before they were kept.
+
+    Raises:
+        DataError: They are broken.
+    """
+    path = run.path / f"cells/{number:03}.probabilities.safetensors"
+    try:
+        tensors = load_file(path)
+        return tensors["rows"].long(), tensors["probabilities"].double()
+    except FileNotFoundError:
+        return None
+    except (KeyError, OSError, SafetensorError) as error:
+        what = f"The run {run.id} is broken: the probabilities of its cell {number} cannot be read."
+        raise DataError(what, "Delete the run and train again.") from error
 
 
 def keep_failure(run: RunFolder, number: int, says: str) -> Progress:

@@ -10,6 +10,8 @@
     race.json             who was stopped in the race, and how far behind
     cells/007.json        the measures of a cell; written last, so a cell is there whole or not
     cells/007.safetensors its answers on every row tested, for every seed
+    cells/007.probabilities.safetensors
+                          the probabilities of all classes on these rows, each row once
     heads/007.safetensors the head of the first seed
     curve.json            the learning curve
     latency.json          milliseconds that each head adds for one text

@@ -27,10 +27,10 @@ def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
     if splits.kind != FOLDS or not task.problem.has_classes:
         return ()
     pairs = zip(splits.train, splits.test, strict=True)
-    return tuple(_odd(task, train, test) for train, test in pairs)
+    return tuple(never_met(task, train, test) for train, test in pairs)
 
 
-def _odd(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
+def never_met(task: EvaluationTask, train: Tensor, test: Tensor) -> Tensor:
     """(n,), the tested rows that have classes, and none that a row to learn from has."""
     new = _new(task, train, test)
     return new.any(dim=1) & (new == _classes(task, test)).all(dim=1)

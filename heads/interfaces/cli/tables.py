@@ -32,6 +32,7 @@ from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.views import ways_of_learning as ways
+from heads.interfaces.views.doubtful_labels import agree_of, sure_of
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -47,8 +48,10 @@ from heads.interfaces.views.format import (
 )
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind
+from heads.interfaces.views.predictions import short
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
+from heads.runs.doubtful_labels import DoubtfulLabels
 from heads.runs.drill_down import layer_name, layered, mix_of
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
@@ -375,6 +378,7 @@ def readings(found: Sequence[Reading]) -> None:
 
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed
+LONG = 120  # letters of a text in a table
 PRICED = 6  # columns up to the price of a way of learning: its name, score and time
 A_SECOND = 4  # times that the live table is drawn anew
 
@@ -611,6 +615,29 @@ def listed(runs: Sequence[Mapping[str, Any]]) -> None:
         row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], best)
         table.add_row(*map(Text, (*row, *((one["data"], one["model"], when) * wide))))
     show(table)
+
+
+def labels(found: DoubtfulLabels, most: int) -> None:
+    """A doubtful label a row, the most doubtful first."""
+    shown = found.rows[:most] if most > 0 else found.rows
+    show(Text(found.says, style="bold"), *(f"Note: {one}" for one in found.notes))
+    if shown:
+        listing(
+            (found.unit, "label", "suggested", "probabilities", "agree", "text"),
+            [
+                (
+                    str(one.line),
+                    one.label,
+                    one.suggested,
+                    " → ".join(filter(None, sure_of(one))),
+                    agree_of(one, found),
+                    short(" ↔ ".join(filter(None, (one.text, one.pair))), LONG),
+                )
+                for one in shown
+            ],
+        )
+    if left := len(found.rows) - len(shown):
+        show(f"And {left:,} more: --most 0 prints all, --to FILE writes them into a file.")
 
 
 def reproduced(found: Reproduced) -> None:

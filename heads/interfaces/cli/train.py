@@ -1,4 +1,4 @@
-"""The commands about data and runs: read, train, runs, reproduce, work."""
+"""The commands about data and runs: read, train, runs, labels, reproduce, work."""
 
 import logging
 import sys
@@ -196,6 +196,37 @@ def _delete(names: Sequence[str]) -> None:
     for run in chosen:
         run.delete()
         print(f"{run.id} is deleted.")
+
+
+@command(api.doubtful_labels)
+def labels(
+    run: str,
+    *,
+    recipes: Sequence[str] = (),
+    most: int = 20,
+    to: Path | None = None,
+    all: bool = False,
+) -> Answers:
+    """Lists the labels of a run that may be wrong.
+
+    Args:
+        run: Its id, or its folder.
+        most: How many are printed, the most doubtful first; 0: all of them.
+        to: Write them into a new CSV, TSV, JSONL or Parquet file as well.
+        all: Write all rows into it, in the order of the file: mend it and train again.
+    """
+    from heads.data.saving import check_new
+
+    if to:
+        check_new(to)
+    elif all:
+        raise DataError("All rows are written into a file, and none is named.", "Add --to FILE.")
+    found = api.doubtful_labels(run, recipes=recipes)
+    if to:
+        found.save(to, whole=all)
+        rows = len(found.spec.corpus) if all else len(found.rows)
+        print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
+    yield found.as_json(), lambda: cli.tables.labels(found, most)
 
 
 @command()

@@ -10,10 +10,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heads.interfaces.views import answers, charts, head_details, predictions, ways_of_learning
+from heads.interfaces.views import (
+    answers,
+    charts,
+    doubtful_labels,
+    head_details,
+    predictions,
+    ways_of_learning,
+)
 from heads.interfaces.views.charts import Chart
 from heads.interfaces.views.format import TIME, between, count, figures, headers, offered, titled
 from heads.interfaces.views.html import render
+from heads.runs.doubtful_labels import doubtful_labels as labels_of
+from heads.runs.doubtful_labels import has_probabilities
 from heads.runs.drill_down import closeup, disagreements, layered
 from heads.runs.leaderboard import Leaderboard
 
@@ -111,6 +120,10 @@ def _apart_brief(board: Leaderboard, head: str) -> str:
     return answers.disagree(found, board.cell(head).measures.rows, board.problem)
 
 
+def _doubtful(board: Leaderboard, head: str) -> Answer:
+    return Answer(html=doubtful_labels.doubtful_labels(labels_of(board.folder)))
+
+
 def _sizes(board: Leaderboard, head: str) -> Answer:
     chart = charts.sizes(board)
     return Answer(charts=(chart,) if chart else ())
@@ -156,6 +169,13 @@ QUESTIONS: Sequence[Question] = (
         asks="What does it get wrong?",
         draw=_mistakes,
         brief=lambda board, head: answers.confused(closeup(board, head)),
+    ),
+    Question(
+        name="labels",
+        asks="Which labels may be wrong?",
+        draw=_doubtful,
+        brief=lambda board, head: doubtful_labels.brief(labels_of(board.folder)),
+        applies=lambda board: has_probabilities(board.folder),
     ),
     Question(
         name="disagreements",

@@ -115,7 +115,7 @@ def _publish(slots: TrainingSlots) -> None:
         endpoints.parts,
         endpoints.readings,
     )
-    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
+    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate, endpoints.labels
     for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
         for endpoint in some:
             publish(endpoint, api_name=endpoint.__name__, **slots_of)

@@ -268,6 +268,7 @@ def _check_public(config: ExperimentConfig) -> None:
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.
 
 COMMON: list[str] = list(RECIPES)  # shown as the default
+NO_RECIPES: list[str] = []
 
 
 @typed
@@ -410,6 +411,21 @@ def readings(
 ) -> list[dict[str, Any]]:
     found = _inside(recipes, sample, run).readings(text, pair, temperature=temperature)
     return [one.as_json() for one in found]
+
+
+@typed
+@described(
+    api.doubtful_labels,
+    returns="The labels from the most doubtful on, each with its line, what is suggested and how "
+    "probable both are; texts that are labelled in several ways; and what to know of it.",
+)
+def labels(run: str, recipes: list[str] = NO_RECIPES) -> dict[str, Any]:
+    """Lists the labels of a run that may be wrong.
+
+    Args:
+        run: The id of the run.
+    """
+    return api.doubtful_labels(run, recipes=recipes).as_json()
 
 
 def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> api.Inspector:

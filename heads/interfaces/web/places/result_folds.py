@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.components.plot import PlotData
 
+from heads.errors import LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import as_csv, failed, guarded, saves
@@ -23,8 +24,10 @@ BOARDS = pool("boards")
 CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
-FOLDS = range(10)
-NUMBERS = 8  # the place of the one called "numbers": its table can be saved
+FOLDS = range(11)
+NUMBERS = 9  # the place of the one called "numbers": its table can be saved
+LABELS = 4  # that of "labels": what is to be looked at can be saved, or all rows with it
+MOST_CELLS = 2_000_000  # of a file that the browser makes
 
 
 def questions(mine: Any = None) -> "list[Question]":
@@ -82,6 +85,12 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
             if number == NUMBERS:
                 save = gr.Button("Save as CSV", size="sm")
                 saves(save, _as_csv, [query], "leaderboard.csv")
+            if number == LABELS:
+                with gr.Row(elem_classes="saves"):
+                    save = gr.Button("Save these as CSV", size="sm")
+                    saves(save, _labels_as_csv, [query], "labels-to-look-at.csv")
+                    save = gr.Button("Save all rows, these marked", size="sm")
+                    saves(save, _rows_as_csv, [query], "all-rows.csv")
         area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
         drawn.append(area)
         answers.append(answer)
@@ -117,3 +126,28 @@ def _as_csv(query: str) -> str:
     from heads.runs.leaderboard import leaderboard
 
     return as_csv(*sheet(leaderboard(run_access.opened(Location.of(query).result))))
+
+
+@guarded
+def _labels_as_csv(query: str) -> str:
+    return _sheet(query, whole=False)
+
+
+@guarded
+def _rows_as_csv(query: str) -> str:
+    return _sheet(query, whole=True)
+
+
+def _sheet(query: str, *, whole: bool) -> str:
+    """Labels that may be wrong, or all rows with them marked; read as any file it can be mended.
+
+    Raises:
+        LimitError: They are too many for a browser.
+    """
+    from heads.runs.doubtful_labels import doubtful_labels
+
+    columns, rows = doubtful_labels(run_access.opened(Location.of(query).result)).sheet(whole=whole)
+    if len(columns) * len(rows) > MOST_CELLS:
+        what = f"{len(rows):,} rows are more than a browser saves."
+        raise LimitError(what, "Write heads labels RUN --to FILE --all in the shell.")
+    return as_csv(columns, rows)

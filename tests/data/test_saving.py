@@ -1,0 +1,47 @@
+"""What is written is read again, cell for cell, and by a spreadsheet never run."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heads.data.files import open_table
+from heads.data.saving import KINDS, check_new, save
+from heads.data.table import unguard_cell
+from heads.errors import DataError
+from heads.settings import Limits
+
+# What `gate` lets in: no control characters, and no spaces at the ends.
+TEXTS = st.text(
+    st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co"), include_characters="\n"), min_size=1
+).filter(lambda text: text.strip() == text and text)
+
+
+@given(rows=st.lists(st.tuples(TEXTS, st.sampled_from(["good", "=1+1", "'=x", "a,b"])), min_size=1))
+@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_come_back(tmp_path_factory, kind, rows):
+    path = tmp_path_factory.mktemp("saved") / f"rows{kind}"
+    save(path, ["text", "label", "line"], [[*row, n] for n, row in enumerate(rows)])
+    table = open_table(path, Limits(), True)
+    read = [[unguard_cell(cell) if table.spelled else cell for cell in row] for row in table.rows]
+    assert table.columns == ("text", "label", "line")
+    assert [(row[0], row[1]) for row in read] == [tuple(row) for row in rows]
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula(tmp_path):
+    save(tmp_path / "x.csv", ["text"], [["=cmd()"], ["fine"], [None]])
+    assert (tmp_path / "x.csv").read_text("utf-8-sig").splitlines() == [
+        "text",
+        "'=cmd()",
+        "fine",
+        '""',
+    ]
+
+
+def test_a_name_says_what_is_written(tmp_path):
+    check_new(tmp_path / "X.CSV")
+    with pytest.raises(DataError, match=r"End it in \.csv, \.tsv, \.jsonl, \.parquet"):
+        check_new(tmp_path / "x")
+    (tmp_path / "x.csv").touch()
+    with pytest.raises(DataError, match=r"x\.csv is there already"):
+        check_new(tmp_path / "x.csv")

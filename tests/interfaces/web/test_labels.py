@@ -1,0 +1,122 @@
+"""Labels that may be wrong on the page and over the API, to whom the run may be shown."""
+
+import csv
+import io
+import json
+import shutil
+
+import gradio as gr
+import pytest
+
+import heads
+from heads.data.dataset import read
+from heads.interfaces.views import doubtful_labels as view
+from heads.interfaces.views.questions import QUESTIONS
+from heads.interfaces.web import endpoints, run_access
+from heads.interfaces.web.places import result_folds
+from heads.interfaces.web.places.result_folds import CHARTS, LABELS
+from heads.runs.leaderboard import leaderboard
+from heads.runs.runner import begin, working
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig, limits
+
+EVIL = "<img src=x onerror=x>"
+
+
+@pytest.fixture(scope="module")
+def trained(few, place):
+    """A run with an id that nobody can guess; some labels are wrong, and one text attacks."""
+    lines = few.read_text("utf-8").splitlines()
+    head = lines[0].split(",")
+    rows = [dict(zip(head, row, strict=True)) for row in csv.reader(lines[1:])]
+    classes = sorted({row["label"] for row in rows})
+    for row in rows[:6]:
+        row["label"] = classes[(classes.index(row["label"]) + 1) % len(classes)]
+    rows[0]["text"] += f" {EVIL}"
+    path = place / "wrong.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    config = ExperimentConfig(folds=2, curve=False)
+    request = RunRequest(data=read(path, limits()), recipes=["mean+ridge"], config=config)
+    run = begin(request, limits=limits(), run=run_access.run_of(run_access.new_secret()))
+    for _ in working(run, limits()):
+        pass
+    yield run
+    shutil.rmtree(run.path, ignore_errors=True)
+
+
+def query(run):
+    return f"?place=data&result={run.id}"
+
+
+def drawn(run):
+    return str(result_folds._answers(LABELS)(query(run), None)[-1])
+
+
+def test_the_fold_says_how_many_and_lists_the_first(trained):
+    board, found = leaderboard(trained), heads.doubtful_labels(trained.path)
+    question = result_folds.questions()[LABELS]
+    assert question.name == "labels"
+    assert question.applies(board)
+    assert question.brief(board, "") == f"{len(found.rows)} of {len(found.tested)} to look at"
+    html = drawn(trained)
+    assert html.count("<li>") == min(len(found.rows), view.SHOWN)
+    assert found.rows[0].suggested in html
+    assert "A label that is named may be right" in html
+    assert len(result_folds.FOLDS) == len(QUESTIONS) + 1
+    assert result_folds.questions()[result_folds.NUMBERS].name == "numbers"
+
+
+def test_a_text_stays_a_text(trained, monkeypatch):
+    monkeypatch.setattr(view, "SHOWN", 1000)
+    html = drawn(trained)
+    assert EVIL not in html
+    shown = any(EVIL in one.text for one in heads.doubtful_labels(trained.path).rows)
+    assert ("&lt;img" in html) == shown
+
+
+def test_what_is_left_out_is_counted(trained, monkeypatch):
+    monkeypatch.setattr(view, "SHOWN", 2)
+    left = len(heads.doubtful_labels(trained.path).rows) - 2
+    assert f"And {left} more" in drawn(trained)
+
+
+def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
+    some = list(csv.DictReader(io.StringIO(result_folds._labels_as_csv(query(trained))[1:])))
+    whole = list(csv.DictReader(io.StringIO(result_folds._rows_as_csv(query(trained))[1:])))
+    assert len(whole) == 100
+    assert [row["text"] for row in whole if row["doubtful"]] == sorted(
+        (row["text"] for row in some), key=[row["text"] for row in whole].index
+    )
+    monkeypatch.setattr(result_folds, "MOST_CELLS", 10)
+    with pytest.raises(gr.Error, match="more than a browser saves"):
+        result_folds._rows_as_csv(query(trained))
+
+
+def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained, monkeypatch):
+    found = endpoints.labels(trained.id)
+    assert found == heads.doubtful_labels(trained.path).as_json()
+    json.dumps(found, allow_nan=False)
+    with pytest.raises(gr.Error, match="run must be a text, not null"):
+        endpoints.labels(None)
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    assert endpoints.labels(trained.id)["run"] == trained.id  # who has the id may see it
+    for name in (
+        "",
+        trained.id[:-1],
+        str(trained.path),
+        "../" + trained.id,
+        "wrong-1126-1300-abcd",
+    ):
+        with pytest.raises(gr.Error, match="There is no such run"):
+            endpoints.labels(name)
+        assert "There is no such run" in str(
+            result_folds._answers(LABELS)(f"?place=data&result={name}", None)[CHARTS]
+        )
+
+
+def test_a_run_of_before_has_no_such_fold(trained, tmp_path):
+    copy = shutil.copytree(trained.path, tmp_path / "old")
+    for path in (copy / "cells").glob("*.probabilities.safetensors"):
+        path.unlink()
+    board = leaderboard(type(trained)(path=copy))
+    assert not result_folds.questions()[LABELS].applies(board)
