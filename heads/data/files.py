@@ -279,8 +279,15 @@ def place_of(data: str | Path) -> Path:
         found = False
     if not found:
         what = f"There is no sample and no file called {short(str(data), 80)}."
-        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
+        raise DataError(what, _hint(str(data)))
     return place
+
+
+def _hint(name: str) -> str:
+    """What to write in the place of a name that nothing has."""
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and "." not in name.rpartition("/")[2]:
+        return f"A data set of the Hub is hub:{name}."
+    return f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
 
 
 def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:

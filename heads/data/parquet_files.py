@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heads.data.table import Table, check_size, short
@@ -24,7 +25,12 @@ _WHOLE = "Save it again, or choose another file."
 
 
 def read_columnar(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits, note: str, split: str = ""
+    files: Sequence[tuple[Path, str]],
+    name: str,
+    limits: Limits,
+    note: str,
+    split: str = "",
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Table:
     """Reads the rows of one or several files, one after another.
 
@@ -32,6 +38,7 @@ def read_columnar(
         files: Each with the name of the split that its rows belong to, or "".
         note: How they were read.
         split: The name of a column that says the split, or "" for none.
+        classes: The names of classes by column, where the files themselves do not tell them.
 
     Raises:
         DataError: One is damaged, they have different columns, or there are no rows.
@@ -39,7 +46,7 @@ def read_columnar(
     """
     import pyarrow as pa
 
-    gathered = Gathered(name=name, limits=limits, has_split=bool(split))
+    gathered = Gathered(name=name, limits=limits, has_split=bool(split), classes=classes)
     for path, part in files:
         try:
             with _opened(path) as found:
@@ -59,11 +66,13 @@ class Gathered:
         name: What they are called.
         limits: How many may come.
         has_split: Whether the last cell of each row says to which part it belongs.
+        classes: The names of classes by column, where a schema does not tell them.
     """
 
     name: str
     limits: Limits
     has_split: bool = False
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _columns: tuple[str, ...] = ()
     _rows: list[list[str]] = field(default_factory=list)
     _nested: dict[str, int] = field(default_factory=dict)
@@ -96,7 +105,7 @@ class Gathered:
         if len(set(names)) < len(names) or self._columns not in ((), names):
             what = f"{name} has columns of the same name, or parts with other columns."
             raise DataError(what, "Name each column once, and all parts alike.")
-        self._columns, classes = names, _class_names(schema)
+        self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
         for batch in batches:
             check_size(name, self.limits, rows=len(rows) + batch.num_rows)

@@ -1,4 +1,4 @@
-"""Whatever a user gives as data, a sample, a file, a folder or a table in memory, to a `Table`."""
+"""Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from heads.data.dataset import name_of
 from heads.data.files import open_table, place_of
 from heads.data.frames import called, is_frame, read_frame
+from heads.data.hub_datasets import PREFIX, read_hub
 from heads.data.table import Table
 from heads.errors import DataError
 from heads.settings import Limits
@@ -17,13 +18,17 @@ def open_source(data: Any, limits: Limits, header: bool | None = None) -> tuple[
     """The cells of what a user gives, and what it is called.
 
     Args:
-        data: A sample by name, the path of a file or folder, or a table in memory.
+        data: A sample by name, the path of a file or folder, a table in memory, or the name of a
+            data set of the Hub, such as hub:owner/name.
         header: Whether the first line of a file names the columns; None finds out.
 
     Raises:
         DataError: There is no such thing, or it cannot be read.
         LimitError: It holds more than this place allows.
     """
+    if isinstance(data, str) and data.startswith(PREFIX):
+        table = read_hub(data, limits)
+        return table, table.name
     if isinstance(data, str | Path):
         path = place_of(data)
         return open_table(path, limits, header), name_of(path)

@@ -32,7 +32,8 @@ def read(
 
     Args:
         data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
-            JSONL, Parquet or Excel file, or a folder that `datasets` saved.
+            JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a data set of the
+            Hub: hub:owner/name, hub:owner/name:config or hub:owner/name:config:split.
     """
     found = _read(data, columns, header, model)
     yield found.as_json(), lambda: cli.tables.data(found)
