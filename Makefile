@@ -8,13 +8,14 @@
 #                (BENCH=--quick: on few rows; BENCH=--help)
 # make space     put together what is pushed to a Space, run it here as one, and print how long
 #                it takes (SPACE=--only-files: no more than the files; SPACE=--help)
+# make package   build wheel and source, and try the wheel in a fresh environment (PACKAGE=--help)
 # make locks     write requirements.lock and requirements-cpu.lock anew (LOCKS=--upgrade)
 # make prove     measure every promise and write the table of docs/PROMISES.md, failing rows
 #                included; hours (PROVE='--only P1')
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs bench prove space locks clean
+.PHONY: app test test-all check docs bench prove space package locks clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -44,6 +45,9 @@ bench: .venv/ready-dev
 
 space: .venv/ready-dev
 	$(BIN)/python -m deploy.space $(SPACE)
+
+package: .venv/bin/python
+	$(BIN)/python -m deploy.package $(PACKAGE)
 
 locks: .venv/ready-dev
 	$(BIN)/python -m deploy.locks $(LOCKS)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from heads.analysis.attribution_result import OTHERS, Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.columns import fitting, guess
-from heads.data.dataset import Data, corpus_of, data_of, name_of
-from heads.data.dataset import read as read_file
-from heads.data.files import open_table, place_of
+from heads.data.dataset import Data, corpus_of, data_of
+from heads.data.frames import Frame
 from heads.data.samples import RECIPES, SAMPLES, TEXT
+from heads.data.sources import open_source
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
@@ -117,7 +117,7 @@ def compare(
 
 
 def read(
-    data: str | Path,
+    data: str | Path | Frame,
     columns: Columns | None = None,
     *,
     header: bool | None = None,
@@ -129,7 +129,11 @@ def read(
 
     Args:
         data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
-            JSONL, Parquet or Excel file, or a folder that `datasets` saved.
+            JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a table in memory:
+            a DataFrame of pandas or Polars, a table of pyarrow, a `datasets.Dataset`, or a
+            DatasetDict, whose splits are used as they are called; or, as hub:owner/name,
+            hub:owner/name:config or hub:owner/name:config:split, the Parquet files of a data set
+            of the Hub. Rows of these count from 1.
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
         group: The column that says which rows belong together, such as their author: no split
@@ -153,23 +157,25 @@ def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
 
 
 def _opened(
-    data: str | Path, columns: Columns | None, header: bool | None, group: str, limits: Limits
+    data: str | Path | Frame,
+    columns: Columns | None,
+    header: bool | None,
+    group: str,
+    limits: Limits,
 ) -> Data:
-    """The rows of a file, without what a tokenizer knows of them."""
-    path = place_of(data)
-    if not group:
-        return read_file(path, limits, columns, header)
-    table = open_table(path, limits, header)
-    columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
-    return data_of(table, limits, columns, name=name_of(path))
+    """The rows of a file or a table, without what a tokenizer knows of them."""
+    table, name = open_source(data, limits, header)
+    if group:
+        columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
+    return data_of(table, limits, columns, name=name)
 
 
 def train_grid(
-    data: str | Path | Data,
+    data: str | Path | Frame | Data,
     *,
     recipes: Sequence[str] = (),
     grid: str = "small",
-    test: str | Path | Data | None = None,
+    test: str | Path | Frame | Data | None = None,
     group: str = "",
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
@@ -182,7 +188,7 @@ def train_grid(
     """Trains every recipe of a grid on the same rows and compares them.
 
     Args:
-        data: A sample, a file or a folder as `heads.read` takes it, or what it gave.
+        data: A sample, a file, a folder or a table as `heads.read` takes it, or what it gave.
         recipes: The heads, such as mean+linear or cls+roberta.
         grid: Where no recipes are given: small, as it is without, or full; layers, each under a
             linear layer (of another pooling: layers:cls); heads, each on the mean (or heads:cls);
@@ -236,13 +242,12 @@ def train_grid(
     )
 
 
-def _scored(test: str | Path | Data | None, data: Data, limits: Limits) -> Data | None:
+def _scored(test: str | Path | Frame | Data | None, data: Data, limits: Limits) -> Data | None:
     """The rows to be scored, read as the data were."""
     if isinstance(test, Data) or test is None:
         return test
-    path = place_of(test)
-    table = open_table(path, limits)
-    return data_of(table, limits, fitting(data.columns, table), name=name_of(path))
+    table, name = open_source(test, limits)
+    return data_of(table, limits, fitting(data.columns, table), name=name)
 
 
 def resume(run: str) -> Leaderboard:
@@ -304,9 +309,9 @@ def doubtful_labels(
 
 def train(
     recipe: Recipe | str,
-    data: str | Path | Data,
+    data: str | Path | Frame | Data,
     *,
-    test: str | Path | Data | None = None,
+    test: str | Path | Frame | Data | None = None,
     group: str = "",
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
@@ -323,7 +328,7 @@ def train(
 
     Args:
         recipe: For example ``"cls+roberta"``.
-        data: A sample, a file or a folder as `heads.read` takes it, or what it gave.
+        data: A sample, a file, a folder or a table as `heads.read` takes it, or what it gave.
         test: Rows that are scored; without them the first of five folds is.
         group: The column that says which rows belong together, such as their author: no split
             parts them.
@@ -347,9 +352,9 @@ def train(
 
 def training(
     recipe: Recipe | str,
-    data: str | Path | Data,
+    data: str | Path | Frame | Data,
     *,
-    test: str | Path | Data | None = None,
+    test: str | Path | Frame | Data | None = None,
     group: str = "",
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
@@ -376,8 +381,8 @@ def training(
 
 
 def _corpus(
-    data: str | Path | Data,
-    test: str | Path | Data | None,
+    data: str | Path | Frame | Data,
+    test: str | Path | Frame | Data | None,
     group: str,
     config: ExperimentConfig,
     limits: Limits,
@@ -386,7 +391,7 @@ def _corpus(
 
     Raises:
         DataError: There is no such file, it cannot be used, or the two do not fit.
-        LimitError: A file, where only samples are allowed.
+        LimitError: A file or a table, where only samples are allowed.
     """
     from heads.runs.spec import rows_of
 
@@ -398,7 +403,7 @@ def _corpus(
     return rows_of(rows, _scored(test, rows, limits), config.unseen)[0]
 
 
-def _data(data: str | Path | Data, group: str, limits: Limits) -> Data:
+def _data(data: str | Path | Frame | Data, group: str, limits: Limits) -> Data:
     """The rows of a file, read now or before."""
     if not isinstance(data, Data):
         return _opened(data, None, None, group, limits)

@@ -20,10 +20,11 @@ from typing import Any
 import heads
 from heads import interruption
 from heads.backbone import hub
-from heads.backbone.hub import Listing, size
+from heads.backbone.hub import Listing
 from heads.caching import files_below, write
 from heads.errors import LimitError, ModelError
 from heads.events import Progress
+from heads.hub import hub_folder, size
 from heads.interruption import Interrupted
 from heads.settings import Limits, environment_with
 
@@ -368,7 +369,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def for_visitors() -> frozenset[str]:
     """The folders in the Hub's cache that were fetched for visitors, in public mode, by name."""
     try:
-        found = json.loads((hub.hub_folder() / NOTES).read_text("utf-8"))
+        found = json.loads((hub_folder() / NOTES).read_text("utf-8"))
         return frozenset(map(str, found)) | _noted
     except (OSError, ValueError, TypeError):
         return frozenset(_noted)
@@ -376,7 +377,7 @@ def for_visitors() -> frozenset[str]:
 
 def visitors_bytes() -> int:
     """The bytes of all models that were fetched for visitors."""
-    return sum(_bytes(hub.hub_folder() / name) for name in for_visitors())
+    return sum(_bytes(hub_folder() / name) for name in for_visitors())
 
 
 def _note(folder: Path) -> None:
@@ -399,14 +400,14 @@ def _own(folder: Path) -> None:
 
 def _write_notes(names: Collection[str]) -> None:
     text = json.dumps(sorted(names))
-    write(hub.hub_folder() / NOTES, lambda path: path.write_text(text, "utf-8"))
+    write(hub_folder() / NOTES, lambda path: path.write_text(text, "utf-8"))
 
 
 def _folder(model: str) -> Path:
     """Where the Hub's client keeps all of a model."""
     from huggingface_hub.file_download import repo_folder_name
 
-    return hub.hub_folder() / repo_folder_name(repo_id=model, repo_type="model")
+    return hub_folder() / repo_folder_name(repo_id=model, repo_type="model")
 
 
 def _bytes(folder: Path) -> int:

@@ -1,13 +1,11 @@
 """The Hugging Face Hub and the bundled model: what is on this machine, and fetching the rest."""
 
-import errno
 import hashlib
 import importlib.util
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,11 +18,10 @@ from heads.backbone.models import (
     CHOOSE_ANOTHER,
     MODELS,
 )
-from heads.caching import REFUSALS, ROOM, why
 from heads.errors import ModelError
+from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, size, token
 from heads.settings import Limits, is_offline
 
-HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 # Of folders only those of sentence-transformers modules, such as 1_Pooling: patterns know no "but".
@@ -38,8 +35,6 @@ OF_CHARACTERS = ("CanineTokenizer", "ByT5Tokenizer")  # they need no file of a v
 OF_A_TOKENIZER = ["tokenizer*", "*_tokens*.json", "vocab*", "merges.txt", "*.model"]
 CONFIG_BYTES = 1_000_000
 MOST_FILES = 200
-MARGIN = 500_000_000  # bytes that a download leaves free
-TIMEOUT = 10  # seconds without an answer of the Hub
 
 
 def full_id(model: str) -> str:
@@ -178,7 +173,7 @@ def describe(model: str, limits: Limits) -> Listing:
     import huggingface_hub
 
     with _asking(model, limits):
-        api = huggingface_hub.HfApi(token=_token(limits))
+        api = huggingface_hub.HfApi(token=token(limits))
         info = api.model_info(model, files_metadata=True, timeout=TIMEOUT)
         sizes = _checked({item.rfilename: item.size for item in info.siblings or ()}, model, limits)
         revision = info.sha or "main"
@@ -233,52 +228,15 @@ def download(model: str, limits: Limits) -> Path:
 
     with _asking(model, limits):
         folder = huggingface_hub.snapshot_download(
-            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=_token(limits)
+            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=token(limits)
         )
     return Path(folder)
 
 
-def _token(limits: Limits) -> bool | None:
-    """In public the server's own token must not open doors for its visitors."""
-    return False if limits.public else None
-
-
-@contextmanager
-def _asking(model: str, limits: Limits) -> Iterator[None]:
-    """Says in one sentence what is wrong with the Hub, or with what it was asked for."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except errors.GatedRepoError:
-        hint = "Accept its terms on the Hub, log in and fetch again."
-        raise ModelError(f"{model} is gated.", CHOOSE_ANOTHER if limits.public else hint) from None
-    except errors.RepositoryNotFoundError:
-        what = f"The Hub has no public model called {model}."
-        raise ModelError(what, "Check the spelling of owner/name.") from None
-    except ModelError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in (*REFUSALS, errno.EACCES):
-            what, hint = f"{model} cannot be written to the disk ({why(error)}).", ROOM
-            raise ModelError(what, CHOOSE_ANOTHER if limits.public else hint) from None
-        # Whatever the network raises: the client has changed its HTTP library more than once.
-        raise ModelError(_unreachable(model, error), fetch_later(model, limits)) from None
-
-
-def _unreachable(model: str, error: Exception) -> str:
-    status = getattr(getattr(error, "response", None), "status_code", 0)
-    if status == 429:
-        return f"The Hub takes no more questions for now (429), so {model} cannot be fetched."
-    if status >= 500:
-        return f"The Hub has a fault of its own ({status}), so {model} cannot be fetched."
-    if status in (401, 403):
-        return f"The Hub does not hand out {model} without a login ({status})."
-    if status == 404:
-        return f"The Hub does not have {model}, or not all that it lists of it (404)."
-    if "Timeout" in type(error).__name__:
-        return f"The Hub does not answer in time for {model}."
-    return f"The Hub cannot be reached for {model}."
+def _asking(model: str, limits: Limits) -> AbstractContextManager[None]:
+    """Says in one sentence what is wrong with the Hub, or with the model it was asked for."""
+    instead = CHOOSE_ANOTHER if limits.public else ""
+    return asking(model, ModelError, later=fetch_later(model, limits), instead=instead)
 
 
 def fetch_later(model: str, limits: Limits) -> str:
@@ -323,7 +281,7 @@ def _config(model: str, revision: str, limits: Limits) -> str:
 
     url = huggingface_hub.hf_hub_url(model, "config.json", revision=revision)
     settings: dict[str, Any] = {"timeout": TIMEOUT, "follow_redirects": True}
-    settings["headers"] = build_hf_headers(token=_token(limits))
+    settings["headers"] = build_hf_headers(token=token(limits))
     content = b""
     with huggingface_hub.get_session().stream("GET", url, **settings) as answer:
         hf_raise_for_status(answer)
@@ -348,30 +306,6 @@ def as_json(content: bytes, name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ModelError(f"its {name} holds no JSON object.", CHOOSE_ANOTHER)
     return values
-
-
-def free_bytes() -> int:
-    """The bytes that are free where the Hub's client keeps models."""
-    place = hub_folder()
-    while not place.is_dir() and place != place.parent:
-        place = place.parent
-    return shutil.disk_usage(place).free
-
-
-def hub_folder() -> Path:
-    """Where the Hub's client keeps models."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
-
-
-def size(count: int) -> str:
-    """Bytes in words.
-
-    >>> size(87_000_000), size(2_500_000_000)
-    ('87 MB', '2.5 GB')
-    """
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 # --- The base model that comes with the app, in a package of its own: it needs no network.

@@ -19,7 +19,6 @@ from heads.backbone.downloads import fetch
 from heads.backbone.hub import (
     CONFIG_BYTES,
     FILES,
-    HUB_ID,
     NAMES,
     WEIGHTS,
     as_json,
@@ -34,6 +33,7 @@ from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.trained_reading import sentence_files
 from heads.caching import used
 from heads.errors import ModelError
+from heads.hub import HUB_ID
 from heads.settings import Limits, is_offline
 
 INDEX_BYTES = 20_000_000

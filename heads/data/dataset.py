@@ -52,6 +52,7 @@ class Data:
         findings: Warnings, those on the file first.
         head: The first rows as read, cells cut to 300 characters.
         unit: What line numbers count: "line" or "row".
+        source: Of a data set of the Hub its name down to the commit, by which it is read again.
     """
 
     corpus: Corpus
@@ -67,6 +68,7 @@ class Data:
     findings: tuple[Finding, ...] = ()
     head: tuple[tuple[str, ...], ...] = ()
     unit: str = "line"
+    source: str = ""
 
     @property
     def says(self) -> str:
@@ -88,6 +90,7 @@ class Data:
             "guessed": self.guessed,
             "has_header": self.has_header,
             "unit": self.unit,
+            "source": self.source,
             "problem_type": self.corpus.problem.name,
             "ordered": self.corpus.ordered,
             "classes": dict(self.classes),
@@ -172,6 +175,7 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
             tuple(cell[:_HEAD_CHARACTERS] for cell in row) for row in table.rows[:_HEAD_ROWS]
         ),
         unit=table.unit,
+        source=table.source,
     )
 
 

@@ -200,7 +200,7 @@ def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
 # --- A folder as `datasets` saves it: one data set, or one for each of train, validation and test.
 
 _MOST_FILES = 1_000
-_SPLIT = "split"
+SPLIT = "split"
 _KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
 
 
@@ -223,12 +223,8 @@ def read_folder(folder: Path, limits: Limits) -> Table:
         most = limits.upload_bytes // 1_000_000
         what = f"The folder {name} is larger than the {most:,} MB that this place reads."
         raise LimitError(what, "Choose a part of it.")
-    split = _SPLIT if all(part for _, part in files) else ""
-    table = read_columnar(files, name, limits, "Read as a folder of the datasets library.", split)
-    if table.columns.count(_SPLIT) > 1:
-        what = f"The folder {name} has splits and a column called {_SPLIT}."
-        raise DataError(what, "Rename the column.")
-    return table
+    split = SPLIT if all(part for _, part in files) else ""
+    return read_columnar(files, name, limits, "Read as a folder of the datasets library.", split)
 
 
 def _files(folder: Path) -> list[tuple[Path, str]]:
@@ -283,8 +279,15 @@ def place_of(data: str | Path) -> Path:
         found = False
     if not found:
         what = f"There is no sample and no file called {short(str(data), 80)}."
-        raise DataError(what, f"Samples are {', '.join(SAMPLES)}; or give the path of a file.")
+        raise DataError(what, _hint(str(data)))
     return place
+
+
+def _hint(name: str) -> str:
+    """What to write in the place of a name that nothing has."""
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and "." not in name.rpartition("/")[2]:
+        return f"A data set of the Hub is hub:{name}."
+    return f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
 
 
 def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:

@@ -1,4 +1,4 @@
-"""Parquet files, and the Arrow files of a `datasets` folder, to a `Table`.
+"""Arrow to a `Table`: Parquet files, the Arrow files of a `datasets` folder, what is in memory.
 
 pyarrow opens them; cells become strings here, since its cast to string writes 1.0 as 1, and pandas
 turns whole numbers with a gap among them into 1.0.
@@ -7,7 +7,9 @@ turns whole numbers with a gap among them into 1.0.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heads.data.table import Table, check_size, short
@@ -18,12 +20,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 MAGIC = b"PAR1"
-_BATCH_ROWS = 256
+BATCH_ROWS = 256
 _WHOLE = "Save it again, or choose another file."
 
 
 def read_columnar(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits, note: str, split: str = ""
+    files: Sequence[tuple[Path, str]],
+    name: str,
+    limits: Limits,
+    note: str,
+    split: str = "",
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Table:
     """Reads the rows of one or several files, one after another.
 
@@ -31,6 +38,7 @@ def read_columnar(
         files: Each with the name of the split that its rows belong to, or "".
         note: How they were read.
         split: The name of a column that says the split, or "" for none.
+        classes: The names of classes by column, where the files themselves do not tell them.
 
     Raises:
         DataError: One is damaged, they have different columns, or there are no rows.
@@ -38,46 +46,101 @@ def read_columnar(
     """
     import pyarrow as pa
 
-    columns: tuple[str, ...] = ()
-    rows: list[list[str]] = []
-    nested: dict[str, int] = {}
-    lists: set[str] = set()
-    characters = 0
+    gathered = Gathered(name=name, limits=limits, has_split=bool(split), classes=classes)
     for path, part in files:
         try:
-            with _opened(path) as (schema, promised, size, batches):
-                names = tuple(schema.names)
-                check_size(name, limits, rows=len(rows) + promised, columns=len(names))
-                _check_unpacked(name, limits, size)
-                if len(set(names)) < len(names) or columns not in ((), names):
-                    what = f"{name} has columns of the same name, or parts with other columns."
-                    raise DataError(what, "Name each column once, and all parts alike.")
-                columns, classes = names, _class_names(schema)
-                for batch in batches:
-                    check_size(name, limits, rows=len(rows) + batch.num_rows)
-                    cells = [
-                        _strings(column, classes.get(each, ()))
-                        for each, column in zip(names, batch.columns, strict=True)
-                    ]
-                    for each, column in zip(names, batch.columns, strict=True):
-                        if not _is_plain(column.type):
-                            nested.setdefault(each, len(rows) + 1)
-                            lists.update([each] if _is_list(column.type) else ())
-                    characters += sum(sum(map(len, column)) for column in cells)
-                    _check_unpacked(name, limits, characters)
-                    more = [part] if split else []
-                    rows.extend([*row, *more] for row in zip(*cells, strict=True))
+            with _opened(path) as found:
+                gathered.add(*found, part)
         except (pa.ArrowException, OSError, ValueError, OverflowError):
             kind = "an Arrow" if path.suffix == ".arrow" else "a Parquet"
             what = f"{name} is damaged, or {short(path.name, 60)} is not {kind} file."
             raise DataError(what, _WHOLE) from None
-    if not rows:
-        raise DataError(f"{name} has no data rows.", _WHOLE)
-    return Table(
-        name=name, columns=(*columns, split) if split else columns, rows=rows,
-        lines=range(1, len(rows) + 1), nested=nested, lists=frozenset(lists), notes=(note,),
-        unit="row",
-    )  # fmt: skip
+    return gathered.table(note, split)
+
+
+@dataclass(kw_only=True)
+class Gathered:
+    """Rows of Arrow as they come, one part after another, as cells.
+
+    Attributes:
+        name: What they are called.
+        limits: How many may come.
+        has_split: Whether the last cell of each row says to which part it belongs.
+        classes: The names of classes by column, where a schema does not tell them.
+    """
+
+    name: str
+    limits: Limits
+    has_split: bool = False
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    _columns: tuple[str, ...] = ()
+    _rows: list[list[str]] = field(default_factory=list)
+    _nested: dict[str, int] = field(default_factory=dict)
+    _lists: set[str] = field(default_factory=set)
+    _characters: int = 0
+
+    def add(
+        self,
+        schema: "pyarrow.Schema",
+        promised: int,
+        size: int,
+        batches: "Iterable[pyarrow.RecordBatch]",
+        part: str = "",
+    ) -> None:
+        """Takes the rows of one part in.
+
+        Args:
+            schema: Of its columns, with the names of classes that `datasets` keeps.
+            promised: How many rows it says it has.
+            size: How many bytes it says it unpacks to.
+            part: Such as train or test.
+
+        Raises:
+            DataError: Its columns are not those of the parts before.
+            LimitError: They are more than this place allows.
+        """
+        name, rows, names = self.name, self._rows, tuple(schema.names)
+        check_size(name, self.limits, rows=len(rows) + promised, columns=len(names))
+        _check_unpacked(name, self.limits, size)
+        if len(set(names)) < len(names) or self._columns not in ((), names):
+            what = f"{name} has columns of the same name, or parts with other columns."
+            raise DataError(what, "Name each column once, and all parts alike.")
+        self._columns, classes = names, {**self.classes, **_class_names(schema)}
+        more = [part] if self.has_split else []
+        for batch in batches:
+            check_size(name, self.limits, rows=len(rows) + batch.num_rows)
+            cells = [
+                _strings(column, classes.get(each, ()))
+                for each, column in zip(names, batch.columns, strict=True)
+            ]
+            for each, column in zip(names, batch.columns, strict=True):
+                if not _is_plain(column.type):
+                    self._nested.setdefault(each, len(rows) + 1)
+                    self._lists.update([each] if _is_list(column.type) else ())
+            self._characters += sum(sum(map(len, column)) for column in cells)
+            _check_unpacked(name, self.limits, self._characters)
+            rows.extend([*row, *more] for row in zip(*cells, strict=True))
+
+    def table(self, note: str, split: str = "") -> Table:
+        """All that has come.
+
+        Args:
+            note: How it was read.
+            split: The name of the column of parts, where there is one.
+
+        Raises:
+            DataError: Nothing has.
+        """
+        if not self._rows:
+            raise DataError(f"{self.name} has no data rows.", "Choose one that has some.")
+        columns = (*self._columns, split) if self.has_split else self._columns
+        if columns.count(split) > 1:
+            what = f"{self.name} has splits and a column called {split}."
+            raise DataError(what, "Rename the column.")
+        return Table(
+            name=self.name, columns=columns, rows=self._rows, lines=range(1, len(self._rows) + 1),
+            nested=self._nested, lists=frozenset(self._lists), notes=(note,), unit="row",
+        )  # fmt: skip
 
 
 @contextmanager
@@ -96,7 +159,7 @@ def _opened(
         with parquet.ParquetFile(path, read_dictionary=once) as file:
             about = file.metadata
             size = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
-            yield file.schema_arrow, about.num_rows, size, file.iter_batches(_BATCH_ROWS)
+            yield file.schema_arrow, about.num_rows, size, file.iter_batches(BATCH_ROWS)
     else:  # the stream that Dataset.save_to_disk writes, which pyarrow.dataset cannot open
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             yield stream.schema, 0, 0, map(_validated, stream)
@@ -123,7 +186,10 @@ def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
     if pa.types.is_dictionary(kind):
         # Of a whole row group's words only those that come, or every batch would make all of them.
         used = column.indices.unique().drop_null()
-        words = _strings(column.dictionary.take(used), classes)
+        known = column.dictionary
+        if pa.types.is_string_view(known.type):  # as Polars has them, and nothing takes from
+            known = known.cast(pa.large_string())
+        words = _strings(known.take(used), classes)
         word = dict(zip(used.to_pylist(), words, strict=True))
         return ["" if at is None else word[at] for at in column.indices.to_pylist()]
     if _is_plain(kind) or _is_list(kind):

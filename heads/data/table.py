@@ -115,6 +115,7 @@ class Table:
         notes: Plain sentences on how it was read.
         findings: Warnings on how it was read.
         unit: What `lines` counts: "line" or "row".
+        source: Of a data set of the Hub its name down to the commit, by which it is read again.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Table:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     unit: str = "line"
+    source: str = ""
 
 
 def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) -> None:

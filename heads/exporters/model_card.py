@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from heads import __version__
 from heads.backbone.backbone import Backbone
-from heads.backbone.hub import HUB_ID
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
 from heads.classifier.module import TrainedHead
 from heads.evaluation.metrics import score_called
+from heads.hub import HUB_ID
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 from heads.parts.resolved_recipe import TUNE

@@ -18,6 +18,7 @@ from heads.backbone import downloads, hub, safety
 from heads.backbone.loading import load, loading
 from heads.errors import HeadsError, ModelError
 from heads.events import Progress
+from heads.hub import free_bytes, hub_folder
 from heads.interruption import Interrupted, interruptible
 from heads.settings import PUBLIC, Limits
 
@@ -93,7 +94,7 @@ def _line(process: psutil.Process) -> list[str]:
 
 
 def parts() -> list[Path]:
-    return list(hub.hub_folder().glob("models--*/blobs/*.incomplete"))
+    return list(hub_folder().glob("models--*/blobs/*.incomplete"))
 
 
 def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow: Hub) -> None:
@@ -106,7 +107,7 @@ def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow: Hub) ->
     assert time.monotonic() - start < 0.5
     assert isinstance(visitor.error, Interrupted)
     until(lambda: not processes(), 3)
-    until(lambda: not (hub.hub_folder() / "models--a--slow").exists(), 3)
+    until(lambda: not (hub_folder() / "models--a--slow").exists(), 3)
 
 
 def test_two_visitors_share_a_download_and_one_may_leave(
@@ -165,7 +166,7 @@ def test_a_download_has_a_deadline(slow: Hub) -> None:
     told = said("a/slow", replace(PUBLIC, download_seconds=2))
     assert told.startswith("a/slow has not arrived within 2 seconds.")
     assert not processes()
-    assert not (hub.hub_folder() / "models--a--slow").exists()
+    assert not (hub_folder() / "models--a--slow").exists()
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_a_config_of_many_megabytes_is_not_read_to_its_end(
 
 
 def test_what_does_not_fit_is_not_fetched(fake: Hub, tiny: Callable[..., Path]) -> None:
-    free = hub.free_bytes()
+    free = free_bytes()
     fake.models |= {
         "a/large": Repository(folder=tiny(), claims={"vocab.txt": free}),
         "a/tiny": Repository(folder=tiny()),
@@ -316,19 +317,19 @@ def test_what_a_server_that_is_killed_leaves_of_a_download_is_not_its_owners(slo
 def test_many_downloads_at_once_are_all_noted(fake: Hub) -> None:
     names = [f"models--a--{number}" for number in range(40)]
     threads = [
-        threading.Thread(target=downloads._note, args=(hub.hub_folder() / name,)) for name in names
+        threading.Thread(target=downloads._note, args=(hub_folder() / name,)) for name in names
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert downloads.for_visitors() == set(names)
-    downloads._own(hub.hub_folder() / names[0])
+    downloads._own(hub_folder() / names[0])
     assert downloads.for_visitors() == set(names[1:])
 
 
 def test_models_of_the_owner_do_not_count(fake: Hub, tiny: Callable[..., Path]) -> None:
-    own = hub.hub_folder() / "models--own--large" / "blobs" / "x"
+    own = hub_folder() / "models--own--large" / "blobs" / "x"
     own.parent.mkdir(parents=True)
     own.write_bytes(bytes(3_000_000))
     fake.models |= {"a/one": Repository(folder=tiny()), "a/two": Repository(folder=tiny())}
@@ -356,14 +357,14 @@ def test_a_model_that_is_asked_for_was_used_now(fake: Hub, tiny: Callable[..., P
     fake.models["a/tiny"] = Repository(folder=tiny())
     with interruptible(lambda: None):
         downloads.fetch("a/tiny", PUBLIC)
-    place = hub.hub_folder() / "models--a--tiny"
+    place = hub_folder() / "models--a--tiny"
     os.utime(place, (0, 0))
     safety.admit("a/tiny", PUBLIC, download=False)
     assert time.time() - place.stat().st_mtime < 60
 
 
 def test_parts_of_other_programs_stay(slow: Hub) -> None:
-    theirs = hub.hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
+    theirs = hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
     theirs.parent.mkdir(parents=True)
     theirs.write_bytes(b"part")
     os.utime(theirs, (0, 0))

@@ -15,7 +15,10 @@ def test_a_workflow_may_only_read_and_runs_known_actions(path):
     found = yaml.safe_load(path.read_text("utf-8"))
     assert found["permissions"] == {"contents": "read"}
     for job in found["jobs"].values():
-        assert "permissions" not in job
+        # One job may prove who it is to the index; it runs nothing of this repository.
+        if "permissions" in job:
+            assert (path.name, job["permissions"]) == ("publish.yml", {"id-token": "write"})
+            assert not any("actions/checkout" in step.get("uses", "") for step in job["steps"])
         assert job["timeout-minutes"] <= 90
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step)
@@ -39,3 +42,16 @@ def test_the_audit_reads_the_lock_and_follows_its_changes():
 
 def test_the_tests_are_those_of_ci():
     assert "bash .ci/run" in (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
+
+
+def test_a_tag_is_published_after_its_wheel_was_tried_on_every_python():
+    found = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text("utf-8"))
+    assert found[True] == {"push": {"tags": ["v*"]}}
+    jobs = found["jobs"]
+    assert set(jobs["publish"]["needs"]) == {"build", "try"}
+    about = (ROOT / "pyproject.toml").read_text("utf-8")
+    said = re.findall(r"Programming Language :: Python :: (3\.\d+)", about)
+    assert jobs["try"]["strategy"]["matrix"]["python"] == said
+    commands = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    assert 'python -m deploy.package --only-build --tag "$GITHUB_REF_NAME"' in commands
+    assert "python -m deploy.package --only-try" in commands

@@ -3,19 +3,22 @@
 import contextlib
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 COMMIT = "5ca1ab1e" * 5
+BRANCHED = "c0ffee00" * 5  # the commit of every other branch
 
 
 @dataclass(kw_only=True)
 class Repository:
-    """A model on the fake Hub.
+    """A model or a data set on the fake Hub.
 
     Attributes:
         folder: Its files.
@@ -27,6 +30,8 @@ class Repository:
         file_status: What its files answer, but for the config.
         rate: How many bytes a second its weights come at; 0 at once, below 0 never.
         sends: Bytes that its weights are really made of, if not those of the file.
+        branches: Folders of other branches, by name.
+        card: What its card says.
     """
 
     folder: Path
@@ -38,12 +43,21 @@ class Repository:
     file_status: int = 200
     rate: float = 0.0
     sends: int = 0
+    branches: dict[str, Path] = field(default_factory=dict)
+    card: dict[str, object] = field(default_factory=dict)
 
-    @property
-    def sizes(self) -> dict[str, int | None]:
-        files = (path for path in self.folder.rglob("*") if path.is_file())
-        real = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+    def sizes_of(self, folder: Path) -> dict[str, int | None]:
+        files = (path for path in folder.rglob("*") if path.is_file())
+        real = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         return real | self.claims | dict.fromkeys(self.unsized)
+
+    def at(self, revision: str) -> tuple[str, Path] | None:
+        """The commit and the folder of a branch or commit."""
+        if revision in ("", "main", COMMIT):
+            return COMMIT, self.folder
+        if revision == BRANCHED and self.branches:
+            return BRANCHED, next(iter(self.branches.values()))
+        return (BRANCHED, self.branches[revision]) if revision in self.branches else None
 
 
 class Hub(ThreadingHTTPServer):
@@ -54,6 +68,7 @@ class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.models: dict[str, Repository] = {}
+        self.datasets: dict[str, Repository] = {}
         self.asked: list[str] = []
         self.closing = threading.Event()
 
@@ -73,51 +88,57 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: Hub
+    commit = COMMIT
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path = unquote(self.path.partition("?")[0])
         self.server.asked.append(path)
-        if path.startswith("/api/models/"):
-            name, _, tree = path.removeprefix("/api/models/").partition("/tree/")
-            self._describe(name.partition("/revision/")[0], bool(tree))
+        if asked := re.match(r"/api/(models|datasets)/(.+)", path):
+            name, _, tree = asked[2].partition("/tree/")
+            name, _, revision = name.partition("/revision/")
+            found = self.server.datasets if asked[1] == "datasets" else self.server.models
+            self._describe(found.get(name), name, revision or tree, bool(tree))
         else:
-            name, _, file = path.strip("/").partition(f"/resolve/{COMMIT}/")
-            self._give(name, file)
+            name, _, rest = path.strip("/").partition("/resolve/")
+            kind = self.server.datasets if name.startswith("datasets/") else self.server.models
+            self._give(kind.get(name.removeprefix("datasets/")), *rest.split("/", 1))
 
     do_HEAD = do_GET
 
-    def _describe(self, name: str, as_tree: bool) -> None:
-        model = self.server.models.get(name)
-        if model is None:
+    def _describe(self, one: Repository | None, name: str, revision: str, as_tree: bool) -> None:
+        if one is None:
             return self._answer(404, error="RepoNotFound")
-        self.server.closing.wait(model.seconds)
-        sizes = model.sizes.items()
+        self.server.closing.wait(one.seconds)
+        if (found := one.at(revision)) is None:
+            return self._answer(404, error="RevisionNotFound")
+        commit, folder = found
+        sizes = one.sizes_of(folder).items()
         siblings = [{"rfilename": file, "size": size} for file, size in sizes]
         tree = [{"type": "file", "path": n, "size": size, "oid": "0" * 40} for n, size in sizes]
-        facts = {"id": name, "sha": COMMIT, "siblings": siblings, "tags": []}
-        return self._answer(model.status, json.dumps(tree if as_tree else facts).encode())
+        facts = {"id": name, "sha": commit, "siblings": siblings, "tags": [], "cardData": one.card}
+        return self._answer(one.status, json.dumps(tree if as_tree else facts).encode())
 
-    def _give(self, name: str, file: str) -> None:
-        model = self.server.models.get(name)
-        if model is None or not (model.folder / file).is_file():
+    def _give(self, one: Repository | None, revision: str, file: str = "") -> None:
+        found = one.at(revision) if one else None
+        if one is None or found is None or not (found[1] / file).is_file():
             return self._answer(404, error="EntryNotFound")
-        if model.gated:
+        if one.gated:
             return self._answer(403, error="GatedRepo")
-        if file != "config.json" and model.file_status != 200:
-            return self._answer(model.file_status)
-        body = (model.folder / file).read_bytes()
+        if file != "config.json" and one.file_status != 200:
+            return self._answer(one.file_status)
+        self.commit, body = found[0], (found[1] / file).read_bytes()
         if not file.endswith(".safetensors"):
             return self._answer(200, body)
-        return self._answer(200, body + b"0" * max(0, model.sends - len(body)), rate=model.rate)
+        return self._answer(200, body + b"0" * max(0, one.sends - len(body)), rate=one.rate)
 
     def _answer(self, status: int, body: bytes = b"", error: str = "", rate: float = 0.0) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", self.commit)
         self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
         if error:
             self.send_header("X-Error-Code", error)

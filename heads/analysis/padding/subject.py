@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heads import interruption
 from heads.analysis.catalog_check import texts
-from heads.backbone.hub import HUB_ID, cached_folder, full_id
+from heads.backbone.hub import cached_folder, full_id
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, admit, check_name
 from heads.backbone.weights import check_size, check_whole, room_for
@@ -26,6 +26,7 @@ from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form, setting
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
+from heads.hub import HUB_ID
 from heads.rng import IsolatedRng
 from heads.settings import Limits
 

@@ -29,7 +29,8 @@ _DASHED = re.compile(r"-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a
 def command() -> int:
     """The command itself: `main`, and a quick end."""
     code = main()
-    gc.freeze()  # Python would look through all that torch has made, for a second
+    if "triton" not in sys.modules:  # which would print what is left of it, page after page
+        gc.freeze()  # Python would look through all that torch has made, for a second
     return code
 
 

@@ -140,8 +140,9 @@ def _argument(one: Parameter, says: str) -> Parameter:
     return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _parted(values: Sequence[str]) -> tuple[str, ...]:
+def _parted(values: list) -> tuple[str, ...]:
     """Values that are parted by commas, of a flag that may be given again."""
+    # No Sequence[str]: typer asks whether that is a class of its own, and Python 3.10 raises then.
     return listed(",".join(values))
 
 

@@ -28,7 +28,13 @@ HEADERS = {"yes": True, "no": False, "guess": None}
 def read(
     data: str, *, columns: ColumnHints, header: Header = "guess", model: str = BUNDLED
 ) -> Answers:
-    """Shows how a file of texts and labels is read."""
+    """Shows how a file of texts and labels is read.
+
+    Args:
+        data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
+            JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a data set of the
+            Hub: hub:owner/name, hub:owner/name:config or hub:owner/name:config:split.
+    """
     found = _read(data, columns, header, model)
     yield found.as_json(), lambda: cli.tables.data(found)
 
@@ -37,27 +43,25 @@ def _read(name: str, columns: ColumnHints, header: Header, model: str) -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.backbone.loading import load
     from heads.data.columns import guess
-    from heads.data.dataset import data_of, name_of
-    from heads.data.files import open_table, place_of
+    from heads.data.dataset import data_of
+    from heads.data.sources import open_source
     from heads.features.truncation import with_token_findings
 
-    path = place_of(name)
-    table = open_table(path, limits(), HEADERS[header])
+    table, called = open_source(name, limits(), HEADERS[header])
     said = columns if columns.separator != "none" else replace(columns, separator="")
     named = guess(table, said) if said else None
-    found = data_of(table, limits(), named, name=name_of(path))
+    found = data_of(table, limits(), named, name=called)
     return with_token_findings(found, load(model, limits=limits()))
 
 
 def _read_test(name: str, header: Header, data: Any) -> Any:
     """The rows that are scored; their columns are those of the data, where they are called so."""
     from heads.data.columns import fitting
-    from heads.data.dataset import data_of, name_of
-    from heads.data.files import open_table, place_of
+    from heads.data.dataset import data_of
+    from heads.data.sources import open_source
 
-    path = place_of(name)
-    table = open_table(path, limits(), HEADERS[header])
-    return data_of(table, limits(), fitting(data.columns, table), name=name_of(path))
+    table, called = open_source(name, limits(), HEADERS[header])
+    return data_of(table, limits(), fitting(data.columns, table), name=called)
 
 
 def _tell(data: Any, name: str) -> list[str]:

@@ -16,8 +16,9 @@ from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
+from heads.data.hub_datasets import read_hub
 from heads.data.samples import RECIPES, TEXT
-from heads.data.table import ColumnHints, listed
+from heads.data.table import ColumnHints, Table, listed
 from heads.errors import DataError, LimitError
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
@@ -60,16 +61,19 @@ def build(places: TrainingSlots) -> None:
         parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
         tune = gr.Textbox(FROZEN, label="tune")
         tuned = [gr.Number(0, label=name) for name in ("epochs", "trials", "tuning_rate")]
+        dataset = gr.Textbox("", label="dataset")
         for one in (*names, *labels, recipes, grid, model, seeds, per_class, pairs, losses):
             unchecked(one)
-        for one in (*how, group, unseen, *parted, tune, *tuned):
+        for one in (*how, group, unseen, *parted, tune, *tuned, dataset):
             unchecked(one)
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen, *parted, tune, *tuned]
-    asks.click(read, [file, *names, *labels, group], answer, api_name="read", **pool("reads"))
+    inputs += [*how, group, unseen, *parted, tune, *tuned, dataset]
+    asks.click(
+        read, [file, *names, *labels, group, dataset], answer, api_name="read", **pool("reads")
+    )
     trains.click(typed(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training"))
 
 
@@ -80,7 +84,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     @described(api.train_grid, ExperimentConfig, ColumnHints)
     def train_grid(
         request: gr.Request,
-        file: str | None,
+        file: str | None = None,
         test: str | None = None,
         text: str = "",
         label: str = "",
@@ -107,6 +111,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         epochs: float = 0,
         trials: float = 0,
         tuning_rate: float = 0,
+        dataset: str = "",
     ) -> Iterator[dict[str, Any]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
 
@@ -120,13 +125,14 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
             labels_are: What the labels are: one, number, columns, or the sign between several.
             label_columns: Columns of 0 and 1, one for each label, parted by commas.
             order: The classes from low to high, parted by commas.
+            dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
 
         Returns:
             Progress as it goes; then the verdict and every cell.
         """
         given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
         more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
-        last = (group, unseen, folds, repetitions, tune, epochs, trials, tuning_rate)
+        last = (group, unseen, folds, repetitions, tune, epochs, trials, tuning_rate, dataset)
         yield from _trained(places, address_of(request.client), *given, *more, *last)
 
     return train_grid
@@ -144,6 +150,7 @@ def read(
     label_columns: str,
     order: str,
     group: str = "",
+    dataset: str = "",
 ) -> dict[str, Any]:
     """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
@@ -152,10 +159,11 @@ def read(
         labels_are: What the labels are: one, number, columns, or the sign between several.
         label_columns: Columns of 0 and 1, one for each label, parted by commas.
         order: The classes from low to high, parted by commas.
+        dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
     """
     names = (text, label, pair, split, labels_are, label_columns, order, group)
     with _kept(file) as (name,):
-        return _read(name, names).as_json()
+        return _read(name, names, dataset=dataset).as_json()
 
 
 @contextlib.contextmanager
@@ -171,19 +179,36 @@ def _kept(*files: str | None) -> Iterator[list[str]]:
             shutil.rmtree(uploads.folder() / name, ignore_errors=True)
 
 
-def _read(kept: str, names: Names, model: str = BUNDLED, *, is_test: bool = False) -> Data:
+def _read(
+    kept: str, names: Names, model: str = BUNDLED, *, is_test: bool = False, dataset: str = ""
+) -> Data:
     """Reads an upload that is kept; the classes of a test are ordered by the other data."""
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
     from heads.interfaces.views.dataset import said
 
-    if not kept:
-        raise DataError("There is no file.", "Send a file of texts and labels.")
     *columns, form, labels, order, group = (str(name or "") for name in names)
     asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
-    table, name = uploads.opened(kept, limits()), uploads.path_of(kept).stem
+    table, name = _opened(kept, dataset)
     found = data_of(table, limits(), guess(table, asked) if asked else None, name=name)
     return with_token_findings(found, load(model, limits=limits()))
+
+
+def _opened(kept: str, dataset: str) -> tuple[Table, str]:
+    """The cells of an upload or of a data set of the Hub, and what they are called.
+
+    Raises:
+        DataError: There is neither, or both.
+        LimitError: Data sets of the Hub are not for this place.
+    """
+    if kept and dataset:
+        raise DataError("There is a file, and a data set as well.", "Send one of them.")
+    if dataset:
+        table = read_hub(dataset, limits())  # never a path of this machine
+        return table, table.name
+    if not kept:
+        raise DataError("There is no file.", "Send a file of texts and labels.")
+    return uploads.opened(kept, limits()), uploads.path_of(kept).stem
 
 
 def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[str, Any]]:
@@ -191,7 +216,7 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
     from heads.runs.spec import RunRequest
 
     file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    *rest, folds, repetitions, tune, epochs, trials, tuning_rate = rest
+    *rest, folds, repetitions, tune, epochs, trials, tuning_rate, dataset = rest
     *rest, race, precision, metric, group, unseen = rest
     seeds, per_class, *labels, pairs, losses = rest
     names = (text, label, pair, split, *labels, group)
@@ -216,7 +241,7 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
 
         def request() -> RunRequest:
             return RunRequest(
-                data=_read(kept, names, model or BUNDLED),
+                data=_read(kept, names, model or BUNDLED, dataset=dataset or ""),
                 test=_read(kept_test, names, model or BUNDLED, is_test=True) if test else None,
                 recipes=[one.rstrip(",") for one in (recipes or "").split()],
                 grid=grid or "small",

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from heads.backbone import downloads
-from heads.backbone.hub import hub_folder
 from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED
 from heads.errors import LimitError
+from heads.hub import hub_folder
 from heads.runs.folder import UNGUESSABLE, RunFolder
 from heads.settings import Quota, cache_folder, kept_folder, limits, runs_folder, served_folder
 

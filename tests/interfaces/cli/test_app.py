@@ -1,14 +1,17 @@
 """The command `heads`, run as a user runs it."""
 
+import inspect
 import json
 import os
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import heads
 from heads.interfaces.cli.app import main
+from heads.interfaces.cli.shell import _parted
 
 
 def run(capsys, *arguments):
@@ -361,3 +364,9 @@ def test_help_is_instant(asked):
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.strip().endswith("[]")
+
+
+def test_no_callback_of_a_flag_breaks_typer_on_python_3_10():
+    """There `isinstance(Sequence[str], type)` is true, and typer asks whether it is a subclass."""
+    said = inspect.signature(_parted).parameters.values()
+    assert [typing.get_origin(one.annotation) for one in said] == [None]

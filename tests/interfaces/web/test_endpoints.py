@@ -3,7 +3,9 @@
 import json
 
 import gradio as gr
+import pandas
 import pytest
+from fake_hub import Repository
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
@@ -233,3 +235,24 @@ def test_an_argument_of_another_kind_gets_a_sentence(name, given, says):
 
 def test_a_link_with_half_a_letter_is_one():
     assert Location.of({"text": "a\ud800"}).query == "?text=a%3F"
+
+
+def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path, monkeypatch):
+    place = tmp_path / "main" / "data"
+    place.mkdir(parents=True)
+    rows = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}
+    pandas.DataFrame(rows).to_parquet(place / "train-00000-of-00001.parquet")
+    fake.datasets["me/mine"] = Repository(folder=tmp_path / "main")
+    found = endpoints.read(None, *[""] * 8, dataset="hub:me/mine")
+    assert found["classes"] == {"no": 10, "yes": 10}
+    path = str(place / "train-00000-of-00001.parquet")
+    for name, says in (
+        (path, "names no data set of the Hub"),
+        ("../../etc/passwd", "names no data set of the Hub"),
+        ("", "There is no file."),
+    ):
+        with pytest.raises(gr.Error, match=says):
+            endpoints.read(None, *[""] * 8, dataset=name)
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    with pytest.raises(gr.Error, match="for local use"):
+        endpoints.read(None, *[""] * 8, dataset="hub:me/mine")

@@ -440,7 +440,7 @@ def test_over_the_api_a_base_model_is_fetched_before_the_turn_to_train(monkeypat
     monkeypatch.setattr(safety, "admit", lambda model, here: fetched.append(model))
     # As `_trainer` hands them on: the file, the columns, and so forth up to the last setting.
     given = [None, None, "", "", "", "", "", "small", "someone/model", 3, 0, "", "", ""]
-    given += ["joint", "softmax", False, "auto", "auto", "", "aside", 5, 1, "frozen", 0, 0, 0]
+    given += ["joint", "softmax", False, "auto", "auto", "", "aside", 5, 1, "frozen", 0, 0, 0, ""]
     with pytest.raises(Taken) as taken:
         next(endpoints._trained(Places(), "address", *given))
     assert taken.value.args[1] == ["someone/model"]

@@ -3,9 +3,10 @@
 from typing import Any
 
 from heads.backbone.conversion_rules import TWINS, converted_id
-from heads.backbone.hub import cached_folder, size
+from heads.backbone.hub import cached_folder
 from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import ModelError
+from heads.hub import size
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.location import Location

@@ -1,0 +1,158 @@
+"""Tables in memory to a `Table`: data frames, Arrow tables, data sets of the `datasets` library.
+
+All become Arrow, and from there cells by the same code as a Parquet file. No library is imported
+for it: who gives a frame has imported its own.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from heads.data.files import SPLIT
+from heads.data.parquet_files import BATCH_ROWS, Gathered
+from heads.data.table import PARTS, Table, check_size, count, short
+from heads.errors import DataError
+from heads.settings import Limits
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+class ArrowStream(Protocol):
+    """What hands out its rows as Arrow: a frame of pandas or Polars, a table of pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class FeaturedRows(Protocol):
+    """A `datasets.Dataset`."""
+
+    @property
+    def features(self) -> Any: ...
+
+
+Frame: TypeAlias = ArrowStream | FeaturedRows | Mapping[Any, FeaturedRows]
+_ONE = "Give one of its data sets, such as data['train'], and another as test=."
+
+
+def is_frame(data: object) -> bool:
+    """Whether something is a table in memory, of a kind that is read here."""
+    of_datasets = _kinds(
+        "datasets", "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict"
+    )
+    return isinstance(data, of_datasets) or hasattr(data, "__arrow_c_stream__")
+
+
+def _kinds(module: str, *names: str) -> tuple[type, ...]:
+    """Classes of a library; none where nobody has imported it, so that nothing can be one."""
+    found = sys.modules.get(module)
+    return tuple(kind for name in names if isinstance(kind := getattr(found, name, None), type))
+
+
+def read_frame(data: Any, limits: Limits) -> Table:
+    """Reads a table in memory as cells; its rows count from 1, whatever its index says.
+
+    Raises:
+        DataError: It cannot be read as one, or has no rows.
+        LimitError: It holds more than this place allows.
+    """
+    if isinstance(data, _kinds("datasets", "IterableDataset", "IterableDatasetDict")):
+        what = "A data set that is streamed has no number of rows."
+        raise DataError(what, "Load it without streaming=True.")
+    if isinstance(data, _kinds("datasets", "DatasetDict")):
+        return _of_splits(data, limits)
+    if isinstance(data, _kinds("datasets", "Dataset")):
+        gathered = Gathered(name=called(data), limits=limits)
+        _add(gathered, data)
+        return gathered.table("Read as a Dataset of the datasets library.")
+    return _of_arrow(data, limits)
+
+
+def called(data: Any) -> str:
+    """What a table in memory is called: the name of a data set where it has one, or of its kind."""
+    one = next(iter(data.values()), data) if isinstance(data, Mapping) else data
+    known = getattr(getattr(one, "info", None), "dataset_name", None)
+    return short(str(known or type(data).__name__), 60)
+
+
+def _of_splits(data: Mapping[Any, Any], limits: Limits) -> Table:
+    """The parts of a data set, with the name of each in a column called split."""
+    named = {str(name): part for name, part in data.items()}
+    parts = {name: part for name, part in named.items() if name.lower() in PARTS}
+    if not parts:
+        names = ", ".join(short(name) for name in [*named][:8])
+        what = f"None of the parts of {called(data)} ({names}) is called train, validation or test."
+        raise DataError(what, _ONE)
+    gathered = Gathered(name=called(data), limits=limits, has_split=True)
+    for name, part in parts.items():
+        _add(gathered, part, name)
+    left = [
+        f"{short(name)} ({count(len(part), 'row')})"
+        for name, part in named.items()
+        if name not in parts
+    ]
+    note = "Read as a DatasetDict of the datasets library."
+    return gathered.table(f"{note} Left out: {', '.join(left)}." if left else note, SPLIT)
+
+
+def _add(gathered: Gathered, data: Any, part: str = "") -> None:
+    """Takes the rows of a data set in, in the order that it has after a shuffle or a filter."""
+    arrow = data.with_format("arrow")
+    tables = (table.to_batches() for table in arrow.iter(batch_size=BATCH_ROWS))
+    batches = (batch for several in tables for batch in several)
+    gathered.add(data.features.arrow_schema, len(data), 0, batches, part)
+
+
+def _of_arrow(data: Any, limits: Limits) -> Table:
+    """A frame, or whatever else hands out Arrow."""
+    import pyarrow as pa
+
+    name, kind = called(data), type(data).__module__.partition(".")[0]
+    try:
+        if isinstance(data, _kinds("pandas", "DataFrame")):
+            check_size(name, limits, rows=len(data), columns=len(data.columns))
+            table = pa.table([*_columns(data)], _names(data.columns, name))
+        else:
+            table = pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        what = f"{name} cannot be read as a table."
+        raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None
+    gathered = Gathered(name=name, limits=limits)
+    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
+    return gathered.table(f"Read from memory: a {type(data).__name__} of {kind}.")
+
+
+def _names(columns: Iterable[Any], name: str) -> list[str]:
+    """The names of a frame's columns as texts, all different."""
+    names = [str(each) for each in columns]
+    twice = next((each for at, each in enumerate(names) if each in names[:at]), None)
+    if twice is not None:
+        raise DataError(f"{name} has two columns named '{short(twice)}'.", "Rename one of them.")
+    return names
+
+
+def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.ChunkedArray]":
+    """The columns of a frame of pandas as Arrow."""
+    import pyarrow as pa
+
+    for at in range(len(frame.columns)):
+        series = frame.iloc[:, at]
+        missing = series.isna().to_numpy()
+        if series.dtype.kind == "f" and missing.any() and (series.dropna() % 1 == 0).all():
+            series = series.astype("Int64")  # pandas makes 1.0 of 1 where a number is missing
+        try:
+            yield pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # cells of several kinds
+            cells = zip(series.tolist(), missing, strict=True)
+            yield pa.array([None if lacks else _told(cell) for cell, lacks in cells], pa.string())
+
+
+def _told(cell: Any) -> str:
+    """A cell beside others of another kind, as a file would have it; a list as JSON."""
+    if isinstance(cell, set | frozenset):  # which pyarrow does not know, and has no order
+        cell = sorted(cell, key=str)
+    if isinstance(cell, list | tuple):
+        return json.dumps([str(one) for one in cell], ensure_ascii=False)
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)

@@ -1,0 +1,186 @@
+"""Data sets of the Hub: their Parquet files, bounded before they come, from a Hub of our own."""
+
+from dataclasses import replace
+
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+from fake_hub import BRANCHED, COMMIT, Repository
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import heads
+from heads.data.dataset import data_of
+from heads.data.hub_datasets import HubSource, source
+from heads.data.sources import open_source
+from heads.errors import DataError, HeadsError, LimitError
+from heads.settings import PUBLIC, Limits
+
+LIMITS = Limits()
+NAMED = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+PLAIN = Features({"text": Value("string"), "label": Value("int64")})
+
+
+def write(path, name, count, *, secret=False, features=NAMED):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    labels = [-1 if secret else row % 2 for row in range(count)]
+    texts = [f"Text {row} of {name}." for row in range(count)]
+    Dataset.from_dict({"text": texts, "label": labels}, features).to_parquet(str(path))
+
+
+def converted(folder, configs):
+    """A folder as the branch of Parquet files has it."""
+    for config, splits in configs.items():
+        for split, (count, secret) in splits.items():
+            write(folder / config / split / "0000.parquet", split, count, secret=secret)
+    return folder
+
+
+@pytest.fixture
+def glue(fake, tmp_path):
+    """A data set of two configurations, of which one keeps the labels of its test secret."""
+    sst2 = {"train": (20, False), "validation": (6, False), "test": (8, True)}
+    other = {"train": (12, False), "extra": (4, False)}
+    branch = converted(tmp_path / "branch", {"sst2": sst2, "other": other})
+    main = tmp_path / "main"
+    main.mkdir()
+    (main / "glue.py").write_text("raise SystemExit('never run')", "utf-8")
+    repository = Repository(folder=main, branches={"refs/convert/parquet": branch})
+    fake.datasets["nyu/glue"] = repository
+    return repository
+
+
+def opened(text, limits=LIMITS):
+    table, name = open_source(text, limits)
+    return data_of(table, limits, name=name)
+
+
+def refused(text, limits=LIMITS):
+    with pytest.raises(HeadsError) as told:
+        open_source(text, limits)
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    owner=NAME,
+    name=NAME,
+    config=NAME,
+    split=NAME | st.just(""),
+    at=NAME.filter(lambda name: ".." not in name) | st.just(""),
+)
+def test_a_name_comes_back_as_it_was_written(owner, name, config, split, at):
+    one = HubSource(repo=f"{owner}/{name}", config=config, split=split, revision=at)
+    assert source(str(one)) == one
+
+
+@settings(max_examples=50, deadline=None)
+@given(text=st.text(max_size=30))
+def test_any_other_name_is_one_sentence(text):
+    told = ""
+    try:
+        found = source(f"hub:{text}").repo
+    except DataError as error:
+        found, told = "", str(error)
+    assert found in text
+    assert found or "names no data set of the Hub" in told
+
+
+def test_splits_and_class_names_come_from_the_branch_of_parquet_files(fake, glue):
+    found = opened("hub:nyu/glue:sst2")
+    assert found.corpus.name == "nyu/glue:sst2"
+    assert found.corpus.classes == ("bad", "good")
+    assert found.source == f"hub:nyu/glue@{BRANCHED}:sst2"
+    # The labels of the test are secret, so the validation rows are the test.
+    assert [found.corpus.parts.count(part) for part in ("train", "validation", "test")] == [
+        20,
+        0,
+        6,
+    ]
+    assert "labels of the test (8 rows) are not told" in found.notes[-1]
+    assert not [path for path in fake.asked if "other" in path or path.endswith(".py")]
+
+
+def test_what_was_read_is_read_again_by_its_commit_and_without_a_network(glue, monkeypatch):
+    found = opened("hub:nyu/glue:sst2")
+    assert opened(found.source).corpus.fingerprint == found.corpus.fingerprint
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert opened("hub:nyu/glue:sst2").corpus.fingerprint == found.corpus.fingerprint
+    assert opened(found.source).corpus.fingerprint == found.corpus.fingerprint
+    assert refused("hub:nyu/others").startswith("nyu/others is not on this machine")
+
+
+def test_one_split_is_named(glue):
+    assert len(opened("hub:nyu/glue:sst2:validation").corpus) == 6
+    found = opened("hub:nyu/glue:other")
+    assert (len(found.corpus), found.corpus.parts) == (12, ())
+    assert found.notes[-1] == "Left out: extra."
+
+
+def test_files_of_the_data_set_itself_are_read_where_there_is_no_branch(fake, tmp_path):
+    main = tmp_path / "main"
+    write(main / "data" / "train-00000-of-00002.parquet", "a", 10, features=PLAIN)
+    write(main / "data" / "train-00001-of-00002.parquet", "b", 10, features=PLAIN)
+    write(main / "data" / "test-00000-of-00001.parquet", "c", 6, features=PLAIN)
+    names = {"0": "bad", "1": "good"}
+    label = {"name": "label", "dtype": {"class_label": {"names": names}}}
+    card = {"dataset_info": {"features": [{"name": "text", "dtype": "string"}, label]}}
+    fake.datasets["me/mine"] = Repository(folder=main, card=card)
+    found = opened("hub:me/mine")
+    assert found.corpus.classes == ("bad", "good")
+    assert found.source == f"hub:me/mine@{COMMIT}:default"
+    assert [found.corpus.parts.count(part) for part in ("train", "test")] == [20, 6]
+    assert len(opened("hub:me/mine:test").corpus) == 6  # no configuration is called so
+
+
+def test_what_is_not_there_is_told_with_what_is(fake, glue):
+    told = refused("hub:nyu/glue")
+    assert told == "nyu/glue has 2 configurations: other, sst2. Name one: hub:nyu/glue:other."
+    assert refused("hub:nyu/glue:sst") == (
+        "nyu/glue has no configuration 'sst'. Did you mean 'sst2'?"
+    )
+    assert refused("hub:nyu/glue:sst2:tset").startswith("nyu/glue has no split 'tset'; it has test")
+    assert refused("hub:no/such").startswith("The Hub has no public data set called no/such.")
+    assert refused("hub:a/b/c").startswith("'hub:a/b/c' names no data set of the Hub.")
+    assert refused("hub:a/b@../../c").startswith("'hub:a/b@../../c' names no data set of the Hub.")
+    assert refused("nyu/glue").endswith("A data set of the Hub is hub:nyu/glue.")
+    glue.branches.clear()
+    told = refused("hub:nyu/glue:sst2")
+    assert told.startswith("nyu/glue has no Parquet files on the Hub, and a script of its own is")
+    assert not [path for path in fake.asked if "/resolve/" in path]
+
+
+def test_what_is_too_large_is_refused_before_it_comes(fake, glue):
+    small = replace(LIMITS, upload_bytes=1_000)
+    assert "this place reads 0 MB in 1,000 at most." in refused("hub:nyu/glue:sst2", small)
+    glue.claims["sst2/train/0000.parquet"] = 10**15
+    unbounded = replace(LIMITS, upload_bytes=10**18)
+    assert refused("hub:nyu/glue:sst2", unbounded).startswith("There is no room on this disk")
+    glue.unsized = frozenset(["sst2/test/0000.parquet"])
+    assert refused("hub:nyu/glue:sst2").startswith("The Hub does not say how large the files of")
+    assert not [path for path in fake.asked if "/resolve/" in path]
+
+
+def test_a_public_place_asks_the_hub_for_no_data(fake, glue):
+    with pytest.raises(LimitError, match="Data sets of the Hub are for local use"):
+        open_source("hub:nyu/glue:sst2", PUBLIC)
+    assert fake.asked == []
+
+
+def test_a_gated_one_and_a_broken_hub_are_told(fake, glue):
+    glue.gated = True
+    assert refused("hub:nyu/glue:sst2").startswith("nyu/glue is gated. Accept its terms")
+    glue.gated, glue.status = False, 503
+    assert refused("hub:nyu/glue:sst2").startswith("The Hub has a fault of its own (503)")
+
+
+def test_a_run_keeps_where_its_rows_are_from(glue, tiny):
+    config = heads.ExperimentConfig(seeds=1, curve=False)
+    asked = {"recipes": ["mean+logistic"], "model": str(tiny()), "config": config}
+    board = heads.train_grid("hub:nyu/glue:sst2", **asked)
+    account = board.folder.read("run.json")["account"]
+    assert account["source"] == f"hub:nyu/glue@{BRANCHED}:sst2"
+    assert board.cell("mean+logistic").measures.rows == 6
