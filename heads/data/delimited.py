@@ -377,6 +377,7 @@ def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
 
 ONE = "\x1f"  # parts units in no text; where a file has one column nothing parts its cells
 TEXT = "text"  # what the only column is called, where nothing names it
+_FEW_LINES = 5
 _HEAD_CHARACTERS = 4 * 64 * 1024 * 16
 
 
@@ -461,11 +462,11 @@ def stream_delimited(
         DataError: Quotes or numbers of cells do not fit; names the line.
         LimitError: More rows or columns than this place allows.
     """
-    parting = _parting(source, name, of_lines=of_lines, keeps_title=header is False)
     try:
+        parting = _parting(source, name, of_lines=of_lines, keeps_title=header is False)
         return _looked_through(parting, source, limits, header, known)
     except DataError:
-        if not may_be_lines or parting.reading is None:
+        if of_lines or not may_be_lines or _has_names(source.head):
             raise
     lines = _Parting(reading=None, lines=source.lines, name=name, is_one=True)
     lines.notes.append("No sign parts its lines evenly: each was read as one text.")
@@ -476,10 +477,10 @@ def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool
     if of_lines:
         return _Parting(reading=None, lines=source.lines, name=name, is_one=True)
     dialect = choose_dialect(source.head)
-    if keeps_title and dialect.title:
-        dialect = replace(dialect, start=0, title="")
     if is_one_column(source.head, dialect):
         return _one_column(source, name)
+    if keeps_title and dialect.title:
+        dialect = replace(dialect, start=0, title="")
     before = sum(1 for _ in lines_of(source.head[: dialect.start]))
 
     def lines() -> Iterator[str]:
@@ -497,8 +498,16 @@ def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool
     )  # fmt: skip
 
 
+def _has_names(head: str) -> bool:
+    """Whether the first row of a text names columns as those of labelled tables are called."""
+    return _best(head, '"')[1][1]
+
+
 def is_one_column(head: str, dialect: Dialect) -> bool:
-    """Whether no sign parts the first row of a text."""
+    """Whether no sign parts the first row of a text, which is no title of others either."""
+    if dialect.title and not _has_names(head[dialect.start :]):
+        below = islice(lines_of(head[dialect.start :]), _FEW_LINES)
+        return sum(1 for _ in below) < _FEW_LINES  # that they are even is chance
     return not dialect.start and _best(head, dialect.quote)[1][0] == 0.0
 
 

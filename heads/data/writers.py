@@ -228,7 +228,7 @@ class _JsonLines(Writer):
 
     def _object(self, row: Any, values: Sequence[Value]) -> str:
         ours = {
-            one.name: Exact(number(value)) if isinstance(value, float) else value
+            one.name: Exact(_with_point(number(value))) if isinstance(value, float) else value
             for one, own in zip(self.added, values, strict=True)
             for value in (one.value(own),)
         }
@@ -259,6 +259,11 @@ class _JsonList(_JsonLines):
     def finish(self) -> None:
         self._file.write("\n]\n")
         super().finish()
+
+
+def _with_point(digits: str) -> str:
+    """A number that nobody takes for a whole one, which the next row's is not."""
+    return digits if set(digits) & set(".en") else f"{digits}.0"
 
 
 class Exact(str):
