@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heads.analysis.attribution_result import OTHERS, Attribution
 from heads.backbone.models import BUNDLED
@@ -30,11 +30,13 @@ from heads.settings import limits as limits_here
 if TYPE_CHECKING:
     from heads.analysis.ablation import Ablation
     from heads.analysis.adapter_check import AdapterReport
+    from heads.analysis.answering import FileAnswers
     from heads.analysis.comparison import Comparison
     from heads.analysis.counterfactuals import Counterfactuals
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
+    from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
     from heads.catalog.catalog import CatalogEntry
     from heads.classifier.classifier import Classifier
@@ -53,11 +55,13 @@ __all__ = [
     "compare",
     "difference",
     "doubtful_labels",
+    "evaluate",
     "examine",
     "explain",
     "export",
     "export_onnx",
     "load",
+    "predict",
     "read",
     "resume",
     "train",
@@ -411,6 +415,157 @@ def _data(data: str | Path | Frame | Data, group: str, limits: Limits) -> Data:
         what = "The rows are read already, without a column of groups."
         raise DataError(what, f"Write heads.read(…, group={group!r}).")
     return data
+
+
+# --- Whole files: answered, and scored.
+
+
+def predict(
+    file: str | Path,
+    *,
+    to: str | Path | None = None,
+    recipe: Recipe | str | Classifier = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    header: bool | None = None,
+    lines: bool = False,
+    logits: bool = False,
+    probabilities: bool = False,
+    abstain_below: float = 0.0,
+    limits: Limits | None = None,
+) -> FileAnswers:
+    """Answers every row of a file with one head: as many rows come back, in the same order.
+
+    What stands in the file stays as it is, with an answer and its probability beside it. A row
+    without a text gets no answer, and is counted. Answers are those of `Classifier.predict`.
+
+    Args:
+        file: A CSV, TSV, JSON, JSONL, Parquet or Excel file, a folder that `datasets` saved, or a
+            sample; it needs no labels.
+        to: Where the rows are written with their answers, in the format of its ending; without it
+            the answers are returned.
+        recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
+            fine-tuned model came with ("own"), if not given.
+        run: A run whose head answers; it has its own base model.
+        model: A fine-tuned or exported checkpoint whose head answers, or the base model of a
+            recipe: a Hub id, or (locally) a folder.
+        sample: What a recipe is trained on where no run is named: sentiment, intents, pairs,
+            aspects or similarity.
+        text: The column of the texts; the one called as where the head learned, or else guessed,
+            if not named.
+        pair: The column of the second texts; likewise.
+        header: Whether the first line names the columns; found out, if not given.
+        lines: Each line is one text, whatever signs it holds.
+        logits: Write every class's logit as well.
+        probabilities: Write every class's probability as well.
+        abstain_below: Where one class applies: no answer where the head is less sure than that,
+            its logits divided by its temperature.
+
+    Returns:
+        An account of every row: `.rows`, `.unanswered`, `.counts`; and `.answers`, where nothing
+        was written.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    from heads.analysis.answering import predicting
+
+    asked: dict[str, Any] = {
+        "to": to,
+        "recipe": recipe,
+        "run": run,
+        "model": model,
+        "sample": sample,
+    }
+    how: dict[str, Any] = {
+        "text": text,
+        "pair": pair,
+        "header": header,
+        "lines": lines,
+        "logits": logits,
+    }
+    more: dict[str, Any] = {
+        "probabilities": probabilities,
+        "abstain_below": abstain_below,
+        "limits": limits,
+    }
+    return result(predicting(file, **asked, **how, **more))
+
+
+def evaluate(
+    file: str | Path,
+    *,
+    recipe: Recipe | str | Classifier = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    label: str = "",
+    labels: Sequence[str] = (),
+    separator: str | None = None,
+    group: str = "",
+    metric: str = "auto",
+    header: bool | None = None,
+    limits: Limits | None = None,
+) -> FileScores:
+    """Scores one head on a file with labels, with the intervals of a leaderboard.
+
+    It says how many rows have a text that the head learned from, which labels the head does not
+    know, and which of its classes are not there.
+
+    Args:
+        file: A CSV, TSV, JSON, JSONL, Parquet or Excel file, a folder that `datasets` saved, or a
+            sample.
+        recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
+            fine-tuned model came with ("own"), if not given.
+        run: A run whose head is scored; it has its own base model.
+        model: A fine-tuned or exported checkpoint whose head is scored, or the base model of a
+            recipe: a Hub id, or (locally) a folder.
+        sample: What a recipe is trained on where no run is named: sentiment, intents, pairs,
+            aspects or similarity.
+        text: The column of the texts; the one called as where the head learned, or else guessed,
+            if not named.
+        pair: The column of the second texts; likewise.
+        label: The column of the labels; the one called as where the head learned, or else the one
+            that holds its classes, if not named.
+        labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
+            named.
+        separator: The sign between labels in a cell, [] where cells are lists; found out, if not
+            given.
+        group: The column that says which rows belong together, such as their author: they count
+            as one piece of evidence.
+        metric: What the score is: accuracy, macro_f1, spearman and so on; auto: that of the run,
+            or the usual one of such labels.
+        header: Whether the first line names the columns; found out, if not given.
+
+    Returns:
+        The scores: `.score`, `.measures` with intervals, `.by_class`, `.told`.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    from heads.analysis.scoring import LabelHints, evaluating
+
+    said = LabelHints(label=label, labels=labels, separator=separator, group=group)
+    asked: dict[str, Any] = {
+        "recipe": recipe,
+        "run": run,
+        "model": model,
+        "sample": sample,
+        "text": text,
+    }
+    more: dict[str, Any] = {
+        "pair": pair,
+        "labels": said,
+        "metric": metric,
+        "header": header,
+        "limits": limits,
+    }
+    return result(evaluating(file, **asked, **more))
 
 
 # --- What a head is, what sets two apart, and what padding does to one.

@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -101,16 +100,30 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
         OSError: The disk refuses, whoever it was that wrote; what was there before stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
-    os.close(handle)
+    with replacing(path, mode=0o600) as place:
+        fill(place)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """Within it, a file is written in another place; after it, it is in its own, and whole.
+
+    Args:
+        mode: Who may read and write it, less what the user's mask takes away.
+
+    Raises:
+        OSError: The disk refuses, whoever it was that wrote; what was there before stays.
+    """
+    place = path.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
+    os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
-        fill(Path(name))
-        Path(name).replace(path)
+        yield place
+        place.replace(path)
     except _safetensor_error() as error:
-        Path(name).unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
         raise _plain(error) from error
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
         raise
 
 

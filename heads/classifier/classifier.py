@@ -108,20 +108,38 @@ class Classifier:
         Raises:
             DataError: It is asked to abstain, and its answers are of another kind.
         """
-        logits = self.logits(texts, pairs)
+        return self.decided(self.logits(texts, pairs), abstain_below=abstain_below)
+
+    def decided(
+        self, logits: Tensor, *, abstain_below: float = 0.0
+    ) -> list[tuple[str, ...]] | list[tuple[float, ...]]:
+        """What `predict` answers where these are the logits (n, c) of the texts.
+
+        Raises:
+            DataError: As of `predict`.
+        """
+        if abstain_below:
+            self.check_abstains()
         if not self.head.problem.has_classes:
             return [tuple(row) for row in logits.tolist()]
         chosen = self.head.problem.chosen(logits, self.head.thresholds)
         if abstain_below:
-            chosen &= (self._sureness(logits) >= abstain_below)[:, None]
+            chosen &= (self.sureness(logits) >= abstain_below)[:, None]
         return [
             tuple(name for name, yes in zip(self.classes, row, strict=True) if yes)
             for row in chosen
         ]
 
-    def _sureness(self, logits: Tensor) -> Tensor:
-        """The probability of the class answered, as calibrated as the head is, (n,)."""
+    def check_abstains(self) -> None:
+        """Refuses to abstain where a text may have several answers, or gets a number.
+
+        Raises:
+            DataError: So it is.
+        """
         if not self.head.problem.is_exclusive:
             what = f"{self.recipe} does not answer with one class, so it cannot abstain as a whole."
             raise DataError(what, "Leave abstain_below out.")
+
+    def sureness(self, logits: Tensor) -> Tensor:
+        """The probability of the class answered, as calibrated as the head is, (n,)."""
         return self.head.problem.probabilities(logits, self.head.temperature).amax(dim=1)

@@ -3,13 +3,32 @@
 import contextlib
 import csv
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Literal
 
-from heads.data.grid import Grid, table_of
+from heads.data.grid import (
+    HEADER_ROWS,
+    NAMES_AGAIN,
+    WRONG_COUNT,
+    Grid,
+    Top,
+    table_of,
+    top_of,
+)
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
+from heads.data.table_stream import (
+    Block,
+    Delimited,
+    Row,
+    Sampler,
+    TableStream,
+    blocked,
+    named_columns,
+)
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -117,8 +136,122 @@ def _evenness(text: str, delimiter: str, quote: str) -> tuple[float, bool]:
 
 _MOST_RAGGED = 0.1
 _CELL_CHARACTERS = 16_000_000
+TAKES_ZEROS = sys.version_info >= (3, 11)
 # The parser's own limit holds for the whole process and for cells that are merely cut here.
 csv.field_size_limit(_CELL_CHARACTERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How lines become rows of cells.
+
+    Attributes:
+        delimiter: The sign between cells.
+        quote: The sign around a cell that holds it.
+        quoting: `csv.QUOTE_MINIMAL`, or `csv.QUOTE_NONE` where quotes are part of the texts.
+        escape: What stands for a quote in a cell besides two of them; "" for nothing.
+    """
+
+    delimiter: str
+    quote: str = '"'
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+    escape: str = ""
+
+    def rows(self, lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
+        """The rows, each with the line on which it begins; an empty line is a row without cells.
+
+        Raises:
+            DataError: Quotes do not fit; names the line.
+        """
+        start = 1
+        reader = csv.reader(
+            map(self._plain, lines), delimiter=self.delimiter, quotechar=self.quote,
+            quoting=self.quoting, strict=True,
+        )  # fmt: skip
+        try:
+            for row in reader:
+                yield start, row
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise _broken(name, start, reader.line_num, str(error)) from None
+
+    def _plain(self, line: str) -> str:
+        if self.escape:
+            line = line.replace(self.escape, self.quote * 2)
+        # Before 3.11 the parser stops at a zero byte; any control character is removed later.
+        return line if TAKES_ZEROS else line.replace("\0", "\x01")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is counted of the rows that a reading gives.
+
+    Attributes:
+        rows: How many there are, without empty lines.
+        ragged: How many differ from the first in their number of cells.
+        is_odd: Whether a cell holds a line end and the sign between cells: it may be two rows.
+    """
+
+    rows: int
+    ragged: int
+    is_odd: bool
+
+
+def shape_of(rows: Iterable[Sequence[str]], sign: str) -> Shape:
+    """Counts rows, without keeping them."""
+    count = ragged = width = 0
+    is_odd = False
+    for row in rows:
+        width = width or len(row)
+        count += 1
+        ragged += len(row) != width
+        is_odd = is_odd or any("\n" in cell and sign in cell for cell in row)
+    return Shape(rows=count, ragged=ragged, is_odd=is_odd)
+
+
+def settled(
+    shape: Callable[[Reading], Shape],
+    lines: Callable[[], Iterable[str]],
+    dialect: Dialect,
+    name: str,
+) -> tuple[Reading, list[Finding]]:
+    r"""How a text is read: with quotes; where they do not add up, as they stand or with escapes.
+
+    In messy/msr_paraphrase_train_bom.txt and messy/stsb_dev_tabs_named_csv.csv quotes do not come
+    in pairs, and pandas loses 138 and 35 rows within others; in hostile/c27_backslash_escapes.csv
+    and c23_unclosed_quote.csv it loses texts. It says nothing of either.
+
+    Args:
+        shape: Reads the text so, and says what that gives.
+        lines: Gives the lines of the text, from the first.
+
+    Raises:
+        DataError: Quotes do not fit, however they are read; names the line.
+    """
+    sign, quote = dialect.delimiter, dialect.quote
+    if quote != '"':
+        return Reading(delimiter=sign, quote=quote, escape="\\" + quote), []
+    usual, error = Reading(delimiter=sign), None
+    try:
+        found = shape(usual)
+    except DataError as broken:
+        found, error = None, broken
+    is_odd = found is None or found.is_odd
+    if is_odd and sign in "\t|" and not next(iter(lines()), "").startswith('"'):
+        bare = Reading(delimiter=sign, quoting=csv.QUOTE_NONE)
+        plain = shape(bare)
+        if plain.ragged <= (_MOST_RAGGED * plain.rows if error else 0):
+            says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
+            return bare, [finding("quotes", says)]
+    if error is None:
+        return usual, []
+    escaped = Reading(delimiter=sign, escape='\\"')
+    places = [number for number, line in enumerate(lines(), start=1) if '\\"' in line]
+    with contextlib.suppress(DataError):
+        if places and not shape(escaped).ragged:
+            says = f'Read \\" as a quote inside a cell: {where(places)}. Write it as "" to be safe.'
+            return escaped, [finding("backslash", says, places)]
+    raise error
 
 
 def read_delimited(text: str, name: str, limits: Limits, header: bool | None = None) -> Table:
@@ -135,84 +268,45 @@ def read_delimited(text: str, name: str, limits: Limits, header: bool | None = N
     # Empty lines, so that all that come after keep their numbers.
     before = sum(1 for _ in lines_of(text[: dialect.start]))
     text = "\n" * before + text[dialect.start :]
-    grid, findings = _quoted(text, dialect, name, limits)
+    grids: dict[Reading, Grid] = {}
+
+    def shape(reading: Reading) -> Shape:
+        grids[reading] = grid = _parsed(text, reading, name, limits)
+        return shape_of(grid.rows, reading.delimiter)
+
+    reading, findings = settled(shape, lambda: lines_of(text), dialect, name)
+    grid = grids.get(reading) or _parsed(text, reading, name, limits)
+    even = _even(grid, name, dialect.title)
+    return table_of(even, name, limits, header, notes_on(dialect), findings)
+
+
+def notes_on(dialect: Dialect) -> list[str]:
+    """What one should know of the signs in a file."""
     notes = []
     if dialect.delimiter != ",":
         sign = DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))
         notes.append(f"Cells are parted by {sign}.")
     if dialect.quote != '"':
         notes.append("Cells are in single quotes.")
-    return table_of(_even(grid, name, dialect.title), name, limits, header, notes, findings)
+    return notes
 
 
-def _quoted(
-    text: str, dialect: Dialect, name: str, limits: Limits
-) -> tuple[Grid, Sequence[Finding]]:
-    r"""Parses with quotes; where they do not add up, as they stand or with their escapes.
-
-    In messy/msr_paraphrase_train_bom.txt and messy/stsb_dev_tabs_named_csv.csv quotes do not come
-    in pairs, and pandas loses 138 and 35 rows within others; in hostile/c27_backslash_escapes.csv
-    and c23_unclosed_quote.csv it loses texts. It says nothing of either.
-    """
-    sign = dialect.delimiter
-    if dialect.quote != '"':
-        return _parse(text.replace("\\'", "''"), sign, name, limits, quote=dialect.quote), ()
-    grid, error = None, None
-    try:
-        grid = _parse(text, sign, name, limits)
-    except DataError as broken:
-        error = broken
-    # A cell that holds a line end and the sign between cells may be two rows in one.
-    odd = grid is None or any("\n" in cell and sign in cell for row in grid.rows for cell in row)
-    if odd and sign in "\t|" and not text.startswith('"'):
-        plain = _parse(text, sign, name, limits, quoting=csv.QUOTE_NONE)
-        if _ragged(plain) <= (_MOST_RAGGED * len(plain.rows) if error else 0):
-            says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
-            return plain, [finding("quotes", says)]
-    if grid is not None:
-        return grid, ()
-    with contextlib.suppress(DataError):
-        grid = _parse(text.replace('\\"', '""'), sign, name, limits)
-    if grid is None or _ragged(grid) or '\\"' not in text:
-        raise error or AssertionError("a grid or an error")
-    lines = [number for number, line in enumerate(lines_of(text), start=1) if '\\"' in line]
-    says = f'Read \\" as a quote inside a cell: {where(lines)}. Write it as "" to be safe.'
-    return grid, [finding("backslash", says, lines)]
-
-
-def _parse(
-    text: str,
-    delimiter: str,
-    name: str,
-    limits: Limits,
-    *,
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
-    quote: str = '"',
-) -> Grid:
+def _parsed(text: str, reading: Reading, name: str, limits: Limits) -> Grid:
     rows: list[list[str]] = []
     lines: list[int] = []
-    start = 1
-    # Before 3.11 the parser stops at a zero byte; any control character is removed later.
-    source = lines_of(text.replace("\0", "\x01"))
-    reader = csv.reader(source, delimiter=delimiter, quotechar=quote, quoting=quoting, strict=True)
-    try:
-        for row in reader:
-            if len(row) > 1 or (row and row[0].strip()):
-                rows.append(row)
-                lines.append(start)
-                # The first row may name the columns, and only its width is that of the table.
-                check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise _broken(name, start, reader.line_num, str(error)) from None
+    for line, row in reading.rows(lines_of(text), name):
+        if len(row) > 1 or (row and row[0].strip()):
+            rows.append(row)
+            lines.append(line)
+            # The first row may name the columns, and only its width is that of the table.
+            check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
     if not rows:
-        raise DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
+        raise _nothing(name)
     return Grid(rows=rows, lines=lines)
 
 
-def _ragged(grid: Grid) -> int:
-    """How many rows differ from the first in their number of cells."""
-    return sum(len(row) != len(grid.rows[0]) for row in grid.rows)
+def _nothing(name: str) -> DataError:
+    return DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
 
 
 def _broken(name: str, start: int, end: int, error: str) -> DataError:
@@ -243,14 +337,26 @@ def _even(grid: Grid, name: str, title: str) -> Grid:
         else:
             rows.append(fitted)
             lines.append(line)
-    if len(odd) > _MOST_RAGGED * len(grid.rows):
+    check_even(name, odd, len(grid.rows), len(first))
+    return Grid(rows=rows, lines=lines, odd=tuple(odd), title=title)
+
+
+def check_even(name: str, odd: Mapping[int, int], rows: int, width: int) -> None:
+    """Refuses rows of which more than a tenth have another number of cells than the first.
+
+    Args:
+        odd: How many cells those have, by their lines.
+
+    Raises:
+        DataError: So it is.
+    """
+    if len(odd) > _MOST_RAGGED * rows:
         line, cells = next(iter(odd.items()))
         what = (
-            f"Line {line} of {name} has {count(cells, 'cell')} where the first has {len(first)}; "
-            f"{len(odd):,} of {len(grid.rows):,} rows do not have {len(first)}."
+            f"Line {line} of {name} has {count(cells, 'cell')} where the first has {width}; "
+            f"{len(odd):,} of {rows:,} rows do not have {width}."
         )
         raise DataError(what, "Part all cells by one sign; quote cells that hold it.", line=line)
-    return Grid(rows=rows, lines=lines, odd=tuple(odd), title=title)
 
 
 def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
@@ -265,3 +371,289 @@ def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
     if len(row) < width and not any(cell.strip() for cell in first[len(row) :]):
         return row + [""] * (width - len(row))
     return row
+
+
+# --- The same as a stream, of which no row is left out.
+
+ONE = "\x1f"  # parts units in no text; where a file has one column nothing parts its cells
+TEXT = "text"  # what the only column is called, where nothing names it
+_FEW_LINES = 5
+_HEAD_CHARACTERS = 4 * 64 * 1024 * 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSource:
+    """The text of a file, of which only its beginning is in memory.
+
+    Attributes:
+        lines: Gives its lines with their ends, from the first.
+        head: Its first millions of letters.
+        facts: How it was written.
+    """
+
+    lines: Callable[[], Iterator[str]]
+    head: str
+    facts: Delimited
+
+
+def head_of(lines: Iterable[str]) -> str:
+    """The beginning of a text: as much as is looked at to see what it is."""
+    found, size = [], 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size > _HEAD_CHARACTERS:
+            break
+    return "".join(found)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Parting:
+    """How a text is parted, and what comes of it.
+
+    Attributes:
+        reading: How lines become rows; None where each line is one text, whatever signs it holds.
+        lines: Gives the lines, with empty ones in the place of a title.
+        title: What stood there.
+        is_one: Whether there is one column.
+    """
+
+    reading: Reading | None
+    lines: Callable[[], Iterator[str]]
+    name: str
+    title: str = ""
+    is_one: bool = False
+    notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The rows with their lines, without lines on which there is none."""
+        if self.reading is None:
+            for number, line in enumerate(self.lines(), start=1):
+                yield number, [line.rstrip("\r\n")]
+            return
+        for line, row in self.reading.rows(self.lines(), self.name):
+            if self.is_one:
+                if row:
+                    yield line, [ONE.join(row)]
+            elif len(row) > 1 or (row and row[0].strip()):
+                yield line, row
+
+
+def stream_delimited(
+    source: TextSource,
+    name: str,
+    limits: Limits,
+    header: bool | None = None,
+    known: Collection[str] = (),
+    *,
+    of_lines: bool = False,
+    may_be_lines: bool = False,
+) -> TableStream:
+    """Looks through cells parted by a sign, or through a text of which each line is a row.
+
+    Args:
+        header: Whether the first line names the columns; None finds out.
+        known: Names of columns: a first row that holds one names all of them.
+        of_lines: Whether each line is one text, whatever signs it holds.
+        may_be_lines: Whether it is that where no sign parts it evenly.
+
+    Raises:
+        DataError: Quotes or numbers of cells do not fit; names the line.
+        LimitError: More rows or columns than this place allows.
+    """
+    try:
+        parting = _parting(source, name, of_lines=of_lines, keeps_title=header is False)
+        return _looked_through(parting, source, limits, header, known)
+    except DataError:
+        if of_lines or not may_be_lines or _has_names(source.head):
+            raise
+    lines = _Parting(reading=None, lines=source.lines, name=name, is_one=True)
+    lines.notes.append("No sign parts its lines evenly: each was read as one text.")
+    return _looked_through(lines, source, limits, header, known)
+
+
+def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool) -> _Parting:
+    if of_lines:
+        return _Parting(reading=None, lines=source.lines, name=name, is_one=True)
+    dialect = choose_dialect(source.head)
+    if is_one_column(source.head, dialect):
+        return _one_column(source, name)
+    if keeps_title and dialect.title:
+        dialect = replace(dialect, start=0, title="")
+    before = sum(1 for _ in lines_of(source.head[: dialect.start]))
+
+    def lines() -> Iterator[str]:
+        for number, line in enumerate(source.lines()):
+            yield "\n" if number < before else line
+
+    def shape(reading: Reading) -> Shape:
+        parted = _Parting(reading=reading, lines=lines, name=name)
+        return shape_of((row for _, row in parted.rows()), reading.delimiter)
+
+    reading, findings = settled(shape, lines, dialect, name)
+    return _Parting(
+        reading=reading, lines=lines, name=name, title=dialect.title, notes=notes_on(dialect),
+        findings=findings,
+    )  # fmt: skip
+
+
+def _has_names(head: str) -> bool:
+    """Whether the first row of a text names columns as those of labelled tables are called."""
+    return _best(head, '"')[1][1]
+
+
+def is_one_column(head: str, dialect: Dialect) -> bool:
+    """Whether no sign parts the first row of a text, which is no title of others either."""
+    if dialect.title and not _has_names(head[dialect.start :]):
+        below = islice(lines_of(head[dialect.start :]), _FEW_LINES)
+        return sum(1 for _ in below) < _FEW_LINES  # that they are even is chance
+    return not dialect.start and _best(head, dialect.quote)[1][0] == 0.0
+
+
+def _one_column(source: TextSource, name: str) -> _Parting:
+    """A file of one column, whose texts hold commas; with quotes around them, or without."""
+    reading = Reading(delimiter=ONE)
+    found = _Parting(reading=reading, lines=source.lines, name=name, is_one=True)
+    try:
+        for _ in found.rows():
+            pass
+    except DataError:
+        says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
+        return _Parting(
+            reading=None, lines=source.lines, name=name, is_one=True,
+            findings=[finding("quotes", says)],
+        )  # fmt: skip
+    return found
+
+
+@dataclass(kw_only=True, slots=True)
+class _Counted:
+    """What a pass over all rows of a file finds.
+
+    Attributes:
+        first: The first rows, by which the names of the columns are found.
+        width: Of the first one.
+        widest: Cells of the row that has most.
+        rows: How many.
+        odd: The cells of each row that has more or fewer than the first, by its line.
+        drawn: Rows from everywhere.
+    """
+
+    first: list[tuple[int, list[str]]] = field(default_factory=list)
+    width: int = 0
+    widest: int = 0
+    rows: int = 0
+    odd: dict[int, int] = field(default_factory=dict)
+    drawn: Sampler = field(default_factory=Sampler)
+
+
+def _counted(parting: _Parting, limits: Limits) -> _Counted:
+    found = _Counted()
+    names: list[str] = []
+    for line, row in parting.rows():
+        names = names or row
+        found.width = found.width or len(row)
+        fitted = _fitted(row, names)
+        found.rows += 1
+        check_size(parting.name, limits, rows=found.rows - 1, columns=found.width)
+        if len(fitted) != found.width:
+            found.odd[line] = len(row)
+            check_size(parting.name, limits, columns=len(fitted))
+        found.widest = max(found.widest, len(fitted))
+        if len(found.first) <= HEADER_ROWS:
+            found.first.append((line, fitted))
+        found.drawn.add(line, fitted)
+    if not found.rows:
+        raise _nothing(parting.name)
+    check_even(parting.name, found.odd, found.rows, found.width)
+    return found
+
+
+def _looked_through(
+    parting: _Parting,
+    source: TextSource,
+    limits: Limits,
+    header: bool | None,
+    known: Collection[str],
+) -> TableStream:
+    found = _counted(parting, limits)
+    if header is None:
+        header = _says_names(found.first[0][1], known, is_one=parting.is_one)
+    top = _top(parting, found, limits, header)
+    names = dict(enumerate(top.table.columns))
+    if parting.is_one and not top.table.has_header:
+        names = {0: TEXT}
+    columns = named_columns(found.widest, names)
+    titles = tuple(top.names) or columns
+    before = found.first[top.skipped - 1][0] if top.skipped else 0
+    sample = [(line, row) for line, row in found.drawn.drawn() if line > before]
+    table = replace(
+        top.table,
+        columns=columns,
+        rows=[_filled(row, len(columns)) for _, row in sample],
+        lines=[line for line, _ in sample],
+        unnamed=top.table.unnamed | frozenset(columns[found.width :]),
+        findings=(*parting.findings, *top.table.findings, *_few_cells(found)),
+    )
+    if not table.rows:
+        raise DataError(f"{parting.name} has no data rows.", "Add rows below the names.")
+    delimiter = parting.reading.delimiter if parting.reading else ","
+    return TableStream(
+        name=parting.name,
+        form="delimited",
+        columns=columns,
+        titles=(*titles, *[""] * (len(columns) - len(titles))),
+        rows=found.rows - top.skipped,
+        sample=table,
+        read=partial(_blocks, parting, found, top, len(columns)),
+        facts=replace(source.facts, delimiter="," if delimiter == ONE else delimiter),
+        notes=tuple(parting.notes),
+    )
+
+
+def _few_cells(found: _Counted) -> list[Finding]:
+    """A warning of rows that were filled up with empty cells."""
+    few = [line for line, cells in found.odd.items() if cells < found.width]
+    if not few:
+        return []
+    have = "has" if len(few) == 1 else "have"
+    says = f"{count(len(few), 'row')} {have} fewer cells than there are columns: {where(few)}."
+    return [finding("few_cells", f"{says} They were filled with empty ones.", few)]
+
+
+def _says_names(row: Sequence[str], known: Collection[str], *, is_one: bool) -> bool | None:
+    """Whether the first row surely names the columns, or surely not; None where it may."""
+    if any(cell.strip() in known for cell in row):
+        return True
+    # The first of many short texts looks like a name; only a name that is known is one.
+    return is_known(row[0]) if is_one else None
+
+
+def _top(parting: _Parting, found: _Counted, limits: Limits, header: bool | None) -> Top:
+    rows = [_filled(row, found.width)[: found.width] for _, row in found.first]
+    grid = Grid(rows=rows, lines=[line for line, _ in found.first], title=parting.title)
+    if parting.is_one and len(rows) == 1 and header is not True:
+        header = False  # a single text
+    return top_of(grid, parting.name, limits, header, parting.notes)
+
+
+def _filled(row: list[str], width: int) -> list[str]:
+    return row + [""] * (width - len(row))
+
+
+def _blocks(
+    parting: _Parting, found: _Counted, top: Top, columns: int, most: int
+) -> Iterator[Block]:
+    """The rows of data, as many cells in each as there are columns."""
+    return blocked(_rows(parting, found, top, columns), most)
+
+
+def _rows(parting: _Parting, found: _Counted, top: Top, columns: int) -> Iterator[Row]:
+    first = found.first[0][1]
+    for line, row in islice(parting.rows(), top.skipped, None):
+        fitted = _fitted(row, first)
+        odd = WRONG_COUNT if len(fitted) > found.width else ""
+        if top.names and fitted == top.names:
+            odd = NAMES_AGAIN
+        yield Row(line=line, cells=_filled(fitted, columns), odd=odd)

@@ -8,14 +8,18 @@ process over a workbook of 5 kB with one cell in the last row and column.
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, time
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heads.data.grid import Grid, table_of
+from heads.data.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
+from heads.data.table_stream import Block, Row, Sampler, TableStream, blocked, named_columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 
@@ -49,21 +53,57 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
     name = short(path.name, 60)
     _check_archive(path, name, limits)
     with _opened(path, name) as book:
-        shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        sheet = (shown or book.worksheets)[0]
-        place, others = book.worksheets.index(sheet), len(book.worksheets) - 1
-        rows, lines, errors = _rows(book, place, name, limits)
-    which = f"the sheet '{short(sheet.title)}'"
+        sheet = _shown(book)
+        rows, lines, errors = _rows(book, sheet.place, name, limits)
     grid = _grid(rows, lines, titled=header is not False)
     unsaved = []
     if not rows or any("" in row for row in grid.rows):
         with _opened(path, name, formulas=True) as book:
-            unsaved = _unsaved(book, place, dict(zip(grid.lines, grid.rows, strict=True)))
-    if not rows and unsaved:
-        raise DataError(f"In {name}, {which} holds formulas without their results.", _SAVE_AGAIN)
+            known = dict(zip(grid.lines, grid.rows, strict=True))
+            unsaved = list(_unsaved(book, sheet.place, known))
     if not rows:
-        hint = "Move the sheet with texts and labels to the front."
-        raise DataError(f"In {name}, {which} is empty.", hint)
+        raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
+    findings = _account(errors, unsaved)
+    return table_of(grid, name, limits, header, [sheet.note], findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sheet:
+    """The sheet of a workbook that is read.
+
+    Attributes:
+        place: Its number among all.
+        which: What it is called within a sentence.
+        note: That it was read, and others were not.
+    """
+
+    place: int
+    which: str
+    note: str
+
+
+def _shown(book: "Workbook") -> _Sheet:
+    """The first sheet that is not hidden."""
+    shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+    sheet = (shown or book.worksheets)[0]
+    place, others = book.worksheets.index(sheet), len(book.worksheets) - 1
+    which = f"the sheet '{short(sheet.title)}'"
+    note = f"Read {which} of the Excel workbook"
+    if others:
+        first = "the first that is not hidden" if place else "the first"
+        note += f", {first}; {count(others, 'other sheet was', 'other sheets were')} left out"
+    return _Sheet(place=place, which=which, note=f"{note}.")
+
+
+def _no_rows(name: str, which: str, *, has_formulas: bool) -> DataError:
+    if has_formulas:
+        return DataError(f"In {name}, {which} holds formulas without their results.", _SAVE_AGAIN)
+    hint = "Move the sheet with texts and labels to the front."
+    return DataError(f"In {name}, {which} is empty.", hint)
+
+
+def _account(errors: Sequence[int], unsaved: Sequence[int]) -> list[Finding]:
+    """Warnings of cells that hold no value."""
     findings: list[Finding] = []
     for kind, places, what in (
         ("errors", errors, "with an error such as #N/A, read as empty"),
@@ -72,11 +112,7 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
         if places:
             says = f"{count(len(places), 'row')} {what}: {where(places, 'row')}."
             findings.append(finding(kind, f"{says} Mend them in Excel and save.", places))
-    note = f"Read {which} of the Excel workbook"
-    if others:
-        first = "the first that is not hidden" if place else "the first"
-        note += f", {first}; {count(others, 'other sheet was', 'other sheets were')} left out"
-    return table_of(grid, name, limits, header, [f"{note}."], findings)
+    return findings
 
 
 def _check_archive(path: Path, name: str, limits: Limits) -> None:
@@ -145,24 +181,27 @@ def _rows(
     """The rows that are not empty, their numbers, and the numbers of those with errors."""
     rows, lines, errors = [], [], []
     for number, cells in _cells(book, place):
-        row = ["" if cell.data_type == "e" else _text(cell.value) for cell in cells]
+        row = _texts(cells)
         if any(cell.data_type == "e" for cell in cells):
             errors.append(number)
-        while row and not row[-1]:
-            row.pop()
-        if any(map(str.strip, row)):
+        if row:
             rows.append(row)
             lines.append(number)
             check_size(name, limits, rows=len(rows) - 1, columns=len(row))
     return rows, lines, errors
 
 
+def _texts(cells: Sequence[Any]) -> list[str]:
+    """The cells of a row as texts, to the last that is filled; none of an empty row."""
+    row = ["" if cell.data_type == "e" else _text(cell.value) for cell in cells]
+    while row and not row[-1]:
+        row.pop()
+    return row if any(map(str.strip, row)) else []
+
+
 def _grid(rows: list[list[str]], lines: list[int], *, titled: bool) -> Grid:
     """The columns that are not empty, below rows of one cell if the names of columns follow."""
-    many = (at for at, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1)
-    top = next(many, 0)
-    if not titled or top > _TITLE_ROWS or not any(map(is_known, rows[top] if rows else ())):
-        top = 0
+    top = _titles(rows) if titled else 0
     title = " ".join(cell.strip() for row in rows[:top] for cell in row if cell.strip())
     above, rows, lines = lines[:1], rows[top:], lines[top:]
     width = max(map(len, rows), default=0)
@@ -173,13 +212,19 @@ def _grid(rows: list[list[str]], lines: list[int], *, titled: bool) -> Grid:
     return Grid(rows=rows, lines=lines, title=title, above=above, unit="row")
 
 
-def _unsaved(book: "Workbook", place: int, rows: Mapping[int, Sequence[str]]) -> list[int]:
+def _titles(rows: Sequence[Sequence[str]]) -> int:
+    """How many rows of one cell stand above the names of columns."""
+    many = (at for at, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1)
+    top = next(many, 0)
+    is_named = top <= _TITLE_ROWS and any(map(is_known, rows[top] if rows else ()))
+    return top if is_named else 0
+
+
+def _unsaved(book: "Workbook", place: int, rows: Mapping[int, Sequence[str]]) -> Iterator[int]:
     """Numbers of rows with a formula that has no value, as programs other than Excel write them."""
-    return [
-        number
-        for number, cells in _cells(book, place)
-        if "" in rows.get(number, ("",)) and any(cell.data_type == "f" for cell in cells)
-    ]
+    for number, cells in _cells(book, place):
+        if "" in rows.get(number, ("",)) and any(cell.data_type == "f" for cell in cells):
+            yield number
 
 
 def _text(value: Any) -> str:
@@ -194,3 +239,157 @@ def _text(value: Any) -> str:
         return str(value.date() if value.time() == time() else value)
     # Excel's spelling of the line end that CSV files bring along.
     return str(value).replace("_x000D_", "\r")
+
+
+# --- The same as a stream: cells keep their values, and how these are shown.
+
+ERROR = "e"  # openpyxl's word for a cell that holds #N/A and the like
+
+
+@dataclass(frozen=True, slots=True)
+class SheetCell:
+    """A cell of a sheet as a writer needs it: its value, how it is shown, and of which kind."""
+
+    value: Any
+    shown_as: str
+    kind: str
+
+
+def stream_excel(
+    path: Path, limits: Limits, header: bool | None = None, known: Collection[str] = ()
+) -> TableStream:
+    """Looks through the first sheet of a workbook.
+
+    Args:
+        header: Whether the first row names the columns; None finds out.
+        known: Names of columns: a first row that holds one names all of them.
+
+    Raises:
+        DataError: It is another zip archive, is damaged, or its first sheet is empty.
+        LimitError: It holds more than this place allows.
+    """
+    name = short(path.name, 60)
+    _check_archive(path, name, limits)
+    first: list[tuple[int, list[str]]] = []
+    drawn, errors, width = Sampler(), list[int](), 0
+    with _opened(path, name) as book:
+        sheet = _shown(book)
+        for number, cells in _cells(book, sheet.place):
+            if not (row := _texts(cells)):
+                continue
+            width = max(width, len(row))
+            if len(first) <= HEADER_ROWS:
+                first.append((number, row))
+            drawn.add(number, row)
+            check_size(name, limits, rows=drawn.seen - 1, columns=len(row))
+            if any(cell.data_type == ERROR for cell in cells):
+                errors.append(number)
+    unsaved = list(_without_results(path, name, sheet.place))
+    if not first:
+        raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
+    top = _top(first, name, limits, header, known, [sheet.note])
+    filled = [at for at in range(width) if any(at < len(row) and row[at] for _, row in first)]
+    names = dict(zip(filled, top.table.columns, strict=True))
+    if len(filled) == 1 and not top.table.has_header:
+        names = {filled[0]: TEXT}
+    columns = named_columns(width, names)
+    before = first[top.skipped - 1][0] if top.skipped else 0
+    rows = [(number, _filled(row, width)) for number, row in drawn.drawn() if number > before]
+    table = replace(
+        top.table, columns=columns, rows=[row for _, row in rows],
+        lines=[number for number, _ in rows],
+        unnamed=top.table.unnamed | {columns[at] for at in range(width) if at not in names},
+        findings=(*top.table.findings, *_account(errors, unsaved)),
+    )  # fmt: skip
+    titles = dict(zip(filled, top.names, strict=True)) if top.names else names
+    return TableStream(
+        name=name, form="excel", columns=columns, sample=table, notes=(sheet.note,),
+        titles=tuple(titles.get(at, "") for at in range(width)), rows=drawn.seen - top.skipped,
+        read=partial(_blocks, path, name, sheet.place, top, filled, width),
+    )  # fmt: skip
+
+
+TEXT = "text"  # what the only column is called, where nothing names it
+_FORMULA = re.compile(rb"<f[ >/]")
+
+
+def _without_results(path: Path, name: str, place: int) -> Iterator[int]:
+    """Numbers of rows with a formula that has no value."""
+    if not _has_formulas(path):
+        return
+    with _opened(path, name) as values, _opened(path, name, formulas=True) as book:
+        others = _cells(values, place)
+        at, own = next(others, (_LAST_ROW + 1, ()))
+        for number, cells in _cells(book, place):
+            while at < number:
+                at, own = next(others, (_LAST_ROW + 1, ()))
+            known = own if at == number else ()
+            if any(cell.data_type == "f" and _is_empty(known, n) for n, cell in enumerate(cells)):
+                yield number
+
+
+def _is_empty(cells: Sequence[Any], place: int) -> bool:
+    return place >= len(cells) or cells[place].value is None
+
+
+def _has_formulas(path: Path) -> bool:
+    """Whether any sheet holds a formula, by its XML: nothing is made of it."""
+    with zipfile.ZipFile(path) as archive:
+        for part in archive.infolist():
+            if part.filename.startswith("xl/worksheets/") and part.filename.endswith(".xml"):
+                with archive.open(part) as file:
+                    end = b""
+                    while piece := file.read(1_000_000):
+                        if _FORMULA.search(end + piece):
+                            return True
+                        end = piece[-3:]
+    return False
+
+
+def _top(
+    first: Sequence[tuple[int, list[str]]],
+    name: str,
+    limits: Limits,
+    header: bool | None,
+    known: Collection[str],
+    notes: Sequence[str],
+) -> Top:
+    """What the first rows say; of titles above the names as well."""
+    lines, rows = [number for number, _ in first], [list(row) for _, row in first]
+    titles = _titles(rows) if header is not False else 0
+    grid = _grid(rows, lines, titled=header is not False)
+    if header is None and any(cell.strip() in known for cell in grid.rows[0]):
+        header = True
+    if header is None and len(grid.rows[0]) == 1:
+        header = len(grid.rows) > 1 and is_known(grid.rows[0][0])
+    found = top_of(grid, name, limits, header, notes)
+    return replace(found, skipped=found.skipped + titles)
+
+
+def _filled(row: list[str], width: int) -> list[str]:
+    return row + [""] * (width - len(row))
+
+
+def _blocks(
+    path: Path, name: str, place: int, top: Top, filled: Sequence[int], width: int, most: int
+) -> Iterator[Block]:
+    with _opened(path, name) as book:
+        yield from blocked(_kept_rows(book, place, top, filled, width), most)
+
+
+def _kept_rows(
+    book: "Workbook", place: int, top: Top, filled: Sequence[int], width: int
+) -> Iterator[Row]:
+    rows = ((number, cells, row) for number, cells in _cells(book, place) if (row := _texts(cells)))
+    for number, cells, row in islice(rows, top.skipped, None):
+        texts = _filled(row, width)
+        is_again = bool(top.names) and [texts[at] for at in filled] == list(top.names)
+        own = [_own(cell) for cell in cells[:width]]
+        own += [SheetCell(None, "", "n")] * (width - len(own))
+        yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)
+
+
+def _own(cell: Any) -> SheetCell:
+    if cell.value is None:
+        return SheetCell(None, "", "n")
+    return SheetCell(cell.value, cell.number_format, cell.data_type)

@@ -1,20 +1,24 @@
 """A file to a `Table`: which format it is, in which encoding; and folders saved by `datasets`."""
 
 import codecs
+import io
 import json
 import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from heads.data import excel_files, parquet_files
-from heads.data.delimited import read_delimited
-from heads.data.excel_files import read_excel
-from heads.data.json_files import is_json, read_objects
-from heads.data.parquet_files import read_columnar
+from heads.data.delimited import TextSource, head_of, read_delimited, stream_delimited
+from heads.data.excel_files import read_excel, stream_excel
+from heads.data.json_files import is_json, read_objects, stream_objects
+from heads.data.parquet_files import read_columnar, stream_columnar
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
+from heads.data.table_stream import Delimited, TableStream
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -201,6 +205,7 @@ def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
 
 _MOST_FILES = 1_000
 SPLIT = "split"
+_OF_DATASETS = "Read as a folder of the datasets library."
 _KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
 
 
@@ -211,6 +216,16 @@ def read_folder(folder: Path, limits: Limits) -> Table:
         DataError: It is no such folder, or a part of it is damaged.
         LimitError: It holds more than this place allows.
     """
+    files, name, split = _parts_of(folder, limits)
+    table = read_columnar(files, name, limits, _OF_DATASETS, split)
+    if table.columns.count(SPLIT) > 1:
+        what = f"The folder {name} has splits and a column called {SPLIT}."
+        raise DataError(what, "Rename the column.")
+    return table
+
+
+def _parts_of(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, str]:
+    """The files of a folder with their splits, its name, and what the column of these is called."""
     name = short(folder.name, 60)
     files = _files(folder)
     if not files:
@@ -223,8 +238,7 @@ def read_folder(folder: Path, limits: Limits) -> Table:
         most = limits.upload_bytes // 1_000_000
         what = f"The folder {name} is larger than the {most:,} MB that this place reads."
         raise LimitError(what, "Choose a part of it.")
-    split = SPLIT if all(part for _, part in files) else ""
-    return read_columnar(files, name, limits, "Read as a folder of the datasets library.", split)
+    return files, name, SPLIT if all(part for _, part in files) else ""
 
 
 def _files(folder: Path) -> list[tuple[Path, str]]:
@@ -301,13 +315,10 @@ def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
         LimitError: It holds more than this place allows.
     """
     name = short(path.name, 60)
-    try:
+    with _readable(name):
         if path.is_dir():
             return read_folder(path, limits)
         raw = _bytes(path, name, limits)
-    except OSError as error:
-        what = f"{name} cannot be read ({error.strerror or 'unknown reason'})."
-        raise DataError(what, "Check the file.") from None
     if raw.startswith(parquet_files.MAGIC):
         return read_columnar([(path, "")], name, limits, "Read as Parquet.")
     if raw.startswith(excel_files.MAGIC):
@@ -323,15 +334,146 @@ def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
     return replace(table, notes=(*notes, *table.notes), findings=(*findings, *table.findings))
 
 
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Within it, a file that the disk does not give is said to be unreadable."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{name} cannot be read ({error.strerror or 'unknown reason'})."
+        raise DataError(what, "Check the file.") from None
+
+
 def _bytes(path: Path, name: str, limits: Limits) -> bytes:
     """The whole file, if it is one and not too large."""
-    if path.exists() and not path.is_file():
-        raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
+    _check_file(path, name)
     with path.open("rb") as file:
         raw = file.read(min(limits.upload_bytes, _HEAD))
         refuse_container(raw, name)  # before the size: what it is says more
         raw += file.read(limits.upload_bytes + 1 - len(raw))
-    if len(raw) > limits.upload_bytes:
+    _check_bytes(len(raw), name, limits)
+    return raw
+
+
+def _check_file(path: Path, name: str) -> None:
+    if path.exists() and not path.is_file():
+        raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
+
+
+def _check_bytes(size: int, name: str, limits: Limits) -> None:
+    if size > limits.upload_bytes:
         what = f"{name} is larger than the {limits.upload_bytes // 1_000_000:,} MB allowed."
         raise LimitError(what, "Choose a smaller file, or a part of the rows.")
-    return raw
+
+
+# --- The same as a stream, of which no row is left out.
+
+_PIECE = 1_000_000  # an even number: UTF-16 has two bytes a letter
+_LINES = (".txt", ".text", ".log")  # files whose lines may be texts, and no rows of cells
+
+
+def open_stream(
+    path: Path,
+    limits: Limits,
+    header: bool | None = None,
+    known: Collection[str] = (),
+    *,
+    of_lines: bool = False,
+) -> TableStream:
+    """Looks through any file that `open_table` reads, to read it again row by row.
+
+    Args:
+        header: Whether the first line names the columns; None finds out.
+        known: Names of columns: a first row that holds one names all of them.
+        of_lines: Whether each line is one text, whatever signs it holds.
+
+    Raises:
+        DataError: It is no such file, or it is damaged; names the line.
+        LimitError: It holds more than this place allows.
+    """
+    name = short(path.name, 60)
+    with _readable(name):
+        if path.is_dir():
+            return stream_columnar(*_streamed(path, limits))
+        _check_file(path, name)
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if head.startswith(parquet_files.MAGIC):
+            return stream_columnar([(path, "")], name, limits, "Read as Parquet.")
+        if head.startswith(excel_files.MAGIC):
+            return stream_excel(path, limits, header, known)
+        refuse_container(head, name)
+        _check_bytes(path.stat().st_size, name, limits)
+        source, notes, findings = _text_of(path, name)
+        refuse_text(source.head, name)
+        ending = path.suffix.lower()
+        if not of_lines and is_json(source.head, ending):
+            found = stream_objects(source, name, limits)
+        else:
+            found = stream_delimited(
+                source, name, limits, header, known, of_lines=of_lines,
+                may_be_lines=ending in _LINES,
+            )  # fmt: skip
+    sample = replace(found.sample, findings=(*findings, *found.sample.findings))
+    return replace(found, sample=sample, notes=(*notes, *found.notes))
+
+
+def _streamed(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, Limits, str, str]:
+    files, name, split = _parts_of(folder, limits)
+    return files, name, limits, _OF_DATASETS, split
+
+
+def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding]]:
+    """A file as lines of text, in the encoding that `decode` finds; notes and warnings."""
+    codec, mark, notes, findings = _encoding(path, name)
+
+    def lines() -> Iterator[str]:
+        with path.open("rb") as file:
+            file.seek(mark)
+            with io.TextIOWrapper(file, encoding=codec, newline="") as text:
+                yield from text
+
+    first = next(lines(), "")
+    facts = Delimited(
+        line_end="\r\n" if first.endswith("\r\n") else "\n", mark=_is_marked(codec, mark)
+    )
+    return TextSource(lines=lines, head=head_of(lines()), facts=facts), notes, findings
+
+
+def _is_marked(codec: str, mark: int) -> bool:
+    """Whether a spreadsheet wrote a file, which needs the mark of UTF-8 to read one."""
+    return mark > 0 or codec != "utf-8"
+
+
+def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]]:
+    """How a file is encoded, and how long its mark is: by all of it, a piece at a time."""
+    with path.open("rb") as file:
+        head = file.read(max(len(mark) for mark, _, _ in _MARKS))
+        found = next((one for one in _MARKS if head.startswith(one[0])), None)
+        mark, codec, title = found or (b"", "utf-8", "UTF-8")
+        file.seek(len(mark))
+        fits, zeros, size = _fits(file, codec)
+    if fits and (found or zeros * 20 < size or size % 2):
+        return codec, len(mark), [] if title == "UTF-8" else [f"Read as {title}."], []
+    # What is damaged, or in another encoding, is told by the whole: it says which, and where.
+    raw = path.read_bytes()
+    _, notes, findings = decode(raw, name)
+    return ("cp1252" if findings else _unmarked_utf16(raw) or "utf-8"), 0, notes, findings
+
+
+def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
+    """Whether the rest of a file is in an encoding; its zero bytes, and all."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    fits, zeros, size = True, 0, 0
+    while piece := file.read(_PIECE):
+        zeros, size = zeros + piece.count(0), size + len(piece)
+        fits = fits and _is_decoded(decoder, piece)
+    return fits and _is_decoded(decoder, b"", final=True), zeros, size
+
+
+def _is_decoded(decoder: codecs.IncrementalDecoder, piece: bytes, *, final: bool = False) -> bool:
+    try:
+        decoder.decode(piece, final)
+    except UnicodeDecodeError:
+        return False
+    return True

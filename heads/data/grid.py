@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heads.data.numbers import notation_of
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
@@ -11,7 +11,7 @@ from heads.settings import Limits
 
 WRONG_COUNT = "wrong number of cells"
 NAMES_AGAIN = "names of the columns again"
-_HEADER_ROWS = 2_000
+HEADER_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def table_of(
     rows, lines, unit = grid.rows, grid.lines, grid.unit
     title, above = grid.title, grid.above
     found, dropped = list(findings), {}
-    if header is not False and not title and _is_title(rows):
+    if header is not False and not title and is_title(rows):
         title = " ".join(filter(None, map(str.strip, rows[0])))
         above, rows, lines = lines[:1], rows[1:], lines[1:]
     if header is not False and title:
@@ -92,7 +92,42 @@ def table_of(
     )  # fmt: skip
 
 
-def _is_title(rows: Sequence[Sequence[str]]) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top:
+    """What the first rows of a file say of all.
+
+    Attributes:
+        table: Its columns and what one should know of it, without rows that are to be used.
+        skipped: How many rows come before the first one of data.
+        names: The row that names the columns; nothing where none does.
+    """
+
+    table: Table
+    skipped: int
+    names: Sequence[str]
+
+
+def top_of(grid: Grid, name: str, limits: Limits, header: bool | None, notes: Sequence[str]) -> Top:
+    """What the first rows of a file say of it, which go on beyond them.
+
+    Args:
+        grid: The first rows, all of one width.
+        header: Whether the first row names the columns; None finds out.
+
+    Raises:
+        DataError: There are no rows, or two columns have one name.
+        LimitError: More rows than this place allows.
+    """
+    table = table_of(grid, name, limits, header, notes, ())
+    has_title = header is not False and not grid.title and is_title(grid.rows)
+    first = grid.rows[int(has_title)]
+    found = [one for one in table.findings if one.kind != "header_again"]
+    table = replace(table, rows=(), lines=(), dropped={}, findings=tuple(found))
+    skipped = has_title + table.has_header
+    return Top(table=table, skipped=skipped, names=first if table.has_header else ())
+
+
+def is_title(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row is one cell and empty ones, above a row of names for all columns.
 
     Or has a comma itself, above a row of which two names are known.
@@ -113,7 +148,7 @@ def names_columns(rows: Sequence[Sequence[str]]) -> bool:
     the names in ag_news/train.csv.
     """
     first = [cell.strip() for cell in rows[0]]
-    rest = rows[1 : _HEADER_ROWS + 1]
+    rest = rows[1 : HEADER_ROWS + 1]
     known = sum(map(is_known, first))
     if known > 1 or not rest or _is_counting(first):
         return known > 0 or _is_counting(first)

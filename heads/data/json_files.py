@@ -8,11 +8,14 @@ both make 1.5 of 1.50.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
-from heads.data.delimited import lines_of
+from heads.data.delimited import TextSource, lines_of
 from heads.data.table import Table, check_size, short
+from heads.data.table_stream import Block, Row, Sampler, TableStream, blocked
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -51,31 +54,50 @@ def read_objects(text: str, name: str, limits: Limits) -> Table:
         LimitError: More rows or columns than this place allows.
     """
     whole = text.lstrip().startswith("[")
-    places: dict[str, int] = {}
-    nested: dict[str, int] = {}
-    mixed: set[str] = set()  # fields that hold something else than lists of plain values
+    found = _Fields()
     rows: list[list[str]] = []
     lines: list[int] = []
-    for line, thing in _in_list(text, name) if whole else _in_lines(text, name):
-        if not isinstance(thing, dict):
-            raise DataError(f"Line {line} of {name} is not a JSON object.", _SHAPE, line=line)
-        for key, value in thing.items():
-            places.setdefault(key, len(places))
-            if isinstance(value, (list, dict)):
-                nested.setdefault(key, line)
-            if value is not None and not is_plain_list(value):
-                mixed.add(key)
-        rows.append([_cell(thing.get(key)) for key in places])
+    for line, thing, _ in _in_list(text, name) if whole else _in_lines(lines_of(text), name):
+        found.add(line, thing)
+        rows.append([_cell(thing.get(key)) for key in found.places])
         lines.append(line)
-        check_size(name, limits, rows=len(rows), columns=len(places))
+        check_size(name, limits, rows=len(rows), columns=len(found.places))
     if not rows:
         raise DataError(f"{name} has no data rows.", _SHAPE)
     for row in rows:
-        row.extend([""] * (len(places) - len(row)))
-    return Table(
-        name=name, columns=tuple(places), rows=rows, lines=lines, nested=nested,
-        lists=frozenset(nested) - mixed, notes=("Read as JSON.",),
-    )  # fmt: skip
+        row.extend([""] * (len(found.places) - len(row)))
+    return found.table(name, rows, lines)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Fields:
+    """The fields of all objects so far.
+
+    Attributes:
+        places: Their places, in the order in which they first come.
+        nested: Those that hold a list or an object, and the first line of one.
+        mixed: Those that hold something else than lists of plain values.
+    """
+
+    places: dict[str, int] = field(default_factory=dict)
+    nested: dict[str, int] = field(default_factory=dict)
+    mixed: set[str] = field(default_factory=set)
+
+    def add(self, line: int, thing: Mapping[str, Any]) -> None:
+        """One more object."""
+        for key, value in thing.items():
+            self.places.setdefault(key, len(self.places))
+            if isinstance(value, (list, dict)):
+                self.nested.setdefault(key, line)
+            if value is not None and not is_plain_list(value):
+                self.mixed.add(key)
+
+    def table(self, name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> Table:
+        """Rows under these fields."""
+        return Table(
+            name=name, columns=tuple(self.places), rows=rows, lines=lines, nested=self.nested,
+            lists=frozenset(self.nested) - self.mixed, notes=("Read as JSON.",),
+        )  # fmt: skip
 
 
 def _cell(value: Any) -> str:
@@ -96,16 +118,20 @@ def is_plain_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
 
 
-def _in_lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines_of(text), start=1):
+Object = tuple[int, dict[str, Any], str]  # its line, its fields, and itself as it is written
+
+
+def _in_lines(lines: Iterable[str], name: str) -> Iterator[Object]:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
-            thing, end = _decoded(line, _skip(line, 0), number, name)
+            begin = _skip(line, 0)
+            thing, end = _decoded(line, begin, number, name)
             if line[end:].strip():
                 raise _bad(name, number, "more follows after the object")
-            yield number, thing
+            yield number, _object(thing, number, name), line[begin:end]
 
 
-def _in_list(text: str, name: str) -> Iterator[tuple[int, Any]]:
+def _in_list(text: str, name: str) -> Iterator[Object]:
     """The members of a list, one at a time, so that each knows its line."""
     place = text.index("[") + 1
     line, counted = 1, 0
@@ -115,8 +141,9 @@ def _in_list(text: str, name: str) -> Iterator[tuple[int, Any]]:
         line, counted = line + len(_LINE_END.findall(text, counted, place)), place
         if text[place : place + 1] == "]" and separator != ",":
             break
+        begin = place
         thing, place = _decoded(text, place, line, name)
-        yield line, thing
+        yield line, _object(thing, line, name), text[begin:place]
         place = _skip(text, place)
         separator = text[place : place + 1]
         if separator not in ("]", ","):
@@ -124,6 +151,12 @@ def _in_list(text: str, name: str) -> Iterator[tuple[int, Any]]:
         place += separator == ","
     if text[place + 1 :].strip():
         raise _bad(name, line, "more follows after the list")
+
+
+def _object(thing: Any, line: int, name: str) -> dict[str, Any]:
+    if not isinstance(thing, dict):
+        raise DataError(f"Line {line} of {name} is not a JSON object.", _SHAPE, line=line)
+    return thing
 
 
 def _skip(text: str, place: int) -> int:
@@ -144,3 +177,57 @@ def _decoded(text: str, place: int, line: int, name: str) -> tuple[Any, int]:
 
 def _bad(name: str, line: int, why: str) -> DataError:
     return DataError(f"Line {line} of {name} is not right as JSON: {why}.", _SHAPE, line=line)
+
+
+# --- The same as a stream: objects stay as they are written.
+
+
+def stream_objects(source: TextSource, name: str, limits: Limits) -> TableStream:
+    """Looks through JSON objects, one a line or in a list.
+
+    Of a list the text is held in memory, and its objects are not.
+
+    Raises:
+        DataError: Something is no JSON or no object; names the line.
+        LimitError: More rows or columns than this place allows.
+    """
+    if source.head.lstrip().startswith("["):
+        whole = "".join(source.lines())
+
+        def objects() -> Iterator[Object]:
+            return _in_list(whole, name)
+    else:
+
+        def objects() -> Iterator[Object]:
+            return _in_lines(source.lines(), name)
+
+    found, drawn = _Fields(), Sampler()
+    for line, thing, _ in objects():
+        found.add(line, thing)
+        drawn.add(line, thing)
+        check_size(name, limits, rows=drawn.seen, columns=len(found.places))
+    if not drawn.seen:
+        raise DataError(f"{name} has no data rows.", _SHAPE)
+    columns = tuple(found.places)
+    rows = [[_cell(thing.get(key)) for key in columns] for _, thing in drawn.drawn()]
+    table = found.table(name, rows, [line for line, _ in drawn.drawn()])
+
+    def read(most: int) -> Iterator[Block]:
+        return blocked(_rows(objects, columns), most)
+
+    return TableStream(
+        name=name, form="json", columns=columns, titles=columns, rows=drawn.seen, sample=table,
+        read=read, notes=table.notes,
+    )  # fmt: skip
+
+
+def _rows(objects: Callable[[], Iterator[Object]], columns: Sequence[str]) -> Iterator[Row]:
+    for line, thing, own in objects():
+        cells = [_cell(thing.get(key)) for key in columns]
+        inner = [at for at, key in enumerate(columns) if isinstance(thing.get(key), list | dict)]
+        if inner:
+            with suppress(RecursionError):  # of thousands of lists within each other
+                plain = json.loads(own)  # in which numbers are numbers
+                for at in inner:
+                    cells[at] = json.dumps(plain[columns[at]], ensure_ascii=False)
+        yield Row(line=line, cells=cells, own=own)

@@ -175,17 +175,22 @@ def label_cells(table: Table, columns: Columns) -> Marks:
     if columns.labels:
         return _of_flags(table, columns.labels)
     at = table.columns.index(columns.label)
-    values = numbers_of(cells_of(table, columns.label))[1] if columns.number else {}
+    notation = notation_of(cells_of(table, columns.label)) if columns.number else None
     known: dict[str, tuple[str, ...] | float | str] = {}
 
     def read(row: Sequence[str], _line: int) -> tuple[str, ...] | float | str:
         raw = row[at]
         if raw not in known:
             cell = clean_label(unguard_cell(raw) if table.spelled else raw)
-            known[raw] = values.get(cell, NO_NUMBER) if columns.number else _read(cell, columns)
+            known[raw] = _number(cell, notation) if notation else _read(cell, columns)
         return known[raw]
 
     return read
+
+
+def _number(cell: str, notation: Notation) -> float | str:
+    value = notation.value(cell)
+    return NO_NUMBER if value is None else value
 
 
 def _read(cell: str, columns: Columns) -> tuple[str, ...] | str:

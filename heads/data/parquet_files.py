@@ -5,14 +5,18 @@ turns whole numbers with a gap among them into 1.0.
 """
 
 import json
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heads.data.table import Table, check_size, short
+from heads.data.table_stream import SAMPLE, Block, Row, TableStream
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
+_BATCH_CHARACTERS = 1_000_000
 _WHOLE = "Save it again, or choose another file."
 
 
@@ -44,17 +49,10 @@ def read_columnar(
         DataError: One is damaged, they have different columns, or there are no rows.
         LimitError: They hold more than this place allows.
     """
-    import pyarrow as pa
-
     gathered = Gathered(name=name, limits=limits, has_split=bool(split), classes=classes)
     for path, part in files:
-        try:
-            with _opened(path) as found:
-                gathered.add(*found, part)
-        except (pa.ArrowException, OSError, ValueError, OverflowError):
-            kind = "an Arrow" if path.suffix == ".arrow" else "a Parquet"
-            what = f"{name} is damaged, or {short(path.name, 60)} is not {kind} file."
-            raise DataError(what, _WHOLE) from None
+        with _refused(path, name), _opened(path) as found:
+            gathered.add(*found, part)
     return gathered.table(note, split)
 
 
@@ -100,11 +98,7 @@ class Gathered:
             LimitError: They are more than this place allows.
         """
         name, rows, names = self.name, self._rows, tuple(schema.names)
-        check_size(name, self.limits, rows=len(rows) + promised, columns=len(names))
-        _check_unpacked(name, self.limits, size)
-        if len(set(names)) < len(names) or self._columns not in ((), names):
-            what = f"{name} has columns of the same name, or parts with other columns."
-            raise DataError(what, "Name each column once, and all parts alike.")
+        _check_promise(name, self.limits, schema, len(rows) + promised, size, self._columns)
         self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
         for batch in batches:
@@ -141,6 +135,36 @@ class Gathered:
             name=self.name, columns=columns, rows=self._rows, lines=range(1, len(self._rows) + 1),
             nested=self._nested, lists=frozenset(self._lists), notes=(note,), unit="row",
         )  # fmt: skip
+
+
+@contextmanager
+def _refused(path: Path, name: str) -> Iterator[None]:
+    """Within it, a file that is damaged is said to be."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError):
+        kind = "an Arrow" if path.suffix == ".arrow" else "a Parquet"
+        what = f"{name} is damaged, or {short(path.name, 60)} is not {kind} file."
+        raise DataError(what, _WHOLE) from None
+
+
+def _check_promise(
+    name: str,
+    limits: Limits,
+    schema: "pyarrow.Schema",
+    rows: int,
+    size: int,
+    columns: tuple[str, ...],
+) -> None:
+    """Refuses by what a file says of itself: too much of it, or other columns than the last."""
+    names = tuple(schema.names)
+    check_size(name, limits, rows=rows, columns=len(names))
+    _check_unpacked(name, limits, size)
+    if len(set(names)) < len(names) or columns not in ((), names):
+        what = f"{name} has columns of the same name, or parts with other columns."
+        raise DataError(what, "Name each column once, and all parts alike.")
 
 
 @contextmanager
@@ -256,3 +280,151 @@ def _named(features: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         names = about.get("names") if isinstance(about, dict) else None
         if isinstance(names, list) and all(isinstance(each, str) for each in names):
             yield name, names
+
+
+# --- The same as a stream: rows keep the types that they have.
+
+
+def stream_columnar(
+    files: Sequence[tuple[Path, str]], name: str, limits: Limits, note: str, split: str = ""
+) -> TableStream:
+    """Looks through the rows of one or several files, one after another.
+
+    Args:
+        files: Each with the name of the split that its rows belong to, or "".
+        note: How they were read.
+        split: The name of a column that says the split, or "" for none.
+
+    Raises:
+        DataError: One is damaged, they have different columns, or there are no rows.
+        LimitError: They hold more than this place allows.
+    """
+    schema, rows = _promised(files, name, limits)
+    if not rows:
+        raise DataError(f"{name} has no data rows.", _WHOLE)
+    columns = (*schema.names, split) if split else tuple(schema.names)
+    draws = range(rows) if rows <= SAMPLE else sorted(random.Random(0).sample(range(rows), SAMPLE))
+    own = [each.name for each in schema if not _is_plain(each.type)]
+    table = Table(
+        name=name, columns=columns, rows=_drawn(files, name, limits, draws, split),
+        lines=[at + 1 for at in draws], nested=dict.fromkeys(own, 1),
+        lists=frozenset(each for each in own if _is_list(schema.field(each).type)), notes=(note,),
+        unit="row",
+    )  # fmt: skip
+    return TableStream(
+        name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=table,
+        read=partial(_blocks, files, name, limits, split), facts=schema, notes=(note,),
+    )  # fmt: skip
+
+
+def _promised(
+    files: Sequence[tuple[Path, str]], name: str, limits: Limits
+) -> tuple["pyarrow.Schema", int]:
+    """The columns of all files, and how many rows there are."""
+    found: pyarrow.Schema | None = None
+    rows = 0
+    for path, _ in files:
+        with _refused(path, name), _opened(path) as (schema, promised, size, batches):
+            names = tuple(found.names) if found else ()
+            _check_promise(name, limits, schema, rows + promised, size, names)
+            rows += promised or sum(batch.num_rows for batch in batches)
+            check_size(name, limits, rows=rows)
+        found = found or _schema_of(path)
+    assert found is not None
+    return found, rows
+
+
+def _schema_of(path: Path) -> "pyarrow.Schema":
+    """The columns of a file with the types that they have there."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    with path.open("rb") as file:
+        is_parquet = file.read(len(MAGIC)) == MAGIC
+    if is_parquet:
+        return parquet.read_schema(path)
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+        return stream.schema
+
+
+def _batches(
+    files: Sequence[tuple[Path, str]], name: str, limits: Limits
+) -> "Iterator[tuple[pyarrow.RecordBatch, str, Mapping[str, Sequence[str]]]]":
+    """All rows, some at a time, with their split and the names of classes."""
+    for path, part in files:
+        with _refused(path, name), _opened(path) as (schema, _, _, batches):
+            classes = _class_names(schema)
+            for batch in batches:
+                yield batch, part, classes
+
+
+def _drawn(
+    files: Sequence[tuple[Path, str]],
+    name: str,
+    limits: Limits,
+    draws: Sequence[int],
+    split: str,
+) -> list[list[str]]:
+    """Some rows as texts."""
+    import pyarrow as pa
+
+    found: list[list[str]] = []
+    start = place = 0
+    for batch, part, classes in _batches(files, name, limits):
+        end, own = start + batch.num_rows, []
+        while place < len(draws) and draws[place] < end:
+            own.append(draws[place] - start)
+            place += 1
+        if own:
+            some = batch.take(pa.array(own))
+            cells = [
+                _strings(column, classes.get(each, ()))
+                for each, column in zip(some.schema.names, some.columns, strict=True)
+            ]
+            more = [part] if split else []
+            found += [[*row, *more] for row in zip(*cells, strict=True)]
+        start = end
+    return found
+
+
+def _blocks(
+    files: Sequence[tuple[Path, str]], name: str, limits: Limits, split: str, most: int
+) -> Iterator[Block]:
+    """The rows with their types; a block is what pyarrow reads at once, or several of these."""
+    held: list[Row] = []
+    batches: list[pyarrow.RecordBatch] = []
+    line = characters = 0
+    for batch, part, classes in _batches(files, name, limits):
+        cells = [
+            _told(column, classes.get(each, ()))
+            for each, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        size = sum(sum(map(len, column)) for column in cells)
+        characters += size
+        _check_unpacked(name, limits, characters)
+        more = [part] if split else []
+        for row in zip(*cells, strict=True):
+            line += 1
+            held.append(Row(line=line, cells=[*row, *more]))
+        batches.append(batch)
+        if len(held) + BATCH_ROWS > most or size > _BATCH_CHARACTERS:
+            yield Block(rows=held, own=batches)
+            held, batches = [], []
+    if held:
+        yield Block(rows=held, own=batches)
+
+
+def _told(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
+    """One column as texts, of which none is lost but what is no text at all."""
+    kind = column.type
+    if _is_plain(kind) or (_is_list(kind) and classes):
+        return _strings(column, classes)
+    return ["" if value is None else _spelled(value) for value in column.to_pylist()]
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=_spelled)
+    if isinstance(value, datetime | date | time | timedelta | str | int | float):
+        return str(value)
+    return "[…]"  # bytes, as of a picture

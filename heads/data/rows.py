@@ -102,19 +102,13 @@ def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
     """
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
     found = Rows(dropped=dropped, unit=table.unit)
-    wanted = [columns.text, columns.pair] if columns.pair else [columns.text]
-    places = [table.columns.index(name) for name in wanted]
-    others = [table.columns.index(name) for name in columns.used if name not in wanted]
+    taking = TextReader.of(table, columns, limits, found)
     split_at = table.columns.index(columns.split) if columns.split else -1
     group_at = table.columns.index(columns.group) if columns.group else -1
-    spill, read = _spill(table, places[-1], others), label_cells(table, columns)
+    read = label_cells(table, columns)
     for line, row in zip(table.lines, table.rows, strict=True):
-        cells = [row[at] for at in places]
-        if spill and any(row[at] for at in spill):
-            cells[-1] = _joined(cells[-1], row, spill)
-            found.spilled.append(line)
-        texts = _clean(cells, line, table, limits, found)
-        reason = _missing(texts) or _add_labels(row, line, read, found)
+        texts = taking.texts(row, line)
+        reason = missing(texts) or _add_labels(row, line, read, found)
         if reason:
             found.dropped.setdefault(reason, []).append(line)
             continue
@@ -140,11 +134,43 @@ def _add_labels(row: Sequence[str], line: int, read: Marks, found: Rows) -> str:
     return ""
 
 
-def _clean(cells: Sequence[str], line: int, table: Table, limits: Limits, found: Rows) -> list[str]:
-    """The texts of a row as the gate lets them in; "" for one of which nothing is left."""
-    texts = []
-    for given in cells:
-        cell = unguard_cell(given) if table.spelled else given
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReader:
+    """Takes the texts of rows, as heads learn from them and as they are asked.
+
+    Attributes:
+        places: The columns of the texts.
+        spill: Columns without a name after them, into which commas put the rest of a text.
+        spelled: Whether cells were typed as text, where a spreadsheet's `'` may stand.
+        found: Where it is noted what is done to texts.
+    """
+
+    places: Sequence[int]
+    spill: Sequence[int]
+    spelled: bool
+    limits: Limits
+    found: Rows
+
+    @classmethod
+    def of(cls, table: Table, columns: Columns, limits: Limits, found: Rows) -> "TextReader":
+        """That of the rows of a table, or of a stream of which the table is a sample."""
+        wanted = [columns.text, columns.pair] if columns.pair else [columns.text]
+        places = [table.columns.index(name) for name in wanted]
+        others = [table.columns.index(name) for name in columns.used if name not in wanted]
+        spill = _spill(table, places[-1], others)
+        return cls(places=places, spill=spill, spelled=table.spelled, limits=limits, found=found)
+
+    def texts(self, row: Sequence[str], line: int) -> list[str]:
+        """The texts of a row as the gate lets them in; "" for one of which nothing is left."""
+        cells = [row[at] for at in self.places]
+        if self.spill and any(row[at] for at in self.spill):
+            cells[-1] = _joined(cells[-1], row, self.spill)
+            self.found.spilled.append(line)
+        return [self._text(cell, line) for cell in cells]
+
+    def _text(self, given: str, line: int) -> str:
+        limits, found = self.limits, self.found
+        cell = unguard_cell(given) if self.spelled else given
         if cell is not given and cell != given:
             found.restored.append(line)
         if "\r" in cell:
@@ -154,13 +180,12 @@ def _clean(cells: Sequence[str], line: int, table: Table, limits: Limits, found:
         if CONTROLS.search(cell, 0, limits.text_characters):
             found.controls.append(line)
         try:
-            texts.append(gate(cell, limits, "text") if cell else "")
+            return gate(cell, limits, "text") if cell else ""
         except DataError:
-            texts.append("")
-    return texts
+            return ""
 
 
-def _missing(texts: Sequence[str]) -> str:
+def missing(texts: Sequence[str]) -> str:
     """Which text a row lacks, or "" where it lacks none."""
     if not texts[0]:
         return NO_TEXT
@@ -203,6 +228,12 @@ def account(rows: Rows, table: Table) -> list[Finding]:
         for reason, lines in rows.dropped.items()
         if reason not in table.dropped
     ]
+    return findings + text_account(rows, unit)
+
+
+def text_account(rows: Rows, unit: str) -> list[Finding]:
+    """Warnings on texts that were changed before anybody reads them."""
+    findings = []
     texts = (
         ("cut", rows.cut, "Cut {} to the longest text that is read: {}."),
         ("controls", rows.controls, "Removed invisible control characters from {}: {}."),

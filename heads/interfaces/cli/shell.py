@@ -27,6 +27,7 @@ from heads.settings import limits, parts_file, set_parts_file, set_public
 LOCAL = ("127.0.0.1", "localhost", "::1")
 FLAGS = {
     "recipes": ("--recipe", "-r"),
+    "recipe": ("--recipe", "-r"),
     "losses": ("--loss",),
     "prefixes": ("--prefix",),
     "parts": ("--with",),

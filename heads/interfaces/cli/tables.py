@@ -14,12 +14,14 @@ from rich.text import Text
 
 from heads.analysis.ablation import Ablation
 from heads.analysis.adapter_check import AdapterReport
+from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
+from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
@@ -43,6 +45,7 @@ from heads.interfaces.views.format import (
     effect,
     of_metric,
     percent,
+    ranked,
     signed,
     titled,
 )
@@ -275,6 +278,90 @@ def _part(table: Table, places: Sequence[int]) -> Table:
     return part
 
 
+# --- Whole files.
+
+
+def answered(found: FileAnswers, to: Any) -> None:
+    """What became of the rows of a file; on stderr, since answers may be printed."""
+    console = Console(stderr=True, soft_wrap=True)
+    where = f" They are in {to}." if to else ""
+    texts = f"'{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
+    lines = [
+        f"{found.head} on {found.model} answered {found.answered:,} of {found.rows:,} rows of "
+        f"{found.file} (texts: {texts}) in {found.seconds:.1f} s.{where}",
+        *found.told,
+    ]
+    if found.counts:
+        lines.append("Answers: " + ", ".join(_counts(found.counts)) + ".")
+    if found.abstained:
+        lines.append(f"Abstained from: {counted(found.abstained, 'row')}.")
+    if found.spread:
+        least, mean, most = (f"{one:.4g}" for one in found.spread)
+        lines.append(f"Answers lie between {least} and {most}; their mean is {mean}.")
+    for line in lines:
+        console.print(Text(f"heads: {line}"))
+
+
+def _counts(counts: Mapping[str, int]) -> list[str]:
+    most = sorted(counts, key=lambda name: -counts[name])
+    told = [f"{name} {counts[name]:,}" for name in most[:CLASSES]]
+    return told + [f"{len(most) - CLASSES:,} other classes"] * (len(most) > CLASSES)
+
+
+def scored_file(found: FileScores) -> None:
+    """The score of a head on a file, every class, every measure, and what flatters it."""
+    own, name = found.measures, SCORES[found.measures.metric]
+    told = f"{name.told(own.score)} ({name.between(own.low, own.high)}, 95 %)"
+    show(
+        f"{found.head} on {found.model}, on {own.rows:,} of {found.rows:,} rows of {found.file}: "
+        f"{name.noun} {told}."
+    )
+    if found.held_out:
+        known = score_called(found.held_out.metric)
+        noun = known.noun if known else "score"
+        show(f"Held out in its training, {noun}: {accuracy(found.held_out)}.")
+    if found.commonest is not None:
+        show(f"The commonest label is that of {percent(found.commonest)} of the rows.")
+    show(*found.told)
+    table = table_of("measure", "value")
+    for one in ranked(found.problem, own.metric):
+        if (value := own.values.get(one.name)) is not None:
+            table.add_row(one.label, one.shown(value))
+    if found.calibrated_error is not None and found.temperature != 1:
+        divided = f"Calibration error at temperature {found.temperature:.2f}"
+        table.add_row(divided, percent(found.calibrated_error))
+    show(table)
+    _of_classes(found)
+
+
+def _of_classes(found: FileScores) -> None:
+    """Every class or label, and how often each was taken for which."""
+    if found.by_class:
+        table = table_of("class", "rows", "answered", "precision", "recall", "F1")
+        for one in found.by_class[:CLASSES]:
+            shares = (_share(value) for value in (one.precision, one.recall, one.f1))
+            table.add_row(Text(one.name), f"{one.rows:,}", f"{one.answered:,}", *shares)
+        show(table)
+    if found.measures.labels:
+        table = table_of("label", "rows", "precision", "recall", "F1", "average precision")
+        for label in found.measures.labels[:CLASSES]:
+            values = (label.precision, label.recall, label.f1, label.average_precision)
+            table.add_row(Text(label.name), f"{label.rows:,}", *map(_share, values))
+        show(table)
+    if len(found.classes) > CLASSES:
+        show(f"And {len(found.classes) - CLASSES:,} others (--json has them).")
+    confusion = found.measures.confusion
+    if confusion is not None and len(found.classes) <= FEW:
+        table = table_of("is \\ answered", *found.classes)
+        for one, row in zip(found.classes, confusion.tolist(), strict=True):
+            table.add_row(Text(one), *(f"{cell:,}" for cell in row))
+        show(table)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
 # --- What trained heads look at, and what-ifs.
 
 
@@ -379,6 +466,7 @@ def readings(found: Sequence[Reading]) -> None:
 WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed
 LONG = 120  # letters of a text in a table
+FEW = 12  # classes of which it is shown which is taken for which
 PRICED = 6  # columns up to the price of a way of learning: its name, score and time
 A_SECOND = 4  # times that the live table is drawn anew
 

@@ -1,0 +1,531 @@
+"""A whole file answered by one head: as many rows come back as there are, in their order.
+
+Legend: n texts of a block, c classes.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from heads import interruption
+from heads.analysis.selection import SelectedHeads, choosing
+from heads.backbone.downloads import fetching
+from heads.backbone.models import BUNDLED
+from heads.backbone.safety import absent
+from heads.caching import place_told
+from heads.classifier import pretrained
+from heads.classifier.answers import AnswerColumns, answer_columns
+from heads.classifier.classifier import Classifier
+from heads.classifier.pretrained import is_own
+from heads.data.columns import guess
+from heads.data.files import open_stream, open_table, place_of
+from heads.data.grid import WRONG_COUNT
+from heads.data.rows import Rows, TextReader, missing, text_account
+from heads.data.samples import SAMPLES
+from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
+from heads.data.table_stream import Block, TableStream
+from heads.data.writers import Value, check_ending, check_rows, written
+from heads.errors import DataError, did_you_mean
+from heads.events import Progress
+from heads.parts.resolve import resolve
+from heads.recipe import Recipe
+from heads.runs import spec
+from heads.runs.folder import all_runs, find
+from heads.runs.leaderboard import facts_of
+from heads.runs.trained_heads import trained_names
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+# --- Which head answers.
+
+USUAL = "mean+linear"  # of a sample, where none is named
+FEWEST, MOST = 64, 1_024  # rows of a block: of a large base model few, so that one sees it go on
+NO_COLUMNS = Columns(text="", label="")
+SMALL = 25_000_000  # parameters of a base model that reads the most at once
+TAKES = "Name a run (--run), a fine-tuned checkpoint (--model), or a recipe of a sample (--sample)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChosenHead:
+    """The head that is asked, and what is known of the rows that it learned from.
+
+    Attributes:
+        classifier: The head on its base model.
+        selected: The rows that it learned from, where they are known.
+        columns: What the columns of those were called; nothing where that is not known.
+        metric: What its run ranks by; auto, if it is of none.
+        ordered: Whether its classes stand in an order.
+    """
+
+    classifier: Classifier
+    selected: SelectedHeads
+    columns: Columns = NO_COLUMNS
+    metric: str = "auto"
+    ordered: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that it learned from."""
+        return self.columns.used
+
+
+def choosing_head(
+    recipe: Recipe | str | Classifier, *, run: str, model: str, sample: str, limits: Limits
+) -> Generator[Progress, None, ChosenHead]:
+    """Finds the head that is to answer, or trains that of a sample: progress, then the head.
+
+    Args:
+        recipe: A recipe, "own", or a classifier; the run's best or "own" if "".
+
+    Raises:
+        HeadsError: Anything in the choice that does not fit, in one sentence.
+    """
+    if run:
+        return (yield from _of_run(recipe, run, model, sample, limits))
+    if isinstance(recipe, Classifier):
+        found = yield from choosing([recipe], sample=sample, limits=limits)
+        return _known(found)
+    if is_own(recipe) or (not recipe and not sample and model not in ("", BUNDLED)):
+        if name := absent(model, limits):
+            yield from fetching(name, limits)
+        yield Progress(says=f"Loading {model}", share=0.0)
+        own = pretrained.load(model, BUNDLED, resolve(USUAL), limits)
+        return _known((yield from choosing([own], limits=limits)))
+    if not recipe and not sample:
+        last = next(iter(all_runs()), None) if not limits.public else None
+        hint = f"{TAKES} The last run is {last.id}." if last else TAKES
+        raise DataError("No head is named that could answer.", hint)
+    pair = "a pair" if sample in SAMPLES and SAMPLES[sample].pair else ""
+    asked = {"sample": sample, "model": model, "limits": limits}
+    found = yield from choosing([recipe or USUAL], pair, **asked)
+    return _known(found, limits)
+
+
+def _of_run(
+    recipe: Recipe | str | Classifier, run: str, model: str, sample: str, limits: Limits
+) -> Generator[Progress, None, ChosenHead]:
+    if sample or model not in ("", BUNDLED):
+        what = "A run has its own data and its own base model."
+        raise DataError(what, "Leave out the sample and the model, or the run.")
+    folder = find(run, is_public=limits.public)
+    yield Progress(says=f"Loading the head of {folder.id}", share=0.0)
+    asked = spec.load(folder)
+    if not recipe:
+        names, facts = trained_names(folder, asked), facts_of(folder)
+        if not names:
+            what = f"No head of the run {folder.id} is done yet."
+            raise DataError(what, f"Go on with it: heads train --resume {folder.id}")
+        recipe = next((n for n in (facts["recommended"], facts["best"]) if n in names), names[0])
+    found = yield from choosing([recipe], run=run, limits=limits)
+    columns = dict(asked.account.get("columns", {}))
+    known = {one: columns[one] for one in Columns.__dataclass_fields__ if one in columns}
+    known |= {one: tuple(known.get(one, ())) for one in ("labels", "order")}
+    return ChosenHead(
+        classifier=found.classifiers[0],
+        selected=found,
+        columns=Columns(**{"text": "", "label": "", **known}),
+        metric=asked.metric,
+        ordered=asked.corpus.ordered,
+    )
+
+
+def _known(found: SelectedHeads, limits: Limits | None = None) -> ChosenHead:
+    """A head of a sample, or one of which it is known that it is; else nothing is known of it."""
+    corpus, columns = found.corpus, NO_COLUMNS
+    if corpus and corpus.name in SAMPLES:
+        columns = guess(open_table(SAMPLES[corpus.name].path, limits or limits_here()))
+    return ChosenHead(
+        classifier=found.classifiers[0], selected=found, columns=columns,
+        ordered=bool(corpus and corpus.ordered),
+    )  # fmt: skip
+
+
+# --- Which columns hold the texts.
+
+
+def text_columns(
+    stream: TableStream, head: ChosenHead, text: str, pair: str, label: str = ""
+) -> Columns:
+    """The columns of the texts: those named, else those called as the head's were, else guessed.
+
+    Args:
+        label: The column of the labels, which is none of them.
+
+    Raises:
+        DataError: One is not there or holds no texts, or the head needs two and there is one.
+    """
+    needs_pair = head.classifier.head.needs_pairs
+    for name in filter(None, (text, pair)):
+        _check_column(stream, name)
+    known = head.columns
+    guessed = _guessed(stream, text, pair, label)
+    first = text or (known.text if known.text in stream.columns else guessed.text)
+    second = pair
+    if needs_pair and not second:
+        is_known = known.pair and known.pair in stream.columns and known.pair != first
+        second = known.pair if is_known else guessed.pair
+    if needs_pair and second in ("", first):
+        name = head.classifier.head.name
+        what = f"{name} was trained on two texts a row, and {stream.name} has one column of them."
+        raise DataError(what, "Name the other one (--pair).")
+    if first == second:
+        raise DataError("The same column is chosen twice.", "Choose one for each of text and pair.")
+    for name in filter(None, (first, second)):
+        _check_column(stream, name)
+    return Columns(text=first, pair=second, label=label)
+
+
+def _guessed(stream: TableStream, text: str, pair: str, label: str) -> Columns:
+    """What the reader of labelled files takes for the texts; the only column is that."""
+    if len(stream.columns) == 1:
+        return Columns(text=stream.columns[0], label="")
+    try:
+        return guess(stream.sample, ColumnHints(text=text, pair=pair, label=label))
+    except DataError:
+        if text:
+            return Columns(text=text, label="", pair=pair)
+        free = [name for name in stream.columns if name not in stream.sample.unnamed]
+        return Columns(text=(free or stream.columns)[0], label="")
+
+
+def _check_column(stream: TableStream, name: str) -> None:
+    table = stream.sample
+    if name not in table.columns:
+        what = f"{stream.name} has no column '{short(name)}'."
+        raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
+    if name in table.nested:
+        what = f"The column '{short(name)}' of {stream.name} holds lists or objects."
+        raise DataError(what, "Choose a column with one text a cell.", column=name)
+
+
+# --- Blocks of rows to logits.
+
+
+@dataclass(kw_only=True, slots=True)
+class Asked:
+    """Reads the texts of blocks and asks a head about them.
+
+    Attributes:
+        classifier: The head.
+        reading: How the texts of a row are taken.
+        is_paired: Whether a row has two.
+        unanswered: Lines of rows without a text, by the reason.
+    """
+
+    classifier: Classifier
+    reading: TextReader
+    is_paired: bool
+    unanswered: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stream: TableStream, head: ChosenHead, columns: Columns, limits: Limits) -> "Asked":
+        """That of a file."""
+        reading = TextReader.of(stream.sample, columns, limits, Rows(unit=stream.sample.unit))
+        return cls(classifier=head.classifier, reading=reading, is_paired=bool(columns.pair))
+
+    def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
+        """The places in a block of the rows that have texts, and these."""
+        places, found = [], []
+        for place, row in enumerate(block.rows):
+            reason = row.odd
+            if reason == WRONG_COUNT and self.reading.spill:
+                reason = ""  # the text is the last column: what is too much belongs to it
+            texts = [] if reason else self.reading.texts(row.cells, row.line)
+            if reason := reason or missing(texts):
+                self.unanswered.setdefault(reason, []).append(row.line)
+            else:
+                places.append(place)
+                found.append(texts)
+        return places, found
+
+    def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """(n, c)."""
+        pairs = [second for _, second in texts] if self.is_paired else []
+        return self.classifier.logits([one[0] for one in texts], pairs)
+
+
+def block_rows(classifier: Classifier) -> int:
+    """How many rows are asked about at once: always the same for a base model.
+
+    What a text is batched with moves the last digits of its logits, so they must not hang on how
+    fast the machine is.
+    """
+    return max(FEWEST, min(MOST, round(MOST * SMALL / classifier.backbone.parameters)))
+
+
+@dataclass(kw_only=True, slots=True)
+class Pace:
+    """How far a pass over a file is, how fast it goes and how long it will take."""
+
+    rows: int
+    done: int = 0
+    begun: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        return time.perf_counter() - self.begun
+
+    def step(self, rows: int) -> Progress:
+        """So many more rows are done."""
+        self.done += rows
+        rate = self.done / max(self.seconds, 1e-6)
+        says = f"Answered {self.done:,} of {self.rows:,} rows: {rate:,.0f} a second"
+        left = (self.rows - self.done) / rate
+        return Progress(says=f"{says}, {left:,.0f} s left", share=self.done / self.rows)
+
+
+# --- A file answered.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FileAnswers:
+    """A file that was answered, with an account of every row.
+
+    Attributes:
+        head: The head, by the name that it has beside others.
+        model: Its base model.
+        file: The name of the file.
+        to: What was written; None where nothing was.
+        rows: Rows of the file, and of what was written.
+        answered: Those that have a text, or two where the head needs two.
+        unanswered: The others: reason -> lines.
+        abstained: Of those answered, how many the head was not sure enough of.
+        counts: How often each class was answered; nothing of numbers.
+        spread: The least, the mean and the greatest number; nothing of classes.
+        text: The column of the texts.
+        pair: The column of the second texts, or "".
+        columns: The columns of ours.
+        seconds: How long it took to read and to answer.
+        unit: What line numbers count: "line" or "row".
+        notes: How the file was read, and what was done to texts, a sentence each.
+        answers: The values of our columns, one for each row; only where no file was written.
+        first: The first rows as they are written: names of columns, and cells.
+    """
+
+    head: str
+    model: str
+    file: str
+    to: Path | None
+    rows: int
+    answered: int
+    unanswered: Mapping[str, tuple[int, ...]]
+    abstained: int
+    counts: Mapping[str, int]
+    spread: tuple[float, ...]
+    text: str
+    pair: str
+    columns: tuple[str, ...]
+    seconds: float
+    unit: str
+    notes: tuple[str, ...]
+    answers: tuple[Mapping[str, Any], ...] = ()
+    first: tuple[tuple[str, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        to = f", in {self.to}" if self.to else ""
+        return f"<FileAnswers {self.file} by {self.head}: {self.answered:,} of {self.rows:,}{to}>"
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The account in sentences, what was not answered first."""
+        left = [
+            f"{count(len(lines), 'row')} got no answer, {reason}: {where(lines, self.unit)}."
+            for reason, lines in self.unanswered.items()
+        ]
+        return (*left, *self.notes)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        apart = ("to", "unanswered", "answers", "first")
+        facts = {n: getattr(self, n) for n in self.__dataclass_fields__ if n not in apart}
+        left = {
+            reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
+            for reason, lines in self.unanswered.items()
+        }
+        facts |= {"to": str(self.to) if self.to else None, "unanswered": left}
+        return facts | ({} if self.to else {"answers": list(map(dict, self.answers))})
+
+
+SHOWN_ROWS, SHOWN_LETTERS = 10, 300
+
+
+@dataclass(kw_only=True, slots=True)
+class Account:
+    """What has been answered so far.
+
+    Attributes:
+        columns: The columns of ours.
+        asking: Who asks the head.
+        keeps: Whether every answer is kept.
+        first: The first rows as they are written.
+    """
+
+    columns: AnswerColumns
+    asking: Asked
+    keeps: bool
+    answered: int = 0
+    abstained: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    numbers: list[float] = field(default_factory=lambda: [float("inf"), 0.0, float("-inf")])
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    first: list[tuple[str, ...]] = field(default_factory=list)
+
+    def answered_block(self, block: Block) -> list[tuple[Value, ...]]:
+        """The values of our columns, a tuple a row, in the order of the rows."""
+        places, texts = self.asking.texts(block)
+        values = [self.columns.nothing] * len(block)
+        if texts:
+            given = self.columns.of(self.asking.logits(texts))
+            for place, own in zip(places, given, strict=True):
+                values[place] = own
+                self._count(own[0])
+        self.answered += len(places)
+        self._keep(block, values)
+        return values
+
+    def _keep(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
+        ours = self.columns.columns
+        if self.keeps:
+            names = [one.name for one in ours]
+            for row in values:
+                told = (one.value(value) for one, value in zip(ours, row, strict=True))
+                self.kept.append(dict(zip(names, told, strict=True)))
+        left = SHOWN_ROWS - len(self.first)
+        for row, own in zip(block.rows[:left], values[:left], strict=True):
+            cells = (one.cell(value) for one, value in zip(ours, own, strict=True))
+            self.first.append(tuple(cell[:SHOWN_LETTERS] for cell in chain(row.cells, cells)))
+
+    def _count(self, answer: Value) -> None:
+        if isinstance(answer, float):
+            least, total, most = self.numbers
+            self.numbers = [min(least, answer), total + answer, max(most, answer)]
+        elif isinstance(answer, tuple):
+            self.counts.update(answer)
+        elif answer:
+            self.counts[str(answer)] += 1
+        else:
+            self.abstained += bool(self.columns.abstain_below)
+
+    def facts(self) -> dict[str, Any]:
+        """What `FileAnswers` says of it."""
+        least, total, most = self.numbers
+        classes = self.columns.classifier.classes
+        left = self.asking.unanswered
+        return {
+            "answered": self.answered,
+            "unanswered": {reason: tuple(lines) for reason, lines in left.items()},
+            "abstained": self.abstained,
+            "counts": {name: self.counts[name] for name in classes if name in self.counts},
+            "spread": (least, total / self.answered, most) if least <= most else (),
+            "answers": tuple(self.kept),
+        }
+
+
+def predicting(
+    file: str | Path,
+    *,
+    to: str | Path | None = None,
+    recipe: Recipe | str | Classifier = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    header: bool | None = None,
+    lines: bool = False,
+    logits: bool = False,
+    probabilities: bool = False,
+    abstain_below: float = 0.0,
+    keeps: bool | None = None,
+    limits: Limits | None = None,
+) -> Generator[Progress, None, FileAnswers]:
+    """The work of `heads.predict`: progress, then the account.
+
+    Args:
+        keeps: Whether every answer is kept in memory; if None, where no file is written.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    limits = limits or limits_here()
+    path = place_of(file)
+    target = None if to is None else checked_target(Path(to).expanduser(), path)
+    asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
+    head = yield from choosing_head(recipe, **asked)
+    yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
+    stream = open_stream(path, limits, header, head.names, of_lines=lines)
+    if target:
+        check_rows(target.suffix.lower(), stream.rows)
+    columns = text_columns(stream, head, text, pair)
+    account = Account(
+        columns=answer_columns(
+            head.classifier,
+            {*stream.columns, *stream.titles},
+            separator=head.columns.separator,
+            probabilities=probabilities,
+            logits=logits,
+            abstain_below=abstain_below,
+        ),
+        asking=Asked.of(stream, head, columns, limits),
+        keeps=target is None if keeps is None else keeps,
+    )
+    pace, cut = Pace(rows=stream.rows), 0
+    with ExitStack() as stack:
+        writer = None
+        if target:
+            writer = stack.enter_context(written(target, stream, account.columns.columns))
+        for block in stream.blocks(block_rows(head.classifier)):
+            interruption.check()
+            values = account.answered_block(block)
+            if writer:
+                writer.write(block, values)
+                cut = writer.cut
+            yield pace.step(len(block))
+    table = stream.sample
+    notes = [*stream.notes, *(one.says for one in table.findings)]
+    notes += [one.says for one in text_account(account.asking.reading.found, table.unit)]
+    notes += account.columns.notes
+    if cut:
+        notes.append(f"Excel holds 32,767 letters a cell: {count(cut, 'cell')} lost the rest.")
+    names = tuple(one.name for one in account.columns.columns)
+    return FileAnswers(
+        head=head.classifier.head.name,
+        model=head.classifier.head.model,
+        file=stream.name,
+        to=target,
+        rows=stream.rows,
+        **account.facts(),
+        text=columns.text,
+        pair=columns.pair,
+        columns=names,
+        seconds=pace.seconds,
+        unit=table.unit,
+        notes=tuple(dict.fromkeys(notes)),
+        first=((*stream.titles, *names), *account.first),
+    )
+
+
+def checked_target(target: Path, file: Path) -> Path:
+    """A place that can be written to, and is not the file itself.
+
+    Raises:
+        DataError: It is none.
+    """
+    check_ending(target)
+    if target.is_dir():
+        raise DataError(f"{place_told(target)} is a folder.", "Name a file in it.")
+    if not target.parent.is_dir():
+        what = f"There is no folder {place_told(target.parent)}."
+        raise DataError(what, "Make it first, or name another place.")
+    if target.exists() and target.samefile(file):
+        what = f"{target.name} is the file that is answered, which is never written over."
+        raise DataError(what, "Name another file.")
+    return target

@@ -1,0 +1,155 @@
+"""The commands about whole files: predict, evaluate."""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from heads import api
+from heads.backbone.models import BUNDLED
+from heads.events import Progress
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import Answers, command
+from heads.interfaces.cli.train import HEADERS, Header
+
+Found = TypeVar("Found")
+EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
+
+
+@command(api.predict)
+def predict(
+    file: str,
+    *,
+    to: Path | None = None,
+    recipe: str = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    header: Header = "guess",
+    lines: bool = False,
+    logits: bool = False,
+    probabilities: bool = False,
+    abstain_below: float = 0.0,
+) -> Answers:
+    """Answers every row of a file.
+
+    Args:
+        file: A table with texts, or - for texts from standard input, one a line.
+        to: Where the rows are written, in the format of its ending; without it they are printed
+            as CSV.
+    """
+    from heads.analysis.answering import predicting
+
+    asked: dict[str, Any] = {
+        "recipe": recipe,
+        "run": run,
+        "model": model,
+        "sample": sample,
+        "text": text,
+    }
+    asked |= {"pair": pair, "header": HEADERS[header], "logits": logits}
+    asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
+    with _given(file) as given, _printed(to) as target:
+        is_piped = file == "-"
+        work = predicting(given, to=target, lines=lines or is_piped, keeps=to is None, **asked)
+        found = followed(work, what="" if to is None else f"{to} was not written")
+        values = found.as_json()
+        if to is None:  # what lies in a place of its own is printed
+            values |= {"to": None, "answers": list(map(dict, found.answers))}
+        cli.tables.answered(found, to)
+        yield values, lambda: _print(target) if to is None else None
+
+
+@contextmanager
+def _given(file: str) -> Iterator[str | Path]:
+    """Within it, what comes from standard input lies in a file."""
+    if file != "-":
+        yield file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as kept:
+            shutil.copyfileobj(sys.stdin.buffer, kept)
+        yield path
+
+
+@contextmanager
+def _printed(to: Path | None) -> Iterator[Path]:
+    """Within it, what is to be printed is written to a file first: nothing is printed by half."""
+    if to is not None:
+        yield to
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "answers.csv"
+
+
+def _print(path: Path) -> None:
+    with path.open("rb") as file:
+        sys.stdout.flush()
+        shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+@command(api.evaluate)
+def evaluate(
+    file: str,
+    *,
+    recipe: str = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    label: str = "",
+    labels: Sequence[str] = (),
+    separator: str = "",
+    group: str = "",
+    metric: str = "auto",
+    header: Header = "guess",
+) -> Answers:
+    """Scores a head on a file with labels."""
+    from heads.analysis.scoring import LabelHints, evaluating
+
+    said = LabelHints(label=label, labels=labels, separator=separator or None, group=group)
+    asked: dict[str, Any] = {
+        "recipe": recipe,
+        "run": run,
+        "model": model,
+        "sample": sample,
+        "text": text,
+    }
+    asked |= {"pair": pair, "labels": said, "metric": metric, "header": HEADERS[header]}
+    found = followed(evaluating(file, **asked))
+    yield found.as_json(), lambda: cli.tables.scored_file(found)
+
+
+def followed(work: Generator[Progress, None, Found], what: str = "") -> Found:
+    """What some work ends in; on stderr how far it is, also where nobody watches a terminal.
+
+    Args:
+        what: What to say where it is interrupted, besides how far it was.
+    """
+    from rich.console import Console
+
+    console, event, last = Console(stderr=True), None, time.monotonic()
+    try:
+        with console.status("Starting") as status:
+            while True:
+                event = next(work)
+                status.update(f"{event.says} ({event.share:.0%})")
+                if not console.is_terminal and time.monotonic() - last >= EVERY:
+                    last = time.monotonic()
+                    print(f"heads: {event.says} ({event.share:.0%})", file=sys.stderr, flush=True)
+    except StopIteration as end:
+        return end.value
+    except KeyboardInterrupt:
+        work.close()  # nothing stays of what it was writing
+        far: Any = f"{event.says.partition(':')[0]}; " if event else ""
+        says = "; ".join(filter(None, (f"heads: stopped. {far}".rstrip("; "), what)))
+        print(f"{says}.", file=sys.stderr)
+        raise
