@@ -1,0 +1,289 @@
+"""Whole files answered by one head: every row, as `Classifier.predict` answers it."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from few_runs import FewRuns
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quick_heads import classifiers
+from tiny_models import LIMITS
+
+import heads
+from heads.analysis import answering
+from heads.analysis.answering import block_rows, choosing_head, predicting
+from heads.classifier.answers import answer_columns
+from heads.classifier.classifier import Classifier
+from heads.data.files import open_table
+from heads.data.samples import SAMPLES
+from heads.errors import DataError, HeadsError, LimitError
+from heads.events import result
+from heads.settings import PUBLIC
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FewRuns:
+    return FewRuns(tmp_path_factory.mktemp("runs"), tiny())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+def head_of(run: str, recipe: str = "") -> Classifier:
+    asked: dict[str, Any] = {"model": "", "sample": "", "limits": LIMITS}
+    return result(choosing_head(recipe, run=run, **asked)).classifier
+
+
+def told(path: Path) -> list[dict[str, str]]:
+    text = path.read_bytes().decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_answers_are_those_of_predict(run, tmp_path):
+    name, to = run("sentiment"), tmp_path / "out.csv"
+    asked: dict[str, Any] = {"logits": True, "probabilities": True, "to": to}
+    found = result(predicting("sentiment", run=name, **asked))
+    classifier = head_of(name)
+    rows = told(to)
+    texts = [row["text"] for row in rows]
+    assert texts == [row[0] for row in open_table(SAMPLES["sentiment"].path, LIMITS).rows]
+    assert [row["answer"] for row in rows] == [one for (one,) in classifier.predict(texts)]
+    logits = torch.tensor([[float(row[f"logit_{c}"]) for c in classifier.classes] for row in rows])
+    assert (logits - classifier.logits(texts)).abs().max() < 1e-5
+    shares = classifier.probabilities(texts)
+    assert [float(row["probability"]) for row in rows] == pytest.approx(shares.amax(dim=1).tolist())
+    assert float(rows[3][f"probability_{classifier.classes[1]}"]) == pytest.approx(
+        float(shares[3, 1])
+    )
+    assert (found.rows, found.answered, sum(found.counts.values())) == (len(rows),) * 3
+    assert (found.text, found.to, found.answers) == ("text", to, ())
+    assert found.head in ("mean+linear", "cls+linear")  # the recommended one, or the best
+
+
+def test_without_a_place_the_answers_are_returned(run, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("opinion,when\nThe soup is warm.,1\n,2\nIt never came.,3\n", "utf-8")
+    found = heads.predict(path, run=run("sentiment"), recipe="cls+linear", text="opinion")
+    classifier = head_of(run("sentiment"), "cls+linear")
+    ((first,), (last,)) = classifier.predict(["The soup is warm.", "It never came."])
+    assert [row["answer"] for row in found.answers] == [first, None, last]
+    assert found.answers[1] == {"answer": None, "probability": None}
+    assert (found.answered, found.unanswered) == (2, {"no text": (3,)})
+    assert found.told[0] == "1 row got no answer, no text: line 3."
+    json.dumps(found.as_json())
+    assert found.as_json()["answers"] == list(found.answers)
+    assert repr(found) == "<FileAnswers new.csv by cls+linear: 2 of 3>"
+
+
+def test_it_abstains_as_predict_does(run, tmp_path):
+    name = run("sentiment")
+    classifier, to = head_of(name), tmp_path / "out.jsonl"
+    sure = classifier.sureness(classifier.logits(["The soup is warm.", "It never came."]))
+    limit = float(sure.mean())
+    path = tmp_path / "two.csv"
+    path.write_text("text,n\nThe soup is warm.,1\nIt never came.,2\n", "utf-8")
+    found = heads.predict(path, run=name, to=to, abstain_below=limit)
+    rows = [json.loads(line) for line in to.read_text("utf-8").splitlines()]
+    expected = classifier.predict(["The soup is warm.", "It never came."], abstain_below=limit)
+    assert [row["answer"] for row in rows] == [one[0] if one else "" for one in expected]
+    assert [row["abstained"] for row in rows] == [not one for one in expected]
+    assert [row["calibrated_probability"] < limit for row in rows] == [not one for one in expected]
+    assert found.abstained == sum(not one for one in expected) == 1
+    for wrong, says in ((1.5, "between 0 and 1"), (-0.1, "between 0 and 1")):
+        with pytest.raises(DataError, match=says):
+            heads.predict(path, run=name, abstain_below=wrong)
+    with pytest.raises(DataError, match="cannot abstain"):
+        heads.predict(path, run=run("aspects"), abstain_below=0.5)
+
+
+def test_labels_come_as_their_reader_takes_them(run, tmp_path):
+    name, to = run("aspects"), tmp_path / "out.csv"
+    heads.predict("aspects", run=name, to=to, logits=True)
+    classifier, rows = head_of(name), told(to)
+    expected = classifier.predict([row["text"] for row in rows])
+    assert [tuple(filter(None, row["answer"].split("|"))) for row in rows] == expected
+    chosen = classifier.head.problem.chosen(
+        classifier.logits([row["text"] for row in rows]), classifier.head.thresholds
+    )
+    for row, one in zip(rows, chosen, strict=True):
+        assert (row["probability"] == "") is not bool(one.any())
+    parted = answer_columns(classifier, separator="")
+    assert parted.columns[0].separator == "|"
+    assert answer_columns(classifier, separator="[]").columns[0].separator == "[]"
+
+
+def test_numbers_are_written_to_the_last_digit(run, tmp_path):
+    name, to = run("similarity"), tmp_path / "out.csv"
+    found = heads.predict("similarity", run=name, to=to, probabilities=True)
+    classifier, rows = head_of(name), told(to)
+    pairs = [row["text_b"] for row in rows]
+    expected = classifier.predict([row["text_a"] for row in rows], pairs)
+    told_numbers = torch.tensor([float(row["answer"]) for row in rows])
+    assert torch.allclose(told_numbers, torch.tensor(expected)[:, 0], atol=1e-5)
+    assert (found.text, found.pair, found.columns) == ("text_a", "text_b", ("answer",))
+    assert found.spread[0] <= found.spread[1] <= found.spread[2]
+    assert "has no probability" in found.told[-1]
+    path = tmp_path / "one.csv"
+    path.write_text("text_a\nfine\n", "utf-8")
+    with pytest.raises(DataError, match=r"trained on two texts a row, and one\.csv has"):
+        heads.predict(path, run=name)
+    path.write_text("text_a,other\nfine,\nfine,good\n", "utf-8")
+    half = heads.predict(path, run=name, pair="other")
+    assert half.unanswered == {"no second text": (2,)}
+
+
+def test_columns_of_the_file_keep_their_names_and_ours_give_way(run, tmp_path):
+    path, to = tmp_path / "again.csv", tmp_path / "out.csv"
+    path.write_text("text,answer,probability\nThe soup is warm.,=1+1,x\n", "utf-8")
+    found = heads.predict(path, run=run("sentiment"), to=to)
+    assert found.columns == ("answer_2", "probability_2")
+    (row,) = told(to)
+    assert (row["answer"], row["probability"]) == ("=1+1", "x")
+    assert "ours is called 'answer_2'" in " ".join(found.told)
+    heads.predict(path, run=run("sentiment"), to=tmp_path / "all.csv", probabilities=True)
+    many = heads.predict(tmp_path / "all.csv", run=run("sentiment"), probabilities=True)
+    assert any("columns called as ours are" in one for one in many.told)
+
+
+def test_a_text_that_commas_parted_is_answered_whole(run, tmp_path):
+    path = tmp_path / "commas.csv"
+    rows = [f"{at},It was late" for at in range(30)]
+    path.write_text("\n".join(["id,text", *rows, "31,late, twice, and cancelled"]), "utf-8")
+    found = heads.predict(path, run=run("sentiment"), logits=True)
+    logits = head_of(run("sentiment")).logits(["late, twice, and cancelled"])[0]
+    # Of a random base model texts look alike, and a head on it takes every rounding for a word.
+    assert list(found.answers[-1].values())[2:] == pytest.approx(logits.tolist(), rel=1e-2)
+    assert found.answered == 31
+    path.write_text("\n".join(["text,id", *("late,1" for _ in rows), "late, twice,3"]), "utf-8")
+    found = heads.predict(path, run=run("sentiment"))
+    assert found.unanswered == {"wrong number of cells": (32,)}
+
+
+@settings(max_examples=15)
+@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8), header=st.booleans())
+def test_as_many_answers_as_rows(run, folder, rows, header):
+    path, to = folder / "in.csv", folder / "out.csv"
+    file = io.StringIO(newline="")
+    names = [("review", "n")] * header
+    csv.writer(file, quoting=csv.QUOTE_ALL).writerows([*names, ("some words here", "x"), *rows])
+    path.write_bytes(file.getvalue().encode())
+    asked: dict[str, Any] = {"text": "review" if header else "column 1", "header": header}
+    try:
+        found = heads.predict(path, run=run("sentiment"), to=to, **asked)
+    except HeadsError as error:
+        said = str(error)
+        assert "not a text table" in said or "title" in said
+        return
+    out = told(to)
+    assert [list(row.values())[:2] for row in out] == [["some words here", "x"], *map(list, rows)]
+    empty = sum(map(len, found.unanswered.values()))
+    assert len(out) == found.rows == len(rows) + 1 == found.answered + empty
+    assert sum(bool(row["answer"]) for row in out) == found.answered
+
+
+def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(answering, "FEWEST", 10)
+    monkeypatch.setattr(answering, "MOST", 10)
+    to = tmp_path / "out.csv"
+    to.write_text("what was there", "utf-8")
+    work = predicting("sentiment", run=run("sentiment"), to=to)
+    steps = [next(work) for _ in range(5)]
+    assert steps[-1].says.startswith("Answered 30 of ")
+    assert " a second, " in steps[-1].says
+    assert len(list(tmp_path.iterdir())) == 2
+    work.close()
+    assert [path.read_text("utf-8") for path in tmp_path.iterdir()] == ["what was there"]
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\nfine\n", "utf-8")
+    for to, says in (
+        (path, "never written over"),
+        (tmp_path / "out.doc", "names no format"),
+        (tmp_path / "nowhere" / "out.csv", "no folder"),
+        (tmp_path, "names no format"),
+    ):
+        with pytest.raises(DataError, match=says):
+            heads.predict(path, run=run("sentiment"), to=to)
+    (tmp_path / "out.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        heads.predict(path, run=run("sentiment"), to=tmp_path / "out.csv")
+    with pytest.raises(DataError, match="no sample and no file called"):
+        heads.predict(tmp_path / "none.csv", run=run("sentiment"))
+
+
+def test_columns_that_are_not_there_are_named(run, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"review": "fine", "tags": ["a"]}\n{"review": "bad", "tags": []}\n', "utf-8")
+    for asked, says in (
+        ({"text": "reviw"}, "no column 'reviw'. Did you mean 'review'"),
+        ({"text": "tags"}, "holds lists or objects"),
+        ({"text": "review", "pair": "review"}, "chosen twice"),
+    ):
+        with pytest.raises(DataError, match=says):
+            heads.predict(path, run=run("sentiment"), **asked)
+    assert heads.predict(path, run=run("sentiment")).text == "review"
+
+
+def test_the_head_is_of_a_run_a_folder_or_given(run, rows, small, tmp_path, monkeypatch):
+    path = tmp_path / "in.csv"
+    path.write_text("text\nThe soup is warm.\n", "utf-8")
+    classifier = head_of(run("sentiment"), "cls+linear")
+    given = heads.predict(path, recipe=classifier, logits=True)
+    same = heads.predict(path, run=run("sentiment"), recipe="cls+linear", logits=True)
+    assert given.answers == same.answers
+    (quick,) = classifiers(["cls+bert"], rows, small)
+    heads.export(quick, tmp_path / "exported")
+    own = heads.predict(path, model=str(tmp_path / "exported"), logits=True)
+    logits = quick.logits(["The soup is warm."])[0].tolist()
+    assert list(own.answers[0].values())[2:] == pytest.approx(logits, abs=1e-5)
+    assert own.head == "own (cls+bert)"
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(DataError, match=r"No head is named.*Name a run"):
+        heads.predict(path)
+    shutil.copytree(run("sentiment"), tmp_path / "runs" / "mine")
+    with pytest.raises(DataError, match="The last run is mine"):
+        heads.predict(path)
+    with pytest.raises(DataError, match="A run has its own data"):
+        heads.predict(path, run=run("sentiment"), sample="sentiment")
+    with pytest.raises(DataError, match="no such run"):
+        heads.predict(path, run=run("sentiment"), limits=PUBLIC)
+
+
+def test_a_head_of_a_sample_is_trained_first(tiny, tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text_a,text_b\nA dog ran.,The dog was running.\n", "utf-8")
+    asked: dict[str, Any] = {"sample": "pairs", "model": str(tiny())}
+    found = heads.predict(path, recipe="mean+knn", **asked)
+    assert (found.head, found.text, found.pair) == ("mean+knn", "text_a", "text_b")
+    assert found.answers[0]["answer"] in {
+        row[-1] for row in open_table(SAMPLES["pairs"].path, LIMITS).rows
+    }
+
+
+def test_large_base_models_are_asked_about_fewer_rows_at_once(small, backbone):
+    class Of:
+        def __init__(self, parameters):
+            self.backbone = type("", (), {"parameters": parameters})
+
+    assert [block_rows(Of(size)) for size in (10**5, 10**8, 10**10)] == [1024, 256, 64]
+
+
+def test_more_rows_than_a_place_allows_are_refused(run, tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\n" + "fine\n" * 30, "utf-8")
+    with pytest.raises(LimitError, match="more than 20 rows"):
+        heads.predict(path, recipe=head_of(run("sentiment")), limits=replace(LIMITS, rows=20))

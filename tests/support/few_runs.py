@@ -1,0 +1,46 @@
+"""Runs of two heads on a part of a sample and a tiny base model: for what is done with a run."""
+
+from pathlib import Path
+
+import pytest
+from tiny_models import LIMITS
+
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.runs.runner import begin, working
+from heads.runs.spec import RunRequest
+from heads.settings import ExperimentConfig
+from heads.training.fitters import successive_halving
+
+ROWS = 90
+CONFIG = ExperimentConfig(folds=2, precision="exact", curve=False)
+
+
+class FewRuns:
+    """The folder of a run, by the sample of which it learns the first rows; each trained once."""
+
+    def __init__(self, place: Path, model: Path) -> None:
+        self.place, self.model = place, model
+        self._made: dict[str, str] = {}
+
+    def __call__(self, sample: str) -> str:
+        if sample not in self._made:
+            self._made[sample] = self._trained(sample)
+        return self._made[sample]
+
+    def file(self, sample: str) -> Path:
+        """The rows that it learns from."""
+        return self.place / f"{sample}.csv"
+
+    def _trained(self, sample: str) -> str:
+        lines = SAMPLES[sample].path.read_text("utf-8").splitlines()
+        self.file(sample).write_text("\n".join(lines[: ROWS + 1]), "utf-8")
+        request = RunRequest(
+            data=read(self.file(sample), LIMITS), recipes=("mean+linear", "cls+linear"),
+            model=str(self.model), config=CONFIG,
+        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(successive_halving, "CAP", 24)
+            folder = begin(request, limits=LIMITS, out=self.place / sample)
+            *_, _ = working(folder, LIMITS)
+        return str(folder.path)
