@@ -6,6 +6,8 @@ Public names are loaded on first use, so that ``import heads`` stays light.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from heads import display
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -21,6 +23,7 @@ _HOME = {
     "train_grid": ".api",
     "resume": ".api",
     "doubtful_labels": ".api",
+    "critical_differences": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
     "Columns": ".data.table",
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
         catalogue,
         check_adapter,
         compare,
+        critical_differences,
         difference,
         doubtful_labels,
         evaluate,
@@ -76,6 +80,16 @@ if TYPE_CHECKING:
     from heads.recipe import Recipe
     from heads.runs.leaderboard import Leaderboard
     from heads.settings import ExperimentConfig, Limits
+
+
+def _renderer() -> display.Renderer:
+    from heads.interfaces import notebook
+
+    return notebook
+
+
+# Results are made below the views that draw them; what is above both brings them together.
+display.drawn_by(_renderer)
 
 
 def __getattr__(name: str) -> Any:

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from heads.analysis.padding.report import PaddingReport
     from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
-    from heads.catalog.catalog import CatalogEntry
+    from heads.catalog.catalog import Catalogue
     from heads.classifier.classifier import Classifier
     from heads.data.corpus import Corpus
+    from heads.evaluation.critical_differences import CriticalDifferences, Groups
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.runs.doubtful_labels import DoubtfulLabels
@@ -53,6 +54,7 @@ __all__ = [
     "catalogue",
     "check_adapter",
     "compare",
+    "critical_differences",
     "difference",
     "doubtful_labels",
     "evaluate",
@@ -103,7 +105,8 @@ def compare(
         limits: What is allowed; this place's limits if not given.
 
     Returns:
-        Logits and probabilities of every class under every recipe.
+        Logits and probabilities of every class under every recipe: `.predictions`, `.verdict`,
+        `.to_pandas()`, `.plot()`.
 
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
@@ -217,7 +220,8 @@ def train_grid(
         out: A new folder for the run; without it the run is kept where runs are kept.
 
     Returns:
-        The leaderboard: `.verdict`, `.cells`, `.best`, `.classifier(name)`.
+        The leaderboard: `.verdict`, `.cells`, `.best`, `.classifier(name)`, `.to_pandas()`,
+        `.plot()`.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
@@ -267,6 +271,45 @@ def resume(run: str) -> Leaderboard:
     from heads.runs.runner import working
 
     return _leaderboard(working(find(run), limits_here()))
+
+
+def critical_differences(
+    runs: Sequence[str | Path | Leaderboard] | Any,
+    *,
+    groups: Groups = "wilcoxon",
+    baselines: bool = False,
+) -> CriticalDifferences:
+    """Ranks recipes over several data sets, and says which of them can be told apart.
+
+    Each data set is one piece of evidence, however many rows it has. Recipes that some run lacks
+    are left out, and named.
+
+    Args:
+        runs: Runs of the same recipes on different data: their ids, folders or leaderboards; or a
+            DataFrame of scores, a row a data set and a column a recipe, where more is better.
+        groups: By which test recipes are told apart: wilcoxon, each pair by itself with Holm's
+            correction for their number; or nemenyi, by average ranks among all recipes.
+        baselines: Whether counting words and always the same answer are ranked as well.
+
+    Returns:
+        Average ranks, tests and groups: `.verdict`, `.ranks`, `.pairs`, `.cliques`,
+        `.to_pandas()`, `.plot()`.
+
+    Raises:
+        DataError: There are not two data sets and two recipes that all of them have.
+    """
+    from heads.runs.across_data_sets import differences, from_table
+    from heads.runs.folder import find
+    from heads.runs.leaderboard import Leaderboard, leaderboard
+
+    if groups not in ("wilcoxon", "nemenyi"):
+        raise DataError(f"There is no test '{groups}'.", "There are: wilcoxon, nemenyi.")
+    if hasattr(runs, "items"):
+        return from_table(runs, groups)
+    if isinstance(runs, str | Path | Leaderboard):
+        runs = [runs]
+    found = [one if isinstance(one, Leaderboard) else leaderboard(find(str(one))) for one in runs]
+    return differences(found, groups, baselines=baselines)
 
 
 def _leaderboard(events: Iterator[Event]) -> Leaderboard:
@@ -635,11 +678,12 @@ def difference(
     return differences.difference(resolve(one), resolve(other), load(model, limits=limits))
 
 
-def catalogue() -> tuple[CatalogEntry, ...]:
+def catalogue() -> Catalogue:
     """Lists every XForSequenceClassification of Transformers with the recipe that equals it.
 
     Returns:
-        One entry for each key of Transformers' mapping, in its order.
+        One entry for each key of Transformers' mapping, in its order: a tuple, and
+        `.to_pandas()`.
     """
     from heads.catalog import catalog
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heads import interruption
+from heads import display, interruption
 from heads.analysis.attribution import encoded
 from heads.analysis.neighbors import vectors_of
 from heads.analysis.selection import HeadOutput, SelectedHeads, gated, head_output
@@ -344,7 +344,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ablation:
+class Ablation(display.Displayed):
     """What a head says with and without one of its layers.
 
     Attributes:

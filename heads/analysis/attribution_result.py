@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads import display
+
 ENOUGH = 0.01  # of what the explained value changes by
 OTHERS, RUNNER_UP = "others", "runner-up"  # what a logit may be held against
 
@@ -27,7 +29,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
+class Attribution(display.Displayed):
     """What one head looks at in one text.
 
     Attributes:

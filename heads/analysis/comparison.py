@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads import display
 from heads.analysis.differences import same_in_training
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import loading
@@ -33,6 +34,10 @@ from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import trained
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
 # --- What one should know before believing a comparison, a sentence each.
 
@@ -189,7 +194,7 @@ def _each(predictions: Sequence[Prediction]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(display.Displayed):
     """What several heads say of one text, or of one pair.
 
     Attributes:
@@ -224,6 +229,28 @@ class Comparison:
     def is_unanimous(self) -> bool:
         """Whether all heads give the same answer."""
         return is_unanimous(self.predictions)
+
+    def to_pandas(self) -> "DataFrame":
+        """A row a recipe and class: its logit, its probability, and whether it is the answer.
+
+        Of numbers there is no probability, and no class is the answer.
+        """
+        return display.data_frame(
+            {
+                "recipe": one.name,
+                "class": name,
+                "logit": one.logits[at],
+                "probability": one.probabilities[at] if one.problem.has_classes else None,
+                "threshold": one.thresholds[at] if one.thresholds else None,
+                "is_answer": name in one.answer,
+            }
+            for one in self.predictions
+            for at, name in enumerate(one.classes)
+        )
+
+    def plot(self) -> "Figure":
+        """The probability of every class under every recipe; of numbers the numbers."""
+        return display.figure(self, "answers")
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as plain values: the answer of `heads compare --json`."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from heads import interruption
+from heads import display, interruption
 from heads.analysis.budget import check_passes, products_of
 from heads.analysis.selection import HeadOutput, head_output
 from heads.classifier.classifier import Classifier
@@ -75,7 +75,7 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counterfactuals:
+class Counterfactuals(display.Displayed):
     """A sentence, its edits, and which of them change which head's answer."""
 
     original: Counterfactual

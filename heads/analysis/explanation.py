@@ -7,11 +7,12 @@ Legend: t tokens, d width of a state, w width of the pooled vector, c classes.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from heads import display
 from heads.analysis.differences import equivalent_heads
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -25,6 +26,7 @@ from heads.classifier.pretrained import is_own, own_head
 from heads.data.corpus import gate
 from heads.data.dataset import corpus_of
 from heads.data.samples import TEXT, sample_for
+from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
@@ -36,6 +38,11 @@ from heads.runs.trainer import trained
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.finetuning.plan import TuningPlan, plan_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PARTS = ("layers", "tensors")
 
 # --- Where each tensor of a recipe comes from: the checkpoint, and which tensor of it, or nowhere.
 
@@ -223,7 +230,7 @@ class ExplanationStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(display.Displayed):
     """A recipe on a base model, taken apart.
 
     Attributes:
@@ -261,6 +268,27 @@ class Explanation:
             fact.origin for step in self.steps if step.kind == "head" for fact in step.tensors
         }
         return bool(origins & {"new", "mismatched", "stored"})
+
+    def to_pandas(self, of: Literal["layers", "tensors"] = "layers") -> "DataFrame":
+        """A row a layer, from tokens to logits; or a row a tensor, and where it comes from.
+
+        Raises:
+            DataError: Something else is asked for.
+        """
+        if of not in PARTS:
+            raise DataError(f"An explanation has no '{of}'.", did_you_mean(str(of), PARTS))
+        if of == "layers":
+            return display.data_frame(
+                {name: getattr(step, name) for name in ("kind", "name", "does", "shape")}
+                | {"parameters": step.parameters}
+                for step in self.steps
+            )
+        return display.data_frame(
+            {"layer": step.name, "tensor": one.name, "shape": one.shape, "origin": one.origin}
+            | {"source": one.source}
+            for step in self.steps
+            for one in step.tensors
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as plain values: the answer of `heads explain --json`."""

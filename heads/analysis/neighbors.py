@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads import display
 from heads.analysis.attribution import encoded
 from heads.analysis.selection import SelectedHeads, gated, head_output
 from heads.classifier.classifier import Classifier
@@ -61,7 +62,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbourhood:
+class Neighbourhood(display.Displayed):
     """The training examples that one head sees as most similar to a text.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads import display
 from heads.analysis.comparison import counted
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
@@ -266,7 +267,7 @@ def tempered(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(display.Displayed):
     """The same logits of one head read in several ways.
 
     Attributes:

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads import display
 from heads.catalog.families import FAMILIES, family
 from heads.catalog.forms import Form
 from heads.catalog.tiny_models import quiet
 from heads.errors import HeadsError, RecipeError
 from heads.parts.modules import formula
 from heads.recipe import Recipe
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SOURCE = (
     "https://github.com/huggingface/transformers/blob/v{version}/src/transformers/{file}#L{line}"
@@ -25,7 +29,7 @@ WIDTH, CLASSES = 768, 2  # any numbers: names and layers do not depend on them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogEntry:
+class CatalogEntry(display.Displayed):
     """One family.
 
     Attributes:
@@ -59,10 +63,23 @@ class CatalogEntry:
         }
 
 
+class Catalogue(tuple[CatalogEntry, ...], display.Displayed):
+    """Every family, as a tuple that a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> "DataFrame":
+        """A row a family: its class, its form, its recipe or why there is none, its tensors."""
+        return display.data_frame(
+            one.as_json() | {"says": one.says, "formula": one.formula, "tensors": one.tensors}
+            for one in self
+        )
+
+
 @cache
-def catalogue() -> tuple[CatalogEntry, ...]:
+def catalogue() -> Catalogue:
     """One entry for each key of Transformers' mapping, in its order."""
-    return tuple(_entry(model_type, called) for model_type, called in classes().items())
+    return Catalogue(_entry(model_type, called) for model_type, called in classes().items())
 
 
 @cache

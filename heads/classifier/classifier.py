@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads import display
 from heads.backbone.backbone import Backbone
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
@@ -19,7 +20,7 @@ from heads.settings import limits as limits_here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Classifier:
+class Classifier(display.Displayed):
     """A base model with a trained head on it.
 
     Attributes:

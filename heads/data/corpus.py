@@ -62,6 +62,14 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def labels(self) -> tuple[str, ...] | tuple[tuple[str, ...], ...] | tuple[float, ...]:
+        """What each row is labelled with: the name of its class, of several, or its number."""
+        if not self.problem.has_classes:
+            return self.numbers
+        named = (tuple(self.classes[label] for label in row) for row in self.targets)
+        return tuple(named) if self.problem.has_label_sets else tuple(name for (name,) in named)
+
     def targets_of(self, rows: Sequence[int]) -> "Tensor":
         """The targets of some rows, in the form that their problem type says."""
         values = [self.numbers[row] for row in rows] if self.numbers else ()

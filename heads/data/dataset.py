@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads import display
 from heads.data.checks import (
     check_labels,
     check_numbers,
@@ -29,13 +30,16 @@ from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
 from heads.errors import DataError
 from heads.settings import Limits
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 _HEAD_ROWS = 5
 _HEAD_CHARACTERS = 300
 _PARTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class Data(display.Displayed):
     """A file read, ready to be trained on.
 
     Attributes:
@@ -74,6 +78,24 @@ class Data:
     def says(self) -> str:
         """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, parted by '|'"."""
         return told(self.corpus, self.columns)
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows that are used: text, second text, label, split, group and line, where they are.
+
+        A label is the name of the class, the names of several, or a number.
+        """
+        corpus = self.corpus
+        columns = {
+            "text": corpus.texts,
+            "pair": corpus.pairs,
+            "label": corpus.labels,
+            "split": corpus.parts,
+            "group": corpus.groups,
+            self.unit: corpus.lines,
+        }
+        there = {name: values for name, values in columns.items() if values}
+        rows = zip(*there.values(), strict=True)
+        return display.data_frame(dict(zip(there, row, strict=True)) for row in rows)
 
     def as_json(self) -> dict[str, Any]:
         """All of it but the texts, as JSON can hold it."""

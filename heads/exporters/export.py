@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heads import display
 from heads.backbone.config_check import shown
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
@@ -24,7 +25,7 @@ from heads.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class Exported(display.Displayed):
     """What was written.
 
     Attributes:

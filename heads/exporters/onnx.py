@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heads import display
 from heads.backbone.states import States, layers_of
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
@@ -207,7 +208,7 @@ for side, texts in (("", {texts}), ("{suffix}", {pairs})):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxReport:
+class OnnxReport(display.Displayed):
     """An ONNX file that has been written and checked.
 
     Attributes:

@@ -54,7 +54,8 @@ from heads.settings import limits as limits_here
 # --- The files that go along: ours, and those in which somebody has parts of their own.
 
 COPIED = (
-    *("__init__.py", "errors.py", "interruption.py", "recipe.py", "problem.py", "rng.py"),
+    *("__init__.py", "display.py", "errors.py", "interruption.py"),
+    *("recipe.py", "problem.py", "rng.py"),
     "parts/*.py",
     *("catalog/__init__.py", "catalog/forms.py", "catalog/base_models.py"),
     *("backbone/__init__.py", "backbone/backbone.py", "backbone/device.py", "backbone/states.py"),

@@ -3,8 +3,9 @@
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads import display
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
@@ -26,12 +27,16 @@ from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.racing import Eliminated
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
 UNFINISHED: Mapping[str, Any] = {"state": "unfinished", "seconds": 0.0}
 NOTHING = ("No head is done yet.",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Leaderboard:
+class Leaderboard(display.Displayed):
     """Every cell of a run that is done, compared.
 
     Attributes:
@@ -127,6 +132,57 @@ class Leaderboard:
             KeyError: There is none.
         """
         return {cell.name: cell for cell in self.cells}[name]
+
+    def to_pandas(self) -> "DataFrame":
+        """A row a cell, heads by score and then the baselines; shares, not percent.
+
+        `reading` and `head` are the two halves of a recipe, so that
+        ``.pivot(index="reading", columns="head", values="score")`` is the grid. What a cell's
+        score is less that of the reference stands under `to_reference`, with the ends of its
+        interval and whether the two are told apart; likewise for the recommended head.
+        """
+        return display.data_frame(map(self._row, self.cells))
+
+    def _row(self, cell: Cell) -> dict[str, Any]:
+        recipe, own = self.recipes.get(cell.name), cell.measures
+        row: dict[str, Any] = {
+            "recipe": cell.name,
+            "reading": recipe.reading if recipe else None,
+            "head": recipe.behind if recipe else None,
+            "is_baseline": cell.is_baseline,
+            "is_recommended": cell.name == self.recommendation.name,
+            **{name: getattr(own, name) for name in ("metric", "score", "low", "high", "rows")},
+            **own.values,
+            "parameters": cell.learned,
+            "train_seconds": cell.seconds,
+            "latency_ms": cell.latency_ms,
+        }
+        for name in ("to_reference", "to_recommended"):
+            found: Difference | None = getattr(cell, name)
+            row |= {
+                name: found.difference if found else None,
+                f"{name}_low": found.low if found else None,
+                f"{name}_high": found.high if found else None,
+                f"{name}_differs": found.differs if found else None,
+            }
+        return row
+
+    def plot(self, kind: str = "forest", *, measure: str = "", recipe: str = "") -> "Figure":
+        """A picture of the run, one of those that the page draws, as a figure of Plotly's.
+
+        Args:
+            kind: forest, every head with its interval; heat_map, poolings × heads; sizes, the score
+                by the number of parameters; growth, by the rows learned from; layers, by the layer
+                that is read; ways, by what is learned of the base model. And of one head:
+                reliability, coverage, confusion or f1.
+            measure: What a heat map shows, such as macro_f1; the score, if not given.
+            recipe: The head, where the picture is of one, and the recipe, where it is of layers or
+                of ways; the recommended one, or the first, if not given.
+
+        Raises:
+            DataError: There is no such picture, or this run does not have what it shows.
+        """
+        return display.figure(self, kind, measure=measure, recipe=recipe)
 
     def as_json(self) -> dict[str, Any]:
         """The leaderboard as plain values: the answer of `heads train --json`."""

@@ -5,8 +5,9 @@ Every change is measured against the same text alone, on the class of Transforme
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from heads import display
 from heads.analysis.budget import check_passes, products_of
 from heads.analysis.padding.cases import Perturbation, perturbations
 from heads.analysis.padding.reasons import (
@@ -22,6 +23,9 @@ from heads.analysis.padding.subject import subject_of as admitted
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.settings import Limits
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TRIES = 3  # how often a question is put, about: as it is, mended, and to see what is read
 
@@ -53,7 +57,7 @@ class PaddingFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaddingReport:
+class PaddingReport(display.Displayed):
     """What the doctor found.
 
     Attributes:
@@ -91,6 +95,10 @@ class PaddingReport:
         verb = "alter" if alter > 1 else "alters"
         says = f"{many} of {len(tried)} changes {verb} the logits of {self.class_name}"
         return says + (f", and {stops} {'stop' if stops > 1 else 'stops'} it." if stops else ".")
+
+    def to_pandas(self) -> "DataFrame":
+        """A row a change of the input, and what it does to the logits."""
+        return display.data_frame(map(asdict, self.findings))
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, the verdict among them."""

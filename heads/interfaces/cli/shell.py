@@ -192,6 +192,27 @@ def sentence(text: str) -> str:
     return sys.stdin.read() if text == "-" else text
 
 
+def write_figure(figure: Any, path: Path) -> None:
+    """Writes a figure of Plotly's as one HTML file that needs no network.
+
+    Raises:
+        DataError: Its name does not end in .html, or the disk does not take it.
+    """
+    from heads.caching import place_told, write, writing
+
+    if path.suffix.lower() not in (".html", ".htm"):
+        what = f"{path.name} is no HTML file."
+        raise DataError(what, "Let its name end in .html.")
+    page = figure.to_html(include_plotlyjs=True, config={"responsive": True})
+
+    def fill(place: Path) -> None:
+        place.write_text(page, "utf-8")
+        place.chmod(0o644)
+
+    with writing(place_told(path)):
+        write(path, fill)
+
+
 def last_of(events: Iterable[Any]) -> Any:
     """The last of a stream of events; on a terminal, the progress before it is shown."""
     from rich.console import Console

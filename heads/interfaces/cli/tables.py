@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -27,12 +28,14 @@ from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
+from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES, score_called
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
+from heads.interfaces.views import ranks
 from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.doubtful_labels import agree_of, sure_of
 from heads.interfaces.views.format import (
@@ -686,6 +689,26 @@ def side_by_side(found: Sequence[Leaderboard]) -> None:
     if len({(one.data, one.protocol) for one in found}) > 1:
         show("These runs were not scored alike, so their numbers do not compare directly:")
         show(*(f"{one.run}: {one.protocol}" for one in found))
+
+
+def differences(found: CriticalDifferences, to: Path | None = None) -> None:
+    """A recipe a row, the best average rank first; then the pairs that are told apart."""
+    show(Text(found.verdict, style="bold"))
+    table, letters = table_of("", "average rank", "groups", *found.data), found.letters
+    for at, (name, rank) in enumerate(zip(found.recipes, found.ranks, strict=True)):
+        scores = (f"{row[at]:.3f}" for row in found.scores)
+        table.add_row(Text(name), f"{rank:.2f}", letters[name], *scores)
+    show(table, ranks.key(found))
+    show(*(f"Note: {one}" for one in ranks.notes(found)))
+    if told := [pair for pair in found.pairs if pair.differs]:
+        pairs = table_of("better", "than", "on data sets", "p (Holm)")
+        for pair in told:
+            p = "" if pair.p_holm is None else f"{pair.p_holm:.2g}"
+            wins = f"{pair.wins} of {len(found.data)}"
+            pairs.add_row(*map(Text, (pair.one, pair.other, wins, p)))
+        show("Told apart:", pairs)
+    if to:
+        show(f"The diagram: {to}")
 
 
 def listed(runs: Sequence[Mapping[str, Any]]) -> None:

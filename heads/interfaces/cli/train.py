@@ -165,18 +165,33 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     return event
 
 
-@command()
-def runs(run: Sequence[str] = (), *, delete: bool = False) -> Answers:
+@command(api.critical_differences)
+def runs(
+    run: Sequence[str] = (),
+    *,
+    differences: bool = False,
+    groups: Literal["wilcoxon", "nemenyi"] = "wilcoxon",
+    baselines: bool = False,
+    to: Path | None = None,
+    delete: bool = False,
+) -> Answers:
     """Lists the runs that are kept, shows one, or compares some.
 
     Args:
         run: Show one, or compare some.
+        differences: Rank the recipes over the runs' data sets, and tell which can be told apart.
+        to: With --differences, write the diagram to this HTML file as well.
         delete: Delete the runs that are named.
     """
     from heads.runs.folder import all_runs, find
     from heads.runs.leaderboard import facts_of, leaderboard
 
-    if delete:
+    if differences:
+        yield _differences(run, groups, baselines, to)
+    elif to is not None or baselines or groups != "wilcoxon":
+        what = "--groups, --baselines and --to belong to --differences."
+        raise DataError(what, "Write heads runs A B C --differences.")
+    elif delete:
         _delete(run)
     elif not run:
         listed = [facts_of(one) for one in all_runs()]
@@ -185,6 +200,16 @@ def runs(run: Sequence[str] = (), *, delete: bool = False) -> Answers:
         yield found[0].as_json(), lambda: cli.tables.leaderboard(found[0])
     else:
         yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
+
+
+def _differences(
+    names: Sequence[str], groups: Literal["wilcoxon", "nemenyi"], baselines: bool, to: Path | None
+) -> tuple[Any, Any]:
+    """Recipes ranked over the data sets of some runs; the diagram goes into a file, if asked."""
+    found = api.critical_differences(names, groups=groups, baselines=baselines)
+    if to is not None:
+        cli.shell.write_figure(found.plot(), to)
+    return found.as_json(), lambda: cli.tables.differences(found, to)
 
 
 def _delete(names: Sequence[str]) -> None:

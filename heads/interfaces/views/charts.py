@@ -13,11 +13,13 @@ from typing import Any
 
 from torch import Tensor
 
+from heads.analysis.comparison import Comparison
 from heads.evaluation.calibration import Bin, Coverage
+from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
-from heads.interfaces.views import answers, counts
+from heads.interfaces.views import answers, counts, ranks
 from heads.interfaces.views.format import (
     COLOURS,
     GREY,
@@ -33,8 +35,10 @@ from heads.interfaces.views.format import (
     offered,
     percent,
     shares,
+    signed,
 )
 from heads.interfaces.views.head_details import abstained_says, useful
+from heads.interfaces.views.lanes import chance
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -810,6 +814,189 @@ def ways(found: WaysOfLearning) -> Chart:
             for title, text, cell in zip(titles, texts, cells, strict=True)
         ),
     )
+
+
+# --- Recipes over several data sets.
+
+CLIQUE, LINE = 11, 21  # pixels of a bar over a group, and of the line to a name
+SIDE = 30  # letters of a name beside the diagram
+MOST_CLIQUES = 30
+
+
+def critical_differences(found: CriticalDifferences) -> Chart:
+    """The diagram of Demšar: an axis of average ranks, names at both sides, bars over groups.
+
+    A bar has a dot at each recipe of its group. Above the axis lies Nemenyi's critical difference.
+    """
+    low = floor(found.ranks[0] + 1e-9)
+    high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
+    at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
+    cliques = found.cliques[:MOST_CLIQUES]
+    places = _places(found.recipes, CLIQUE * len(cliques) + 16, low, high)
+    height = max(depth for _, depth in places.values()) + 12
+    bars = [
+        _clique([at[name] for name in own], CLIQUE * (n + 1), found.recipes[0] in own)
+        for n, own in enumerate(cliques)
+    ]
+    ruler, told = _ruler(found.critical_difference, low, high, height)
+    side = 60 + 7 * max(len(cut(name, SIDE)) for name in found.recipes)
+    axis = {"ticks": "inside", "ticklen": 6, "tickcolor": GREY, "showgrid": False}
+    axis |= {"showline": True, "linecolor": GREY, "linewidth": 1.5, "side": "top"}
+    axis |= {"dtick": ceil((high - low) / 12)}
+    return Chart(
+        figure=_figure(
+            [*(_to_name(name, at[name], *place) for name, place in places.items()), *bars],
+            height + 70,
+            margin={"l": side, "r": side, "t": 62, "b": 8},
+            xaxis=_axis(range=[low, high], automargin=False, **axis),
+            yaxis=_axis(range=[-height, 0], visible=False),
+            shapes=ruler,
+            annotations=[
+                *told,
+                *(_at_side(name, at[name], *place, high) for name, place in places.items()),
+            ],
+        ),
+        says=found.verdict,
+        key=f"{ranks.key(found)} A bar lies over each group, with a dot at each of it."
+        + f" The first {MOST_CLIQUES} are drawn." * (len(found.cliques) > MOST_CLIQUES),
+        headers=("Recipe", "Average rank", "Groups"),
+        rows=tuple((name, f"{rank:.2f}", letters[name]) for name, rank in at.items()),
+    )
+
+
+def _places(names: Sequence[str], top: int, low: int, high: int) -> dict[str, tuple[int, int]]:
+    """For each name its side, and how many pixels below the axis: the better half at the left."""
+    left = (len(names) + 1) // 2
+    sides = ((low, names[:left]), (high, names[: left - 1 : -1] if names[left:] else ()))
+    return {name: (side, top + LINE * n) for side, own in sides for n, name in enumerate(own)}
+
+
+def _to_name(name: str, rank: float, side: int, depth: int) -> Figure:
+    """The line from a rank on the axis to the name at the side."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [rank, rank, side],
+        "y": [0, -depth, -depth],
+        "line": {"color": GREY, "width": 1.2},
+        "hoverinfo": "text",
+        "hovertext": [_hover(name, f"average rank {rank:.2f}")] * 3,
+        "cliponaxis": False,
+    }
+
+
+def _clique(ranks: Sequence[float], depth: int, is_first: bool) -> Figure:
+    """The bar over a group; that of the best recipe is blue."""
+    colour = COLOURS[0] if is_first else GREY
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(ranks),
+        "y": [-depth] * len(ranks),
+        "line": {"color": colour, "width": 5},
+        "marker": {"color": colour, "size": 9},
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
+
+
+def _at_side(name: str, rank: float, side: int, depth: int, high: int) -> Figure:
+    is_right = side == high
+    shown, told = escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"
+    return {
+        "x": side,
+        "y": -depth,
+        "xanchor": "left" if is_right else "right",
+        "xshift": 6 if is_right else -6,
+        "showarrow": False,
+        "text": f"{told}  {shown}" if is_right else f"{shown}  {told}",
+    }
+
+
+def _ruler(
+    length: float, low: float, high: float, height: int
+) -> tuple[list[Figure], list[Figure]]:
+    """Nemenyi's critical difference as a length above the axis, or in words where it is longer."""
+    is_drawn = length <= high - low
+    place = {"yref": "paper", "y": 1 + 34 / height, "showarrow": False, "yanchor": "bottom"}
+    text = f"CD {length:.2f}" if is_drawn else f"CD {length:.2f}, longer than the axis"
+    told = place | {"x": low, "xanchor": "left", "text": text, "font": {"size": 12}}
+    line = {
+        "type": "line", "x0": low, "x1": low + length, "yref": "paper", "y0": 1 + 32 / height,
+        "y1": 1 + 32 / height, "line": {"color": GREY, "width": 2},
+    }  # fmt: skip
+    return [line] * is_drawn, [told]
+
+
+# --- Several heads on one sentence.
+
+
+def comparison(found: Comparison) -> Chart:
+    """The probability of every class under every head, a colour a head; of numbers the numbers.
+
+    Of many classes those that some head finds likeliest. Heads that give numbers are not drawn
+    beside such as give classes.
+    """
+    shown = [one for one in found.predictions if one.problem.has_classes]
+    is_share, shown = bool(shown), shown or list(found.predictions)
+    values = [
+        dict(zip(one.classes, one.probabilities if is_share else one.logits, strict=True))
+        for one in shown
+    ]
+    known = list(dict.fromkeys(name for own in values for name in own))
+    names = known
+    if is_share and len(known) > MOST_CLASSES:
+        likely = {name: max(own.get(name, 0.0) for own in values) for name in known}
+        names = sorted(known, key=lambda name: -likely[name])[:MOST_CLASSES]
+    written = chance if is_share else signed
+    told = [tuple(written(own[name]) if name in own else "" for name in names) for own in values]
+    traces = [
+        _group(one.name, own, names, texts, COLOURS[at % len(COLOURS)], 100 if is_share else 1)
+        for at, (one, own, texts) in enumerate(zip(shown, values, told, strict=True))
+    ]
+    ends: Figure = {"range": [0, 112], "tickvals": [0, 25, 50, 75, 100]} if is_share else {}
+    return Chart(
+        figure=_figure(
+            traces,
+            (10 + 16 * len(traces)) * len(names) + 80,
+            barmode="group",
+            bargap=0.25,
+            showlegend=True,
+            margin={"l": 8, "r": 24, "t": 36, "b": 8},
+            xaxis=_axis("Probability" if is_share else "", ticksuffix=" %" * is_share, **ends),
+            yaxis=_names(names),
+        ),
+        says=found.verdict,
+        key=f"The {len(names)} likeliest of {len(known)} classes." * (len(names) < len(known)),
+        headers=("Class" if is_share else "", *(one.name for one in shown)),
+        rows=tuple(zip(names, *told, strict=True)),
+    )
+
+
+def _group(
+    name: str,
+    values: Mapping[str, float],
+    classes: Sequence[str],
+    texts: Sequence[str],
+    colour: str,
+    factor: float,
+) -> Figure:
+    """The bars of one head, one in the group of each class."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": escape(name),
+        "x": [factor * values[one] if one in values else None for one in classes],
+        "y": list(range(len(classes))),
+        "text": list(texts),
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": [
+            _hover(name, f"{one}: {text}") for one, text in zip(classes, texts, strict=True)
+        ],
+        "marker": {"color": colour, "cornerradius": 3},
+    }
 
 
 # --- One head closely.

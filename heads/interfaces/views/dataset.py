@@ -70,8 +70,12 @@ def form_of(columns: Columns) -> str:
     return columns.separator or "one"
 
 
-def card(data: Data) -> Markup:
-    """What was read, in a line; what one should know before training on it; the first rows."""
+def card(data: Data, *, can_change: bool = True) -> Markup:
+    """What was read, in a line; what one should know before training on it; the first rows.
+
+    Args:
+        can_change: Whether a click lets one name other columns.
+    """
     used, rows = len(data.corpus), data.rows_in
     columns = data.columns
     roles = [
@@ -82,6 +86,7 @@ def card(data: Data) -> Markup:
     return render(
         "card.html",
         name=data.corpus.name,
+        can_change=can_change,
         rows=f"{used:,} rows" if used == rows else f"{used:,} of {rows:,} rows",
         roles=roles,
         says=data.says,

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -273,6 +274,40 @@ def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, tr
     told = " ".join(out.split())
     assert trained["protocol"] in told
     assert other["protocol"] in told
+
+
+def test_recipes_are_ranked_over_the_data_sets_of_runs(capfd, tmp_path, trained):
+    folder = Path(trained["folder"])
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    facts = json.loads((other / "run.json").read_text("utf-8"))
+    facts |= {"data": "other reviews", "fingerprint": "another"}
+    (other / "run.json").write_text(json.dumps(facts), "utf-8")
+    named = ["runs", folder, other, "--differences"]
+    code, out, _ = run(capfd, *named, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["data"] == ["reviews", "other reviews"]
+    scores = {cell["recipe"]: cell["score"] for cell in trained["cells"] if not cell["baseline"]}
+    for row in found["scores"]:
+        assert dict(zip(found["recipes"], row, strict=True)) == pytest.approx(scores)
+    assert found["needed"] == 7
+    code, out, _ = run(capfd, *named, "--groups", "nemenyi", "--to", tmp_path / "ranks.html")
+    assert code == 0
+    assert "Nemenyi's test" in out
+    page = (tmp_path / "ranks.html").read_text("utf-8")
+    assert "Plotly.newPlot" in page
+    assert "cdn.plot.ly" not in page.partition("Plotly.newPlot")[0][:2000]
+    for wrong, says in (
+        ((*named, "--to", tmp_path / "ranks.png"), "Let its name end in .html."),
+        (("runs", folder, "--to", "x.html"), "belong to --differences"),
+        (("runs", folder, "--differences"), "at least two"),
+        (("runs", folder, folder, "--differences"), "all of the same rows"),
+        (("runs", folder, other, "--differences", "--groups", "dunn"), "dunn"),
+    ):
+        code, _, err = run(capfd, *wrong)
+        assert code == 2
+        assert says in err
 
 
 def test_a_run_is_deleted_and_then_unknown(capfd, file):

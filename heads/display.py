@@ -1,0 +1,59 @@
+"""What a notebook shows of a result, and its pictures: asked for here, drawn far above.
+
+Results are made in rooms that know nothing of views. So a result that can be shown asks whoever
+draws here, and `heads/__init__.py`, which stands above all rooms and runs before any of them, says
+who that is. What draws is loaded when the first result is shown, so that nothing waits for it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+
+class Renderer(Protocol):
+    """Who draws results."""
+
+    def html(self, result: Any, /) -> str:
+        """A result as a fragment of HTML that stands for itself."""
+        ...
+
+    def figure(self, result: Any, kind: str, /, **of: str) -> "Figure":
+        """A picture of a result."""
+        ...
+
+
+_loaders: list[Callable[[], Renderer]] = []
+
+
+def drawn_by(load: Callable[[], Renderer]) -> None:
+    """Says who draws, from now on.
+
+    Args:
+        load: Gives it; called when something is shown, and not before.
+    """
+    _loaders[:] = [load]
+
+
+class Displayed:
+    """A result that a notebook shows as more than its text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        return _loaders[0]().html(self)
+
+
+def figure(result: Displayed, kind: str, **of: str) -> "Figure":
+    """A picture of a result, one of Plotly's figures."""
+    return _loaders[0]().figure(result, kind, **of)
+
+
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
+    """Rows as a table of pandas, which is loaded only here."""
+    import pandas
+
+    return pandas.DataFrame(list(rows))

@@ -1,0 +1,420 @@
+"""Recipes over several data sets: average ranks, and which of them can be told apart.
+
+Each data set is one piece of evidence, however many rows it has: what is asked is whether a recipe
+would be better on another data set, not on other rows of these.
+Legend: n data sets, k recipes, m pairs of recipes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from math import ceil, factorial, inf, log2, prod, sqrt
+from typing import TYPE_CHECKING, Any, Literal
+
+from heads import display
+from heads.errors import DataError, LimitError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+LEVEL = 0.05
+EXACT = 13  # data sets, up to which signs are enumerated where differences are 0 or alike
+MOST = 60  # recipes
+DIGITS = 12  # of scores: what rounding makes of equal ones is no difference
+Groups = Literal["wilcoxon", "nemenyi"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Friedman:
+    """Whether the recipes differ at all.
+
+    Attributes:
+        chi_squared: Friedman's statistic, corrected for ties.
+        f: The same as Iman and Davenport's, which is less cautious; inf where all data sets agree.
+        p: The chance of such an `f` if no recipes differ, from F with k - 1 and (k - 1)(n - 1)
+            degrees of freedom; where all data sets agree, the chance that they do.
+        chi_squared_untied: As Demšar has it, without a correction for ties; the same where there
+            are none.
+        f_untied: Iman and Davenport's of that.
+    """
+
+    chi_squared: float
+    f: float
+    p: float
+    chi_squared_untied: float
+    f_untied: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPair:
+    """Two recipes over all data sets.
+
+    Attributes:
+        one: The one of the better average rank.
+        other: The other.
+        wins: On how many data sets the one scores higher.
+        losses: On how many it scores lower; on all others both score the same.
+        rank_difference: By how much its average rank is better.
+        p: Of Wilcoxon's signed-rank test, two-sided; None where scores have units.
+        p_holm: The same with care for how many pairs there are; None likewise.
+        differs: Whether the two are told apart, by the test that groups are drawn by.
+    """
+
+    one: str
+    other: str
+    wins: int
+    losses: int
+    rank_difference: float
+    p: float | None
+    p_holm: float | None
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticalDifferences(display.Displayed):
+    """Recipes ranked over several data sets.
+
+    Attributes:
+        recipes: By average rank, the best first.
+        ranks: The average rank of each; 1 is the best, and who score the same share a rank.
+        data: The names of the data sets.
+        scores: For each data set the score of every recipe, in the order of `recipes`.
+        friedman: Whether they differ at all; None of two recipes.
+        critical_difference: Nemenyi's: how far two average ranks lie apart at least, to be told
+            apart by that test.
+        groups: By which test recipes are told apart: wilcoxon (Wilcoxon's signed-rank test with
+            Holm's correction) or nemenyi.
+        pairs: All pairs of recipes.
+        cliques: Groups within which no two are told apart, each as large as it can be; the best
+            first. Who is in none is told apart from all others.
+        needed: How many data sets it takes at least until that test can tell any two of so many
+            recipes apart.
+        left_out: Recipes that some data set lacks.
+        notes: What one should know, a sentence each.
+    """
+
+    recipes: tuple[str, ...]
+    ranks: tuple[float, ...]
+    data: tuple[str, ...]
+    scores: tuple[tuple[float, ...], ...]
+    friedman: Friedman | None
+    critical_difference: float
+    groups: Groups
+    pairs: tuple[RankedPair, ...]
+    cliques: tuple[tuple[str, ...], ...]
+    needed: int
+    left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What the ranks allow one to say, in a sentence or two."""
+        best, rank = self.recipes[0], self.ranks[0]
+        told = sum(pair.differs for pair in self.pairs)
+        where = f"Over {len(self.data)} data sets {best} has the best average rank, {rank:.2f}"
+        if not told:
+            few = len(self.data) < self.needed
+            why = f"; with fewer than {self.needed} data sets none can be" if few else ""
+            return f"{where}; no two recipes are told apart{why}."
+        alike = [p.other for p in self.pairs if p.one == best and not p.differs]
+        if not alike:
+            return f"{where}, and is told apart from all others."
+        others = f"{alike[0]} is" if len(alike) == 1 else f"{len(alike)} others are"
+        pairs = f"{told} of {len(self.pairs)} pairs of recipes are told apart"
+        return f"{where}; {others} not told apart from it. {pairs}."
+
+    def to_pandas(self, of: Literal["ranks", "pairs", "scores"] = "ranks") -> "DataFrame":
+        """A row a recipe, with its average rank; or a row a pair; or the scores, a row a data set.
+
+        Raises:
+            DataError: Something else is asked for.
+        """
+        if of == "pairs":
+            return display.data_frame(map(asdict, self.pairs))
+        if of == "scores":
+            return display.data_frame(
+                {"data": name} | dict(zip(self.recipes, row, strict=True))
+                for name, row in zip(self.data, self.scores, strict=True)
+            )
+        if of != "ranks":
+            raise DataError(f"There is no '{of}'.", "There are: ranks, pairs, scores.")
+        letters = self.letters
+        return display.data_frame(
+            {"recipe": name, "rank": rank, "groups": letters[name]}
+            for name, rank in zip(self.recipes, self.ranks, strict=True)
+        )
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """For each recipe the letters of its groups: who share one are not told apart."""
+        names = [chr(ord("a") + at) if at < 26 else f"[{at + 1}]" for at in range(MOST**2)]
+        found = dict.fromkeys(self.recipes, "")
+        for letter, clique in zip(names, self.cliques, strict=False):
+            found |= {name: found[name] + letter for name in clique}
+        return found
+
+    def plot(self) -> "Figure":
+        """The diagram of critical differences, as a figure of Plotly's."""
+        return display.figure(self, "ranks")
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: the answer of `heads runs A B … --differences --json`."""
+        own = asdict(self)
+        if self.friedman and self.friedman.f == inf:  # which JSON does not have
+            own["friedman"]["f"] = None
+        if self.friedman and self.friedman.f_untied == inf:
+            own["friedman"]["f_untied"] = None
+        return own | {"verdict": self.verdict, "level": LEVEL}
+
+
+def critical_differences(
+    scores: Mapping[str, Mapping[str, float]],
+    *,
+    groups: Groups = "wilcoxon",
+    has_units: bool = False,
+    notes: Sequence[str] = (),
+) -> CriticalDifferences:
+    """Ranks recipes over data sets.
+
+    Wilcoxon's test asks of two recipes alone; Nemenyi's holds their average ranks against those of
+    all others, so that it can depend on a third recipe whether two are told apart.
+
+    Args:
+        scores: For each data set the score of each recipe; more is better.
+        groups: By which test recipes are told apart.
+        has_units: Whether scores are errors in units of the data: their differences cannot be held
+            against each other, so that there is no Wilcoxon's test, and groups are Nemenyi's.
+        notes: What one should know already.
+
+    Source: Demšar 2006 (average ranks, Friedman, Iman and Davenport, Nemenyi, the diagram);
+    Benavoli, Corani and Mangili 2016 (Wilcoxon and Holm in the place of Nemenyi).
+
+    Raises:
+        DataError: There are not two data sets and two recipes that all of them have, or a score
+            is no number.
+        LimitError: There are more recipes than a diagram has room for.
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    names, left_out = _common(scores)
+    table = np.array([[float(own[name]) for name in names] for own in scores.values()])
+    table = table.round(DIGITS)
+    if not np.isfinite(table).all():
+        raise DataError("A score is not a finite number.", "Leave that data set out.")
+    ranks = rankdata(-table, axis=1)
+    means = ranks.mean(axis=0)
+    order = sorted(range(len(names)), key=lambda at: (float(means[at]), names[at]))
+    table, ranks, means = table[:, order], ranks[:, order], means[order]
+    names = [names[at] for at in order]
+    if has_units and groups == "wilcoxon":
+        groups = "nemenyi"
+        notes = [*notes, UNITS]
+    bar = critical_difference(len(names), len(table))
+    pairs = _pairs(names, table, means, None if groups == "wilcoxon" else bar, has_units=has_units)
+    return CriticalDifferences(
+        recipes=tuple(names),
+        ranks=tuple(means.tolist()),
+        data=tuple(scores),
+        scores=tuple(map(tuple, table.tolist())),
+        friedman=_friedman(ranks) if len(names) > 2 else None,
+        critical_difference=bar,
+        groups=groups,
+        pairs=pairs,
+        cliques=_cliques(names, pairs),
+        needed=needed(len(names), groups),
+        left_out=left_out,
+        notes=tuple(notes),
+    )
+
+
+UNITS = (
+    "Scores are errors in the units of each data set, which cannot be held against each other: "
+    "recipes are told apart by their ranks alone (Nemenyi)."
+)
+
+
+def _common(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
+    """The recipes that all data sets have, and those that some lack."""
+    if len(scores) < 2:
+        what = "Ranks over data sets need at least two of them."
+        raise DataError(what, "Name runs on different data.")
+    known = list(dict.fromkeys(name for own in scores.values() for name in own))
+    common = [name for name in known if all(name in own for own in scores.values())]
+    if len(common) < 2:
+        many = "no recipe is" if not common else f"only {common[0]} is"
+        what = f"Ranks need two recipes that all {len(scores)} data sets have; {many} in all."
+        raise DataError(what, "Train the same recipes on each: heads train DATA -r … -r ….")
+    if len(common) > MOST:
+        what = f"{len(common)} recipes are more than the {MOST} that are ranked at once."
+        raise LimitError(what, "Choose some of them.")
+    return common, tuple(name for name in known if name not in common)
+
+
+# --- The tests.
+
+
+def critical_difference(recipes: int, data_sets: int) -> float:
+    """How far two average ranks lie apart at least, to be told apart by Nemenyi's test.
+
+    >>> round(critical_difference(4, 14), 2)
+    1.25
+
+    Source: Demšar 2006, section 3.2.2: q √(k (k + 1) / 6 n).
+    """
+    from scipy.stats import studentized_range
+
+    q = float(studentized_range.ppf(1 - LEVEL, recipes, inf)) / sqrt(2)
+    return q * sqrt(recipes * (recipes + 1) / (6 * data_sets))
+
+
+def needed(recipes: int, groups: Groups = "wilcoxon") -> int:
+    """How many data sets it takes at least until any two of so many recipes can be told apart.
+
+    The least p of Wilcoxon's test is 2 / 2ⁿ, and Holm's correction holds it against 0.05 / m. Of
+    Nemenyi's, two average ranks lie at most k - 1 apart.
+
+    >>> needed(2), needed(4), needed(16), needed(4, "nemenyi")
+    (6, 8, 13, 3)
+    """
+    if groups == "wilcoxon":
+        pairs = recipes * (recipes - 1) // 2
+        return ceil(1 + log2(pairs / LEVEL))
+    return max(2, ceil((critical_difference(recipes, 1) / (recipes - 1)) ** 2))
+
+
+def _friedman(ranks: "NDArray[Any]") -> Friedman:
+    """Friedman's test of ranks (n, k), and Iman and Davenport's."""
+    import numpy as np
+    from scipy.stats import f as f_distribution
+    from scipy.stats import friedmanchisquare
+
+    n, k = ranks.shape
+    untied = 12 * n / (k * (k + 1)) * float((ranks.mean(axis=0) ** 2).sum() - k * (k + 1) ** 2 / 4)
+    if all(np.ptp(row) == 0 for row in ranks):  # all recipes score the same everywhere
+        return Friedman(chi_squared=0.0, f=0.0, p=1.0, chi_squared_untied=0.0, f_untied=0.0)
+    tied = float(friedmanchisquare(*ranks.T).statistic)
+    statistic = _iman_davenport(tied, n, k)
+    if statistic == inf:
+        p = _agreement(ranks[0]) ** (n - 1)
+    else:
+        p = float(f_distribution.sf(statistic, k - 1, (k - 1) * (n - 1)))
+    return Friedman(
+        chi_squared=tied,
+        f=statistic,
+        p=p,
+        chi_squared_untied=untied,
+        f_untied=_iman_davenport(untied, n, k),
+    )
+
+
+def _iman_davenport(chi_squared: float, n: int, k: int) -> float:
+    left = n * (k - 1) - chi_squared
+    return (n - 1) * chi_squared / left if left > 1e-9 else inf
+
+
+def _agreement(ranks: "NDArray[Any]") -> float:
+    """The chance that another data set ranks recipes in this very order, if none differ."""
+    import numpy as np
+
+    _, alike = np.unique(ranks, return_counts=True)
+    return prod(map(factorial, alike.tolist())) / factorial(len(ranks))
+
+
+def _pairs(
+    names: Sequence[str],
+    table: "NDArray[Any]",
+    ranks: "NDArray[Any]",
+    bar: float | None,
+    *,
+    has_units: bool,
+) -> tuple[RankedPair, ...]:
+    """All pairs; told apart by Wilcoxon and Holm, or where there is a bar by Nemenyi."""
+    places = list(combinations(range(len(names)), 2))
+    raw = [
+        None if has_units else _wilcoxon((table[:, a] - table[:, b]).round(DIGITS))
+        for a, b in places
+    ]
+    holm = [None] * len(raw) if has_units else _holm([p for p in raw if p is not None])
+    apart = [float(ranks[b] - ranks[a]) for a, b in places]
+    return tuple(
+        RankedPair(
+            one=names[a],
+            other=names[b],
+            wins=int((table[:, a] > table[:, b]).sum()),
+            losses=int((table[:, a] < table[:, b]).sum()),
+            rank_difference=gap,
+            p=p,
+            p_holm=corrected,
+            differs=gap >= bar if bar is not None else corrected is not None and corrected <= LEVEL,
+        )
+        for (a, b), gap, p, corrected in zip(places, apart, raw, holm, strict=True)
+    )
+
+
+def _wilcoxon(differences: "NDArray[Any]") -> float:
+    """The two-sided p of Wilcoxon's signed-rank test; differences of 0 are ranked and then left.
+
+    It is exact where SciPy has the distribution, or few signs can be enumerated.
+    """
+    import numpy as np
+    from scipy.stats import PermutationMethod, wilcoxon
+
+    sizes = np.abs(differences)
+    if not sizes.any():
+        return 1.0
+    is_plain = bool(sizes.all()) and len(np.unique(sizes)) == len(sizes)
+    if is_plain and len(sizes) <= 50:
+        method = "exact"
+    elif len(sizes) <= EXACT:
+        method = PermutationMethod(n_resamples=2**EXACT)  # all of them
+    else:
+        method = "asymptotic"
+    found = wilcoxon(differences, zero_method="pratt", method=method)  # pyright: ignore
+    return min(1.0, float(found.pvalue))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _holm(p: Sequence[float]) -> list[float]:
+    """Holm's correction of several p, in their order.
+
+    >>> [round(one, 3) for one in _holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    found, largest = [0.0] * len(p), 0.0
+    for place, at in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        largest = max(largest, min(1.0, (len(p) - place) * p[at]))
+        found[at] = largest
+    return found
+
+
+def _cliques(names: Sequence[str], pairs: Sequence[RankedPair]) -> tuple[tuple[str, ...], ...]:
+    """The largest groups of two or more within which no two are told apart, the best first."""
+    near: dict[str, set[str]] = {name: set() for name in names}
+    for pair in pairs:
+        if not pair.differs:
+            near[pair.one].add(pair.other)
+            near[pair.other].add(pair.one)
+    found: list[set[str]] = []
+    _extend(set(), set(names), set(), near, found)
+    place = {name: at for at, name in enumerate(names)}
+    groups = [tuple(sorted(one, key=place.__getitem__)) for one in found if len(one) > 1]
+    return tuple(sorted(groups, key=lambda one: [place[name] for name in one]))
+
+
+def _extend(
+    group: set[str],
+    more: set[str],
+    done: set[str],
+    near: Mapping[str, set[str]],
+    found: list[set[str]],
+) -> None:
+    """Bron and Kerbosch's search: who may join the group, and who had their turn."""
+    if not more and not done:
+        found.append(group)
+        return
+    pivot = max(more | done, key=lambda name: len(near[name] & more))
+    for name in sorted(more - near[pivot]):
+        _extend(group | {name}, more & near[name], done & near[name], near, found)
+        more, done = more - {name}, done | {name}

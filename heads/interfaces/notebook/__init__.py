@@ -1,0 +1,4 @@
+"""Results where they are looked at with Python: fragments of HTML, and figures of Plotly's."""
+
+from heads.interfaces.notebook.fragments import html as html
+from heads.interfaces.notebook.pictures import figure as figure

@@ -1,0 +1,219 @@
+"""What a notebook shows of a result by itself.
+
+A fragment of HTML stands for itself: its style goes with it, it runs no script and asks for nothing
+from elsewhere. It takes the notebook's own text colour and ground, so it is read in light and in
+dark ones alike.
+"""
+
+from collections.abc import Mapping
+from functools import cache, singledispatch
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from heads.analysis.ablation import Ablation
+from heads.analysis.attribution_result import Attribution
+from heads.analysis.comparison import Comparison
+from heads.analysis.counterfactuals import Counterfactuals
+from heads.analysis.explanation import Explanation
+from heads.analysis.neighbors import Neighbourhood
+from heads.analysis.padding.report import PaddingReport
+from heads.analysis.selection import Reading
+from heads.catalog.catalog import CatalogEntry, Catalogue
+from heads.classifier.classifier import Classifier
+from heads.data.dataset import Data
+from heads.evaluation.critical_differences import CriticalDifferences
+from heads.evaluation.metrics import SCORES
+from heads.exporters.export import Exported
+from heads.exporters.onnx import OnnxReport
+from heads.interfaces.views import dataset, interpretation, lanes, ranks
+from heads.interfaces.views import explanation as explained
+from heads.interfaces.views.format import accuracy, between, count, counted, titled
+from heads.interfaces.views.html import render
+from heads.interfaces.views.leaderboard import result
+from heads.runs.cells import Cell
+from heads.runs.leaderboard import Leaderboard
+
+CSS = Path(__file__).with_name("notebook.css")
+MOST_CELLS = 20  # rows that are not folded away
+
+
+def html(found: Any) -> str:
+    """A result as a fragment of HTML that stands for itself."""
+    return str(render("notebook.html", css=_css(), body=_body(found)))
+
+
+@cache
+def _css() -> Markup:
+    """The style, on one line.
+
+    Notebooks have rules of their own for tables and lists; those of an element that lacks the id
+    `_`, as all do, count more than theirs.
+    """
+    return Markup(" ".join(CSS.read_text("utf-8").split()))  # our own file
+
+
+@singledispatch
+def _body(found: Any) -> Markup:
+    raise TypeError(f"nothing draws a {type(found).__name__}")  # a fault of ours
+
+
+@_body.register
+def _(found: Comparison) -> Markup:
+    drawn = [lanes.lane(one, number) for number, one in enumerate(found.predictions, start=1)]
+    sentence = " ↔ ".join(filter(None, (found.text, found.pair)))
+    return render("compared.html", says=lanes.verdict(found), sentence=sentence, lanes=drawn)
+
+
+@_body.register
+def _(found: Leaderboard) -> Markup:
+    rows, name = _rows(found), SCORES[found.metric]
+    return render(
+        "cells.html",
+        result=result(found),
+        score=name.title,
+        rows=rows[:MOST_CELLS],
+        more=rows[MOST_CELLS:],
+        told=counted(len(rows) - MOST_CELLS, "more row"),
+    )
+
+
+def _rows(found: Leaderboard) -> list[dict[str, Any]]:
+    """The cells, each with its interval as places on one scale, from 0 to 100."""
+    heads = [cell.measures for cell in found.cells if not cell.is_baseline]
+    if not heads:
+        return []
+    low, high = min(one.low for one in heads), max(one.high for one in heads)
+    span, use = (high - low) or 1.0, found.recommendation
+    return [
+        {
+            "name": titled(cell),
+            "title": recipe.title if (recipe := found.recipes.get(cell.name)) else "",
+            "score": SCORES[found.metric].told(cell.measures.score),
+            "between": between(cell.measures),
+            "size": count(cell.learned) if cell.learned else "",
+            "is_used": cell.name == use.name,
+            "is_alike": cell.name in use.alike,
+            **_places(cell, low, span),
+        }
+        for cell in found.cells
+    ]
+
+
+def _places(cell: Cell, low: float, span: float) -> dict[str, str]:
+    """Where score and interval are drawn; baselines far away are drawn at the edge."""
+    own = cell.measures
+    ends = [min(max(100 * (one - low) / span, 0), 100) for one in (own.low, own.score, own.high)]
+    start, at, end = ends
+    return {"start": f"{start:.1f}", "width": f"{end - start:.1f}", "at": f"{at:.1f}"}
+
+
+@_body.register
+def _(found: Explanation) -> Markup:
+    read = lanes.tokens(found.reads)
+    return render("explained.html", body=explained.explanation(found, ""), tokens=read)
+
+
+@_body.register
+def _(found: Data) -> Markup:
+    return dataset.card(found, can_change=False)
+
+
+@_body.register
+def _(found: PaddingReport) -> Markup:
+    return explained.padding(found)
+
+
+@_body.register
+def _(found: CatalogEntry) -> Markup:
+    return explained.family(found)
+
+
+@_body.register
+def _(found: Catalogue) -> Markup:
+    rows = [(one.model_type, one.called, one.form, one.recipe or one.reason or "") for one in found]
+    here = sum(one.recipe is not None for one in found)
+    return render(
+        "table.html",
+        says=f"{here} of {counted(len(found), 'classifier')} of Transformers are a recipe here.",
+        headers=("family", "class", "form", "recipe, or why there is none"),
+        rows=rows,
+        is_tall=True,
+    )
+
+
+@_body.register
+def _(found: CriticalDifferences) -> Markup:
+    letters = found.letters
+    ranks_of = zip(found.recipes, found.ranks, strict=True)
+    rows = [(name, f"{rank:.2f}", letters[name]) for name, rank in ranks_of]
+    told = {"key": ranks.key(found), "notes": ranks.notes(found)}
+    return render("ranked.html", found=found, rows=rows, **told)
+
+
+@_body.register
+def _(found: Exported) -> Markup:
+    facts = {"Folder": str(found.folder), "Recipe": str(found.recipe)}
+    return _written(found.called, facts, found.difference, found.notes, found.files)
+
+
+@_body.register
+def _(found: OnnxReport) -> Markup:
+    facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
+    return _written("One ONNX file", facts, found.difference, found.notes, usage=found.usage)
+
+
+def _written(
+    what: str,
+    facts: Mapping[str, str],
+    difference: float,
+    notes: tuple[str, ...],
+    files: tuple[str, ...] = (),
+    usage: str = "",
+) -> Markup:
+    exact = f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
+    return render(
+        "written.html", what=what, facts=facts, notes=(exact, *notes), files=files, usage=usage
+    )
+
+
+@_body.register
+def _(found: Classifier) -> Markup:
+    head = found.head
+    facts = {
+        "Base model": found.backbone.id,
+        "Answers": ", ".join(found.classes) if head.problem.has_classes else "a number",
+        "Learned": f"{head.parameters + head.base_parameters:,} parameters",
+    }
+    if head.scores:
+        facts["Held out"] = f"{accuracy(head.scores)}, of {head.scores.rows:,} rows"
+    notes = ("This head is random: what it says means nothing.",) if head.new else ()
+    return render(
+        "written.html", what=str(found.recipe), facts=facts, notes=notes, files=(), usage=""
+    )
+
+
+@_body.register
+def _(found: Attribution) -> Markup:
+    return interpretation.attribution(found, is_number=not found.answer)
+
+
+@_body.register
+def _(found: Counterfactuals) -> Markup:
+    return interpretation.edits(found)
+
+
+@_body.register
+def _(found: Ablation) -> Markup:
+    return interpretation.ablations([found])
+
+
+@_body.register
+def _(found: Neighbourhood) -> Markup:
+    return interpretation.neighbours([found])
+
+
+@_body.register
+def _(found: Reading) -> Markup:
+    return interpretation.numbers(found)
