@@ -25,7 +25,12 @@ from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-FLAGS = {"recipes": ("--recipe", "-r"), "losses": ("--loss",), "parts": ("--with",)}
+FLAGS = {
+    "recipes": ("--recipe", "-r"),
+    "recipe": ("--recipe", "-r"),
+    "losses": ("--loss",),
+    "parts": ("--with",),
+}
 REPEATED = ("recipes",)  # a flag for each value; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
