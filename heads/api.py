@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from heads.evaluation.critical_differences import CriticalDifferences, Groups
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
+    from heads.exporters.push import Pushed
     from heads.runs.doubtful_labels import DoubtfulLabels
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
@@ -64,6 +65,7 @@ __all__ = [
     "export_onnx",
     "load",
     "predict",
+    "push",
     "read",
     "resume",
     "train",
@@ -814,6 +816,65 @@ def calibrated(classifier: Classifier) -> Classifier:
     from heads.exporters import calibrated as exporter
 
     return exporter.calibrated(classifier)
+
+
+def push(
+    head: Classifier | Leaderboard | str,
+    repo: str,
+    *,
+    recipe: str = "",
+    adapter: bool = False,
+    private: bool = False,
+    license: str = "",
+    language: Sequence[str] = (),
+    replace: bool = False,
+    dry_run: bool = False,
+) -> Pushed:
+    """Puts a trained head with its base model onto the Hugging Face Hub, with a model card.
+
+    It is exported first, loaded anew and compared, as by `heads.export`. The token is the one that
+    `hf auth login` keeps, or $HF_TOKEN.
+
+    Args:
+        head: A run, by its id or as `heads.train_grid` gives it; or a classifier.
+        repo: Where on the Hub: your name there, and that of a new model, as owner/name.
+        recipe: Which head of a run; the recommended one, or else the best, if not given.
+        adapter: Send what was learned alone, as an adapter of PEFT for the base model.
+        private: Make a repository that nobody else sees.
+        license: The licence that the card states, such as apache-2.0; that of the base model, where
+            it is known, if not given.
+        language: The languages of the texts, such as en.
+        replace: Put it in the place of a model that is there already, all of whose files go.
+        dry_run: Send nothing: write the folder here, under the model's name, and show the card.
+
+    Raises:
+        CheckpointError: There is no token, the Hub does not take it, or it cannot be exported.
+        DataError: There is no such run, or no such head in it.
+        LimitError: It is asked for in public mode.
+    """
+    from heads.classifier.classifier import Classifier
+    from heads.exporters import push as exporter
+
+    here, source = limits_here(), ""
+    exporter.check_push(repo, here, replace=replace, dry_run=dry_run)
+    if not isinstance(head, Classifier):
+        from heads.runs.folder import find
+        from heads.runs.leaderboard import leaderboard
+
+        board = leaderboard(find(head)) if isinstance(head, str | Path) else head
+        head = board.classifier(recipe, limits=here)
+        source = str(board.folder.read("run.json")["account"].get("source", ""))
+    return exporter.push(
+        head,
+        repo,
+        adapter=adapter,
+        private=private,
+        license=license,
+        language=language,
+        source=source,
+        replace=replace,
+        dry_run=dry_run,
+    )
 
 
 # --- Looking inside trained heads.

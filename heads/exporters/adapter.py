@@ -20,7 +20,7 @@ from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
-from heads.exporters.model_card import base_name, hub_id, model_card
+from heads.exporters.model_card import Publication, base_name, hub_id, model_card
 from heads.exporters.transformers import (
     ONE_OR_TWO,
     compared,
@@ -96,13 +96,18 @@ def check_adapter(classifier: Classifier) -> None:
 
 
 def write_adapter(
-    classifier: Classifier, native: Equivalent, path: Path, name: str
+    classifier: Classifier,
+    native: Equivalent,
+    path: Path,
+    name: str,
+    published: Publication | None = None,
 ) -> tuple[str, float, tuple[str, ...]]:
     """Fills a folder with adapter, config, tokenizer and card, and loads it as anybody would.
 
     Args:
         path: An empty folder.
         name: What it will be called.
+        published: What is said of it on the Hub.
 
     Returns:
         The class, the largest difference of two logits, and what one should know.
@@ -130,7 +135,8 @@ def write_adapter(
         more="".join(f", {key}={value!r}" for key, value in more.items()),
         text=ONE_OR_TWO[classifier.head.paired],
     )
-    card = model_card(classifier, use, notes, library="peft", is_adapter=True)
+    kind = {"library": "peft", "is_adapter": True}
+    card = model_card(classifier, use, notes, **kind, published=published)
     (path / "README.md").write_text(card, "utf-8")
     loaded = _loaded(backbone, path, more)
     return called, compared(classifier, native, loaded, path), tuple(notes)

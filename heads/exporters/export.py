@@ -18,6 +18,7 @@ from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.adapter import check_adapter, write_adapter
 from heads.exporters.matching import Equivalent, equivalent
+from heads.exporters.model_card import Publication
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.portable import write_portable
 from heads.exporters.transformers import write_native
@@ -51,20 +52,45 @@ class Exported(display.Displayed):
         return asdict(self) | {"folder": str(self.folder), "recipe": str(self.recipe)}
 
 
-def export(classifier: Classifier, folder: str | Path, *, adapter: bool = False) -> Exported:
-    """What `heads.export` does: writes the folder, loads it anew, and compares."""
+def export(
+    classifier: Classifier,
+    folder: str | Path,
+    *,
+    adapter: bool = False,
+    published: Publication | None = None,
+) -> Exported:
+    """What `heads.export` does: writes the folder, loads it anew, and compares.
+
+    Args:
+        published: What its card says besides, where it is put onto the Hub.
+    """
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
+    asked = _Asked(classifier=classifier, folder=folder, published=published)
     if adapter:
         check_adapter(classifier)
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
-        return in_new_folder(folder, lambda path: _write_adapter(classifier, native, path, folder))
+        return in_new_folder(folder, lambda path: _write_adapter(asked, native, path))
     try:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
         why = str(error)
-        return in_new_folder(folder, lambda path: _write_portable(classifier, why, path, folder))
-    return in_new_folder(folder, lambda path: _write_native(classifier, native, path, folder))
+        return in_new_folder(folder, lambda path: _write_portable(asked, why, path))
+    return in_new_folder(folder, lambda path: _write_native(asked, native, path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is exported, where to, and what is said of it on the Hub."""
+
+    classifier: Classifier
+    folder: Path
+    published: Publication | None
+
+    @property
+    def name(self) -> str:
+        """What its card calls it, so that the lines that load it run."""
+        return self.published.repo if self.published else self.folder.name
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
@@ -131,10 +157,11 @@ def _let_read(path: Path) -> None:
             file.chmod(mode & 0o777)
 
 
-def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder: Path) -> Exported:
-    called, difference, notes = write_native(classifier, native, path, folder.name)
+def _write_native(asked: _Asked, native: Equivalent, path: Path) -> Exported:
+    given = (asked.classifier, native, path, asked.name, asked.published)
+    called, difference, notes = write_native(*given)
     return Exported(
-        folder=folder,
+        folder=asked.folder,
         native=True,
         called=called,
         recipe=native.recipe.recipe,
@@ -144,12 +171,11 @@ def _write_native(classifier: Classifier, native: Equivalent, path: Path, folder
     )
 
 
-def _write_adapter(
-    classifier: Classifier, native: Equivalent, path: Path, folder: Path
-) -> Exported:
-    called, difference, notes = write_adapter(classifier, native, path, folder.name)
+def _write_adapter(asked: _Asked, native: Equivalent, path: Path) -> Exported:
+    given = (asked.classifier, native, path, asked.name, asked.published)
+    called, difference, notes = write_adapter(*given)
     return Exported(
-        folder=folder,
+        folder=asked.folder,
         native=True,
         called=f"an adapter of PEFT for {called}",
         recipe=native.recipe.recipe,
@@ -159,13 +185,13 @@ def _write_adapter(
     )
 
 
-def _write_portable(classifier: Classifier, why: str, path: Path, folder: Path) -> Exported:
+def _write_portable(asked: _Asked, why: str, path: Path) -> Exported:
     return Exported(
-        folder=folder,
+        folder=asked.folder,
         native=False,
         called="a folder with its own loader, load.py",
-        recipe=classifier.recipe,
-        difference=write_portable(classifier, path, why=why),
+        recipe=asked.classifier.recipe,
+        difference=write_portable(asked.classifier, path, why=why, published=asked.published),
         notes=(why, "So the folder carries its own loader: see load.py in it."),
         files=_files(path),
     )

@@ -6,9 +6,10 @@ Names and labels come from others' tables and folders: they are shown as text, n
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from heads import __version__
 from heads.backbone.backbone import Backbone
@@ -16,18 +17,40 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
 from heads.classifier.module import TrainedHead
+from heads.data.hub_datasets import source
 from heads.evaluation.metrics import score_called
+from heads.evaluation.statistics import Scores
 from heads.hub import HUB_ID
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 from heads.parts.resolved_recipe import TUNE
 from heads.problem import ONE_VERSUS_REST
 
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
 MOST_CLASSES = 50
 MOST_LETTERS = 200
 CALIBRATED = "calibrated_by"  # among the settings of a head, the temperature that is in it
 PACKAGES = ("torch", "transformers", "safetensors")
 MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~$&@:])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What is known of a classifier that is put onto the Hub, besides what it is.
+
+    Attributes:
+        repo: Where, as owner/name.
+        license: Its licence as the Hub names it, or "" for none that is stated.
+        language: The languages of its texts, by their codes.
+        source: Of a data set of the Hub its name down to the commit; else "".
+    """
+
+    repo: str
+    license: str = ""
+    language: tuple[str, ...] = ()
+    source: str = ""
 
 
 def model_card(
@@ -37,6 +60,7 @@ def model_card(
     *,
     library: str = "transformers",
     is_adapter: bool = False,
+    published: Publication | None = None,
 ) -> str:
     """A README.md in the Hugging Face Hub's form.
 
@@ -45,9 +69,11 @@ def model_card(
         notes: What one should know besides, a sentence each.
         library: What the Hub is told to load it with.
         is_adapter: Whether what was learned of the base model lies beside it, not in it.
+        published: What is said of it on the Hub besides.
     """
     head, backbone = classifier.head, classifier.backbone
-    known = [f"- {note}" for note in (*_limits(classifier, is_adapter), *notes)]
+    licence = published.license if published else ""
+    known = [f"- {note}" for note in (*_limits(classifier, is_adapter), _licensed(licence), *notes)]
     title = f"`{head.recipe}` on {plain(base_name(backbone))}"
     sections: dict[str, list[str]] = {
         "How to load it": [f"```python\n{usage.strip()}\n```"],
@@ -58,7 +84,8 @@ def model_card(
         "What to know": ["\n".join(known)],
         "Made with": [", ".join(f"{name} {number}" for name, number in versions().items()) + "."],
     }
-    text = [_front_matter(backbone, library), f"# {title}"]
+    matter = _metadata(classifier, library, published) if published else ""
+    text = [matter or _front_matter(backbone, library), f"# {title}"]
     for name, paragraphs in sections.items():
         text += [f"## {name}", *paragraphs] if paragraphs else []
     return "\n\n".join(text) + "\n"
@@ -111,6 +138,74 @@ def _front_matter(backbone: Backbone, library: str) -> str:
         f"---\nlibrary_name: {library}\npipeline_tag: text-classification\n{base}"
         "tags:\n- text-classification\n- head-to-head\n---"
     )
+
+
+# What the Hub calls the metrics that it knows; others keep their name.
+HUB_METRICS = {
+    "mcc": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr",
+    "macro_f1": "f1", "micro_f1": "f1", "weighted_f1": "f1", "samples_f1": "f1",
+    "r2": "r_squared", "neg_mean_squared_error": "mse", "neg_mean_absolute_error": "mae",
+}  # fmt: skip
+
+
+def _metadata(classifier: Classifier, library: str, published: Publication) -> str:
+    """What the Hub reads of a model: what it is, what it was trained on, and its scores."""
+    from huggingface_hub import ModelCardData
+
+    of_hub = source(published.source).repo if published.source else ""
+    scores = classifier.head.scores
+    found = {
+        "library_name": library,
+        "pipeline_tag": "text-classification",
+        "license": published.license or None,
+        "language": list(published.language) or None,
+        "datasets": [of_hub] if of_hub else None,
+        "base_model": hub_id(classifier.backbone) or None,
+        "tags": ["text-classification", "head-to-head"],
+        "model_name": published.repo.rpartition("/")[2] if scores else None,
+        "eval_results": [*_results(classifier.head, published, scores)] if scores else None,
+    }
+    data = ModelCardData(**{name: value for name, value in found.items() if value is not None})
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iterator[EvalResult]":
+    """The scores of a head in the Hub's form: with their interval, and of this very head."""
+    from huggingface_hub import EvalResult
+
+    name = score_called(scores.metric)
+    title = name.title if name else "Accuracy"
+    sign = (
+        -1 if name and name.scale == "error" else 1
+    )  # a score is negated there, so that more is better
+    asked = source(published.source) if published.source else None
+    about = {
+        "task_type": "text-classification",
+        "task_name": "Text Classification",
+        "dataset_type": asked.repo if asked else plain(head.trained_on),
+        "dataset_name": plain(head.trained_on),
+        "dataset_config": asked.config if asked else None,
+        "dataset_split": asked.split or None if asked else None,
+        "dataset_revision": asked.revision if asked else None,
+        "metric_type": HUB_METRICS.get(scores.metric, scores.metric),
+    }
+    ends = sorted(sign * end for end in (scores.low, scores.high))
+    low, high = (f"{end:.4f}" for end in ends)
+    of = f"95 % interval {low} to {high}, {scores.rows:,} rows"
+    many = "mean of several trainings, " * (scores.own is not None)
+    told = {f"{title} ({many}{of})": scores.accuracy}
+    if scores.own is not None:
+        told[f"{title} of this very head"] = scores.own
+    for metric_name, value in told.items():
+        yield EvalResult(**about, metric_name=metric_name, metric_value=round(sign * value, 4))
+
+
+def _licensed(licence: str) -> str:
+    if licence:
+        return (
+            f"Its licence is stated as {plain(licence)}; the weights of the base model keep theirs."
+        )
+    return "No licence is stated here; the weights of the base model keep theirs."
 
 
 def _made_of(classifier: Classifier) -> list[str]:
@@ -245,4 +340,3 @@ def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
     if head.new:
         names = ", ".join(f"`{name}`" for name in head.new)
         yield f"These tensors of the head are random, for the checkpoint lacks them: {names}."
-    yield "No licence is stated here; the weights of the base model keep theirs."

@@ -43,7 +43,7 @@ from heads.caching import is_ours, save_tensors
 from heads.catalog.base_models import base_of
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
-from heads.exporters.model_card import base_name, formulas, model_card, versions
+from heads.exporters.model_card import Publication, base_name, formulas, model_card, versions
 from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
 from heads.parts.modules import last_linear, leaves, words
 from heads.parts.registry import loss, pairing
@@ -181,6 +181,12 @@ classify = load()
 classify({texts})  # {answer}
 classify.logits({texts})  # (n, c), {activation}
 """
+FROM_HUB = """\
+import sys
+from huggingface_hub import snapshot_download
+
+sys.path.insert(0, snapshot_download({repo}))
+"""
 TEXTS_OR_PAIRS = '["a text", "another text"]', '["a text"], ["a second text"]'
 ANSWER = '{"label": …, "score": …}'
 BEFORE: Mapping[OutputActivation, str] = {
@@ -191,12 +197,15 @@ BEFORE: Mapping[OutputActivation, str] = {
 }
 
 
-def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
+def write_portable(
+    classifier: Classifier, folder: Path, *, why: str, published: Publication | None = None
+) -> float:
     """Fills a folder that works without this package, and loads it as anybody would.
 
     Args:
         folder: An empty one.
         why: Why it is no plain checkpoint of Transformers, in one sentence.
+        published: What is said of it on the Hub.
 
     Returns:
         The largest difference of two logits between the folder, loaded anew, and us.
@@ -220,12 +229,16 @@ def write_portable(classifier: Classifier, folder: Path, *, why: str) -> float:
         answer=f"[[{ANSWER}, …], …]" if head.problem.has_label_sets else f"[{ANSWER}, …]",
         activation=BEFORE[head.problem.output_activation],
     )
+    if published:
+        use = FROM_HUB.format(repo=json.dumps(published.repo)) + use
     notes = [why, f"The source of what is read and of the head is to be read in `{package}/parts`."]
     facts = json.dumps(_facts(classifier), ensure_ascii=False, indent=2, default=sorted)  # of sets
     texts = {
         "head.json": facts + "\n",
         "load.py": page,
-        "README.md": model_card(classifier, use, notes, library="head-to-head"),
+        "README.md": model_card(
+            classifier, use, notes, library="head-to-head", published=published
+        ),
         **{f"{package}/{name}": text for name, text in files.items()},
     }
     for name, text in texts.items():

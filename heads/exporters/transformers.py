@@ -16,7 +16,7 @@ from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
 from heads.exporters.matching import Equivalent
-from heads.exporters.model_card import base_name, model_card
+from heads.exporters.model_card import Publication, base_name, model_card
 from heads.exporters.verification import tried
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
@@ -35,13 +35,18 @@ ONE_OR_TWO = (
 
 
 def write_native(
-    classifier: Classifier, native: Equivalent, path: Path, name: str
+    classifier: Classifier,
+    native: Equivalent,
+    path: Path,
+    name: str,
+    published: Publication | None = None,
 ) -> tuple[str, float, tuple[str, ...]]:
     """Fills a folder with config, weights, tokenizer and card, and loads it as anybody would.
 
     Args:
         path: An empty folder.
         name: What it will be called.
+        published: What is said of it on the Hub.
 
     Returns:
         The class, the largest difference of two logits, and what one should know.
@@ -57,7 +62,8 @@ def write_native(
     notes = notes_of(classifier, native)
     text = ONE_OR_TWO[classifier.head.paired]
     use = NATIVE_USE.format(folder=json.dumps(name), text=text)
-    (path / "README.md").write_text(model_card(classifier, use, notes), "utf-8")
+    card = model_card(classifier, use, notes, published=published)
+    (path / "README.md").write_text(card, "utf-8")
     return type(model).__name__, _verified(classifier, native, path), tuple(notes)
 
 

@@ -1,5 +1,6 @@
 """A Hugging Face Hub of one's own on the loopback: the few addresses that the client asks."""
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -70,6 +71,10 @@ class Hub(ThreadingHTTPServer):
         self.models: dict[str, Repository] = {}
         self.datasets: dict[str, Repository] = {}
         self.asked: list[str] = []
+        self.token = ""  # who may write
+        self.place: Path | None = None  # where new models come to lie
+        self.blobs: dict[str, bytes] = {}
+        self.commits: list[dict[str, object]] = []
         self.closing = threading.Event()
 
     @property
@@ -107,6 +112,93 @@ class Handler(BaseHTTPRequestHandler):
             self._give(kind.get(name.removeprefix("datasets/")), *rest.split("/", 1))
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """What a client asks that pushes a model: a repository, how files come, and a commit."""
+        path, body = unquote(self.path.partition("?")[0]), self._body()
+        self.server.asked.append(path)
+        if self.headers.get("Authorization") != f"Bearer {self.server.token}":
+            return self._answer(401)
+        if path == "/api/repos/create":
+            return self._create(json.loads(body))
+        if path == "/api/validate-yaml":
+            return self._tell({"errors": [], "warnings": []})
+        if path.endswith(".git/info/lfs/objects/batch"):
+            return self._batch(json.loads(body)["objects"])
+        asked = re.fullmatch(r"/api/models/(.+)/(preupload|commit)/main", path)
+        one = self.server.models.get(asked[1]) if asked else None
+        if asked is None or one is None:
+            return self._answer(404, error="RepoNotFound")
+        if one.file_status != 200:
+            return self._answer(one.file_status)
+        if asked[2] == "preupload":
+            return self._modes([file["path"] for file in json.loads(body)["files"]])
+        return self._commit(one, asked[1], [json.loads(line) for line in body.splitlines()])
+
+    def _batch(self, objects: list[dict[str, object]]) -> None:
+        """Where each large file is to be sent."""
+        for one in objects:
+            one["actions"] = {"upload": {"href": f"{self.server.address}/lfs/{one['oid']}"}}
+        self._tell({"transfer": "basic", "objects": objects})
+
+    def _modes(self, names: list[str]) -> None:
+        """How each file is to be sent."""
+        modes = ["lfs" if name.endswith(".safetensors") else "regular" for name in names]
+        files = [
+            {"path": name, "uploadMode": mode, "shouldIgnore": False}
+            for name, mode in zip(names, modes, strict=True)
+        ]
+        self._tell({"files": files})
+
+    def do_PUT(self) -> None:
+        """A large file, under the digest of what it holds."""
+        body = self._body()
+        assert hashlib.sha256(body).hexdigest() == self.path.removeprefix("/lfs/")
+        self.server.blobs[self.path.removeprefix("/lfs/")] = body
+        self._answer(200)
+
+    def _create(self, asked: dict[str, str]) -> None:
+        name = f"{asked['organization']}/{asked['name']}"
+        facts = {"url": f"{self.server.address}/{name}"}
+        if name in self.server.models:
+            return self._tell(facts | {"error": "You already created this model repo"}, 409)
+        assert self.server.place is not None
+        folder = self.server.place / name
+        folder.mkdir(parents=True)
+        self.server.models[name] = Repository(folder=folder, card=dict(asked))
+        return self._tell(facts)
+
+    def _commit(self, one: Repository, name: str, lines: list[dict[str, dict[str, str]]]) -> None:
+        """Does what a commit says, a line each."""
+        kinds: dict[str, list[str]] = {}
+        for line in lines:
+            value = line["value"]
+            kinds.setdefault(str(line["key"]), []).append(value.get("path", ""))
+            path = one.folder / value.get("path", "")
+            if line["key"] == "deletedFile":
+                path.unlink()
+            elif line["key"] in ("file", "lfsFile"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                is_large = line["key"] == "lfsFile"
+                content = self.server.blobs[value["oid"]] if is_large else ""
+                path.write_bytes(content or base64.b64decode(value["content"]))
+        self.server.commits.append({"repo": name} | kinds)
+        url = f"{self.server.address}/{name}/commit/{COMMIT}"
+        return self._tell({"commitUrl": url, "commitOid": COMMIT, "success": True})
+
+    def _tell(self, values: object, status: int = 200) -> None:
+        self._answer(status, json.dumps(values).encode())
+
+    def _body(self) -> bytes:
+        """What was sent, in one piece or in several."""
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
 
     def _describe(self, one: Repository | None, name: str, revision: str, as_tree: bool) -> None:
         if one is None:

@@ -228,6 +228,38 @@ def _check_adapter(recipe: str, model: str) -> None:
         check_recipe(resolve(recipe), load(model, limits=limits()))
 
 
+@command(api.push)
+def push(
+    run: str,
+    repo: str,
+    *,
+    recipe: str = "",
+    adapter: bool = False,
+    private: bool = False,
+    license: str = "",
+    language: Sequence[str] = (),
+    replace: bool = False,
+    dry_run: bool = False,
+) -> Answers:
+    """Puts a run's best head onto the Hub.
+
+    Args:
+        run: The id of the run, as `heads runs` lists it, or its folder.
+    """
+    found = api.push(
+        run,
+        repo,
+        recipe=recipe,
+        adapter=adapter,
+        private=private,
+        license=license,
+        language=language,
+        replace=replace,
+        dry_run=dry_run,
+    )
+    yield found.as_json(), lambda: cli.tables.pushed(found)
+
+
 @command()
 def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) -> None:
     """Opens the page in a browser.

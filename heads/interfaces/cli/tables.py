@@ -35,6 +35,7 @@ from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
+from heads.exporters.push import Pushed
 from heads.interfaces.views import ranks
 from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.doubtful_labels import agree_of, sure_of
@@ -215,6 +216,19 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
     )
     if isinstance(found, OnnxReport):
         Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
+
+
+def pushed(found: Pushed) -> None:
+    """Where it is now, or what would have been sent, with its card."""
+    files, one = counted(len(found.exported.files), "file"), found.exported
+    if found.commit:
+        show(f"{found.repo} is on the Hub: {found.url} ({files}, {one.called})", *found.notes)
+        return
+    show(
+        f"Nothing was sent. {found.repo} would be {files} ({one.called}): {one.folder}",
+        *found.notes,
+    )
+    Console().print(Text(found.card), soft_wrap=True)
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,183 @@
+"""What is pushed stands on the Hub whole, with a card that it reads: the real client, our Hub."""
+
+import re
+import sys
+from dataclasses import replace
+
+import huggingface_hub
+import pandas as pd
+import pytest
+import torch
+from fake_hub import COMMIT
+from huggingface_hub import ModelCard
+from tiny_models import WORDS
+
+import heads
+from heads.backbone.models import BUNDLED
+from heads.errors import CheckpointError, DataError, LimitError
+from heads.exporters.model_card import Publication, model_card
+from heads.interfaces.cli.app import main
+
+# The Hub's client sends large files in a way that its HTTP library has given up.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+SOURCE = f"hub:nyu/glue@{'c0ffee00' * 5}:sst2"
+TEXTS = ["the cat sat on a mat", "a dog ran home"]
+
+
+@pytest.fixture(scope="module")
+def board(tiny, tmp_path_factory):
+    """A run of two heads on rows of the Hub; the tiny base model is a folder."""
+    texts = [f"{WORDS[row % len(WORDS)]} {WORDS[row * 7 % len(WORDS)]} {row}" for row in range(60)]
+    frame = pd.DataFrame({"text": texts, "label": ["no", "yes", "maybe"] * 20})
+    frame["split"] = ["test" if row % 4 == 0 else "train" for row in range(60)]
+    data = replace(heads.read(frame, model=str(tiny())), source=SOURCE)
+    config = heads.ExperimentConfig(seeds=2, steps=3, learning_rate=0.01, curve=False)
+    asked = {"recipes": ["cls+bert", "mean+logistic"], "model": str(tiny()), "config": config}
+    return heads.train_grid(data, **asked, out=tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture
+def hub(fake, tmp_path, monkeypatch):
+    """A Hub that takes models from who has its token, as we have."""
+    fake.token, fake.place = "hf_writes", tmp_path / "pushed"
+    monkeypatch.setenv("HF_TOKEN", fake.token)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    return fake
+
+
+def test_a_head_of_a_run_is_one_commit_that_loads_with_a_card_that_the_hub_reads(hub, board):
+    asked = {"recipe": "cls+bert", "license": "cc-by-4.0", "language": ["en", "de"]}
+    found = heads.push(board, "me/winner", private=True, **asked)
+    assert (found.url, found.commit) == (f"{hub.address}/me/winner", COMMIT)
+    (commit,), folder = hub.commits, hub.models["me/winner"].folder
+    assert commit["lfsFile"] == ["model.safetensors"]
+    assert set(commit["file"]) | {"model.safetensors"} == set(found.exported.files)
+    assert hub.models["me/winner"].card["visibility"] == "private"
+    assert not found.exported.folder.exists()
+    mine, theirs = board.classifier("cls+bert"), heads.load(folder)
+    assert torch.allclose(theirs.logits(TEXTS), mine.logits(TEXTS), atol=1e-5)
+
+    card, scores = ModelCard.load(folder / "README.md"), mine.head.scores
+    assert scores is not None
+    assert card.data.license == "cc-by-4.0"
+    assert card.data.language == ["en", "de"]
+    assert card.data.datasets == ["nyu/glue"]
+    assert card.data.tags == ["text-classification", "head-to-head"]
+    assert (card.data.pipeline_tag, card.data.library_name) == (
+        "text-classification",
+        "transformers",
+    )
+    mean, own = card.data.eval_results
+    assert (mean.dataset_type, mean.dataset_config, mean.dataset_revision) == (
+        "nyu/glue", "sst2", "c0ffee00" * 5,
+    )  # fmt: skip
+    assert (mean.metric_type, mean.metric_value) == ("accuracy", round(scores.accuracy, 4))
+    assert f"95 % interval {scores.low:.4f} to {scores.high:.4f}, 15 rows" in mean.metric_name
+    assert own.metric_value == round(scores.own, 4)
+    assert 'pipeline("text-classification", "me/winner", top_k=None)' in card.text
+    assert "Its licence is stated as cc-by-4.0" in card.text
+
+
+def test_without_a_recipe_it_is_the_recommended_head_or_the_best(hub, board):
+    found = heads.push(board.folder.path, "me/best")
+    expected = board.recommendation.name or board.best
+    assert f"`{board.classifier(expected).recipe}`" in found.card
+    assert found.notes == ("Its card states no licence; --license names one.",)
+
+
+def test_a_head_with_its_own_loader_is_loaded_from_the_hub_as_its_card_says(
+    hub, board, monkeypatch, tmp_path
+):
+    found = heads.push(board, "me/portable", recipe="mean+logistic")
+    code = re.findall(r"^```python\n(.*?)^```", found.card, re.M | re.S)[0]
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    there: dict = {}
+    try:
+        exec(code, there)
+        logits = there["classify"].logits(TEXTS)
+    finally:
+        for name in set(sys.modules) - before:
+            if name == "load" or name.startswith("heads_"):
+                del sys.modules[name]
+    mine = board.classifier("mean+logistic")
+    assert torch.allclose(logits, mine.logits(TEXTS), atol=1e-5)
+
+
+def test_what_is_there_stays_unless_it_is_to_be_replaced(hub, board):
+    heads.push(board, "me/one", recipe="mean+logistic")
+    folder = hub.models["me/one"].folder
+    assert (folder / "load.py").is_file()
+    with pytest.raises(CheckpointError, match=r"me/one is on the Hub already\. .*--replace"):
+        heads.push(board, "me/one", recipe="cls+bert")
+    heads.push(board, "me/one", recipe="cls+bert", replace=True)
+    assert not (folder / "load.py").exists()
+    assert heads.load(folder).recipe.head == "bert"
+
+
+@pytest.mark.parametrize(
+    ("repo", "more", "says"),
+    [
+        ("winner", {}, "'winner' is no place on the Hub. Write owner/name"),
+        ("me/../x", {}, "'me/../x' is no place on the Hub."),
+        ("me/x", {"license": "My Own!"}, "'My Own!' is no licence as the Hub names it."),
+        ("me/x", {"language": ["English"]}, "'English' is no code of a language."),
+        ("me/x", {"recipe": "mean+mlp"}, "has no trained head mean"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_anything_is_made(hub, board, repo, more, says):
+    with pytest.raises((CheckpointError, DataError)) as told:
+        heads.push(board, repo, **more)
+    assert says in str(told.value)
+    assert not [path for path in hub.asked if "create" in path]
+
+
+def test_without_a_token_or_with_a_wrong_one_it_says_what_to_do(hub, board, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_reads")
+    with pytest.raises(
+        CheckpointError, match=r"not let this token write to me/x \(401\)\. Run: hf"
+    ):
+        heads.push(board, "me/x", recipe="mean+logistic")
+    monkeypatch.delenv("HF_TOKEN")
+    hub.asked.clear()
+    with pytest.raises(CheckpointError, match=r"There is no token of the Hub .* hf auth login"):
+        heads.push(board, "me/x")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(CheckpointError, match="told to stay offline"):
+        heads.push(board, "me/x")
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    with pytest.raises(LimitError, match="in local mode alone"):
+        heads.push(board, "me/x")
+    assert hub.asked == []
+
+
+def test_a_hub_that_fails_is_one_sentence(hub, board):
+    heads.push(board, "me/x", recipe="mean+logistic")
+    hub.models["me/x"].file_status = 507
+    with pytest.raises(CheckpointError, match=r"The Hub did not take me/x \(507\)\."):
+        heads.push(board, "me/x", recipe="mean+logistic", replace=True)
+
+
+def test_a_dry_run_in_the_shell_writes_the_folder_and_shows_the_card(
+    board, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)  # no Hub, and no token
+    asked = ["push", str(board.folder.path), "me/winner", "-r", "cls+bert", "--dry-run"]
+    assert main([*asked, "--license", "mit", "--language", "en,de"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Nothing was sent. me/winner would be")
+    assert "license: mit" in told
+    assert "- de" in told
+    assert (tmp_path / "winner" / "README.md").read_text("utf-8").strip() in told
+    assert main(asked) == 2
+    assert "There is something in winner already." in capsys.readouterr().err
+
+
+def test_the_card_of_the_bundled_model_names_its_base_and_its_licence(backbone, board):
+    mine = board.classifier("cls+bert")
+    of_bundled = replace(mine, backbone=backbone)
+    published = Publication(repo="me/x", license="apache-2.0")
+    data = ModelCard(model_card(of_bundled, "load()", [], published=published)).data
+    assert data.base_model == f"sentence-transformers/{BUNDLED}"
+    assert data.eval_results[0].dataset_type == "DataFrame"
