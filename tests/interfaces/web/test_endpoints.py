@@ -101,6 +101,7 @@ def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
     typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
     typed |= {"/read", "/train_grid", "/look", "/edit", "/ablate", "/readings"}
+    typed |= {"/predict", "/evaluate"}
     assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]

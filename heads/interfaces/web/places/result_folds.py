@@ -1,4 +1,7 @@
-"""What a result rests on, folded under questions; each is filled when it is opened."""
+"""What a result rests on, folded under questions; each is filled when it is opened.
+
+The last fold answers a file.
+"""
 
 import json
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import as_csv, failed, guarded, saves
 from heads.interfaces.web.location import Location
+from heads.interfaces.web.places import answer_file
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
@@ -24,6 +28,7 @@ CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
 FOLDS = range(10)
+COUNT = len(FOLDS) + 1  # and the one in which a file is answered
 NUMBERS = 8  # the place of the one called "numbers": its table can be saved
 
 
@@ -43,7 +48,7 @@ def questions(mine: Any = None) -> "list[Question]":
 
 def hidden() -> list[Any]:
     """No question: there is no result."""
-    return [gr.update(visible=False, open=False)] * len(FOLDS)
+    return [gr.update(visible=False, open=False)] * COUNT
 
 
 def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list[Any]:
@@ -65,7 +70,7 @@ def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list
         if closes or number != NUMBERS:
             update["open"] = False
         found.append(gr.update(**update))
-    return found
+    return [*found, answer_file.label(whose)]
 
 
 def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion], gr.HTML]:
@@ -85,6 +90,7 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
         area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
         drawn.append(area)
         answers.append(answer)
+    drawn.append(answer_file.build(query))
     return drawn, answers[NUMBERS]
 
 
