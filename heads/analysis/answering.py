@@ -5,12 +5,12 @@ Legend: n texts of a block, c classes.
 
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -30,7 +30,7 @@ from heads.data.grid import WRONG_COUNT
 from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
-from heads.data.table_stream import Block, TableStream
+from heads.data.table_stream import Block, Row, TableStream
 from heads.data.writers import Value, check_ending, check_rows, written
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -245,6 +245,12 @@ class Asked:
                 found.append(texts)
         return places, found
 
+    def notes(self, stream: TableStream) -> list[str]:
+        """How the file was read, and what was done to its texts, a sentence each."""
+        table = stream.sample
+        found = [*table.findings, *text_account(self.reading.found, table.unit)]
+        return [*stream.notes, *(one.says for one in found)]
+
     def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
         """(n, c)."""
         pairs = [second for _, second in texts] if self.is_paired else []
@@ -357,6 +363,13 @@ class FileAnswers:
 SHOWN_ROWS, SHOWN_LETTERS = 10, 300
 
 
+class Watcher(Protocol):
+    """Who is told what a head said of rows."""
+
+    def add(self, rows: Sequence[Row], texts: Sequence[Sequence[str]], logits: Tensor) -> None:
+        """Rows that have texts, these, and the logits (n, c)."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Account:
     """What has been answered so far.
@@ -365,12 +378,14 @@ class Account:
         columns: The columns of ours.
         asking: Who asks the head.
         keeps: Whether every answer is kept.
+        watcher: Who is told of all logits.
         first: The first rows as they are written.
     """
 
     columns: AnswerColumns
     asking: Asked
     keeps: bool
+    watcher: "Watcher | None" = None
     answered: int = 0
     abstained: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -383,7 +398,10 @@ class Account:
         places, texts = self.asking.texts(block)
         values = [self.columns.nothing] * len(block)
         if texts:
-            given = self.columns.of(self.asking.logits(texts))
+            logits = self.asking.logits(texts)
+            if self.watcher:
+                self.watcher.add([block.rows[place] for place in places], texts, logits)
+            given = self.columns.of(logits)
             for place, own in zip(places, given, strict=True):
                 values[place] = own
                 self._count(own[0])
@@ -445,12 +463,14 @@ def predicting(
     probabilities: bool = False,
     abstain_below: float = 0.0,
     keeps: bool | None = None,
+    watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileAnswers]:
     """The work of `heads.predict`: progress, then the account.
 
     Args:
         keeps: Whether every answer is kept in memory; if None, where no file is written.
+        watch: Makes who is told of all logits: so rows that are answered are scored as well.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
@@ -476,6 +496,7 @@ def predicting(
         ),
         asking=Asked.of(stream, head, columns, limits),
         keeps=target is None if keeps is None else keeps,
+        watcher=watch(stream, head, columns) if watch else None,
     )
     pace, cut = Pace(rows=stream.rows), 0
     with ExitStack() as stack:
@@ -489,10 +510,7 @@ def predicting(
                 writer.write(block, values)
                 cut = writer.cut
             yield pace.step(len(block))
-    table = stream.sample
-    notes = [*stream.notes, *(one.says for one in table.findings)]
-    notes += [one.says for one in text_account(account.asking.reading.found, table.unit)]
-    notes += account.columns.notes
+    notes = [*account.asking.notes(stream), *account.columns.notes]
     if cut:
         notes.append(f"Excel holds 32,767 letters a cell: {count(cut, 'cell')} lost the rest.")
     names = tuple(one.name for one in account.columns.columns)
@@ -507,7 +525,7 @@ def predicting(
         pair=columns.pair,
         columns=names,
         seconds=pace.seconds,
-        unit=table.unit,
+        unit=stream.sample.unit,
         notes=tuple(dict.fromkeys(notes)),
         first=((*stream.titles, *names), *account.first),
     )

@@ -23,11 +23,13 @@ from heads.analysis.answering import (
 )
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
+from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
 from heads.data.files import open_stream, place_of
 from heads.data.groups import grouping
 from heads.data.joining import MOST_UNSEEN
 from heads.data.labels import (
+    Marks,
     are_lists,
     cells_of,
     find_separator,
@@ -36,7 +38,6 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
-from heads.data.rows import text_account
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -47,7 +48,7 @@ from heads.data.table import (
     short,
     where,
 )
-from heads.data.table_stream import TableStream
+from heads.data.table_stream import Row, TableStream
 from heads.data.text import folded
 from heads.errors import DataError, did_you_mean
 from heads.evaluation.calibration import calibration_error, confidence, decided, reliability
@@ -416,22 +417,32 @@ def _sign(cells: "Counter[str]") -> str:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Scored:
-    """What is scored so far.
+class Scoring:
+    """Scores the rows of a file that have labels, block after block.
 
     Attributes:
+        stream: The file.
+        head: Who answers.
+        columns: The columns of texts and labels.
+        metric: What ranks.
         known: The classes of the head.
+        read: How the labels of a row are read.
         texts: Of the rows that are scored.
         targets: The classes of each.
         numbers: Its number, where it has one.
-        logits: What the head said, block by block.
+        logits: What the head said of them, block by block.
         groups: The group of each, where a column says it.
-        left_out: Lines of the others, by the reason.
+        left_out: Lines of rows without labels that can be scored, by the reason.
         unknown: Labels that the head does not know.
     """
 
+    stream: TableStream
+    head: ChosenHead
+    columns: Columns
+    metric: MetricName
     known: _Known
-    texts: list[list[str]] = field(default_factory=list)
+    read: Marks
+    texts: list[Sequence[str]] = field(default_factory=list)
     targets: list[tuple[int, ...]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
     logits: list[Tensor] = field(default_factory=list)
@@ -439,25 +450,148 @@ class _Scored:
     left_out: dict[str, list[int]] = field(default_factory=dict)
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def takes(self, said: tuple[str, ...] | float | str, line: int) -> bool:
+    @classmethod
+    def of(
+        cls,
+        stream: TableStream,
+        head: ChosenHead,
+        texts: Columns,
+        limits: Limits,
+        said: LabelHints | None = None,
+        metric: str = "auto",
+    ) -> "Scoring":
+        """That of a file whose columns of texts are known.
+
+        Raises:
+            DataError: No column holds labels of this head, or the metric is not for such.
+        """
+        said, known = said or LabelHints(), _Known.of(head.classifier, limits)
+        asked = head.metric if metric == "auto" else metric
+        ranked = metric_of(asked, known.problem, ordered=head.ordered)
+        columns = label_columns(stream, head, known, said, (texts.text, texts.pair))
+        columns = replace(columns, text=texts.text, pair=texts.pair)
+        return cls(
+            stream=stream, head=head, columns=columns, metric=ranked, known=known,
+            read=label_cells(stream.sample, columns),
+        )  # fmt: skip
+
+    def takes(self, row: Row) -> bool:
         """Takes the labels of a row, or its number; whether it can be scored."""
+        said = self.read(row.cells, row.line)
         if isinstance(said, str):
-            return self._leaves(said, line)
-        if not isinstance(said, tuple):
+            return self._leaves(said, row)
+        if isinstance(said, tuple):
+            places = [self.known.place(label) for label in said]
+            odd = [label for label, place in zip(said, places, strict=True) if place is None]
+            if odd:
+                self.unknown.update(odd)
+                return self._leaves(UNKNOWN, row)
+            self.targets.append(tuple(sorted({place for place in places if place is not None})))
+        else:
             self.numbers.append(said)
             self.targets.append(())
-            return True
-        places = [self.known.place(label) for label in said]
-        odd = [label for label, place in zip(said, places, strict=True) if place is None]
-        if odd:
-            self.unknown.update(odd)
-            return self._leaves(UNKNOWN, line)
-        self.targets.append(tuple(sorted({place for place in places if place is not None})))
+        if self.columns.group:
+            at = self.stream.columns.index(self.columns.group)
+            self.groups.append(clean_label(row.cells[at]))
         return True
 
-    def _leaves(self, reason: str, line: int) -> bool:
-        self.left_out.setdefault(reason, []).append(line)
+    def _leaves(self, reason: str, row: Row) -> bool:
+        self.left_out.setdefault(reason, []).append(row.line)
         return False
+
+    def keep(self, texts: Sequence[Sequence[str]], logits: Tensor) -> None:
+        """What the head said of rows that were taken."""
+        self.texts += texts
+        self.logits.append(logits)
+
+    def add(self, rows: Sequence[Row], texts: Sequence[Sequence[str]], logits: Tensor) -> None:
+        """What the head said of some rows, of which some have labels."""
+        chosen = [place for place, row in enumerate(rows) if self.takes(row)]
+        if chosen:
+            self.keep([texts[place] for place in chosen], logits[chosen])
+
+    def scores(
+        self, unanswered: Mapping[str, Sequence[int]], notes: Sequence[str], seconds: float
+    ) -> FileScores:
+        """The scores, once all rows have been asked about.
+
+        Args:
+            unanswered: Lines of rows without a text, by the reason.
+            notes: How the file was read, and what was done to texts.
+            seconds: How long it took.
+
+        Raises:
+            DataError: The rows are too few, or are labelled for another task.
+        """
+        self._check()
+        stream, own, columns = self.stream, self.head.classifier.head, self.columns
+        left = [*unanswered.items(), *self.left_out.items()]
+        task = self._task()
+        outcome = _outcome(torch.cat(self.logits), own, task)
+        repeats, rest = _repeats(self.head, self.texts), None
+        if repeats is not None and bool(repeats.any()):
+            rest = _part(outcome, task, ~repeats)
+        measures = measure(outcome, task)
+        return FileScores(
+            head=own.name,
+            model=own.model,
+            file=stream.name,
+            problem=task.problem,
+            classes=own.classes,
+            rows=stream.rows,
+            left_out={reason: tuple(lines) for reason, lines in left},
+            measures=measures,
+            by_class=tuple(_by_class(measures, own.classes)),
+            unknown=dict(self.unknown.most_common()),
+            absent=_absent(task),
+            repeated=None if repeats is None else int(repeats.sum()),
+            unrepeated=rest,
+            commonest=_commonest(task),
+            temperature=own.temperature,
+            calibrated_error=_error(outcome, task, own.temperature),
+            held_out=own.scores,
+            text=columns.text,
+            pair=columns.pair,
+            label=", ".join(columns.labels or (columns.label,)),
+            seconds=seconds,
+            unit=stream.sample.unit,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+    def _check(self) -> None:
+        """Refuses rows that are too few, or are labelled for another task."""
+        known, name = self.known, self.stream.name
+        odd = len(self.left_out.get(UNKNOWN, ()))
+        if odd > MOST_UNSEEN * (odd + len(self.texts)):
+            cases = {label.casefold() for label in known.classes}
+            spelled = all(label.casefold() in cases for label in self.unknown)
+            hint = "Label both alike: they differ by case." if spelled else "Name another --label."
+            what = f"{odd:,} rows of {name} have {UNKNOWN} ({_named(self.unknown)}): "
+            raise DataError(f"{what}it answers {_named(known.classes)}.", hint)
+        if len(self.texts) < _FEWEST:
+            left = ", ".join(f"{len(lines):,} with {why}" for why, lines in self.left_out.items())
+            what = f"{name} has {count(len(self.texts), 'row')} that can be scored"
+            what += f" ({left})" * bool(left)
+            hint = "Are the right columns chosen?"
+            raise DataError(f"{what}; at least {_FEWEST} are needed.", hint)
+
+    def _task(self) -> EvaluationTask:
+        """What the measures need to know of the scored rows."""
+        texts = [one[0] for one in self.texts]
+        pairs = [one[1] for one in self.texts if len(one) > 1]
+        numbered: dict[tuple[str, ...], int] = {}
+        same = [numbered.setdefault(tuple(one), len(numbered)) for one in self.texts]
+        classes, problem = self.head.classifier.classes, self.known.problem
+        targets = problem.targets(self.targets, self.numbers, len(classes))
+        return EvaluationTask(
+            targets=targets.float() if targets.is_floating_point() else targets,
+            classes=classes,
+            groups=grouping(texts, pairs, self.groups).tensor,
+            problem=problem,
+            ordered=self.head.ordered,
+            metric=self.metric,
+            texts=torch.tensor(same),
+        )
 
 
 def evaluating(
@@ -483,111 +617,23 @@ def evaluating(
     path = place_of(file)
     asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
     head = yield from choosing_head(recipe, **asked)
-    known = _Known.of(head.classifier, limits)
-    ranked = metric_of(
-        head.metric if metric == "auto" else metric, known.problem, ordered=head.ordered
-    )
     yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
     stream = open_stream(path, limits, header, head.names)
     texts = text_columns(stream, head, text, pair, said.label)
-    columns = label_columns(stream, head, known, said, (texts.text, texts.pair))
-    columns = replace(columns, text=texts.text, pair=texts.pair)
-    asking, found = Asked.of(stream, head, columns, limits), _Scored(known=known)
-    pace = Pace(rows=stream.rows)
-    yield from _answering(stream, asking, columns, found, pace)
-    _check(found, stream, known)
-    task = _task(found, head, known, ranked)
-    outcome = _outcome(found, head, task)
-    table = stream.sample
-    notes = [*stream.notes, *(one.says for one in table.findings)]
-    notes += [one.says for one in text_account(asking.reading.found, table.unit)]
-    used = columns.labels or (columns.label,)
-    return FileScores(
-        head=head.classifier.head.name,
-        model=head.classifier.head.model,
-        file=stream.name,
-        classes=head.classifier.classes,
-        rows=stream.rows,
-        left_out=_lines(asking.unanswered, found.left_out),
-        unknown=dict(found.unknown.most_common()),
-        text=columns.text,
-        pair=columns.pair,
-        label=", ".join(used),
-        held_out=head.classifier.head.scores,
-        seconds=pace.seconds,
-        unit=table.unit,
-        notes=tuple(dict.fromkeys(notes)),
-        **_measured(outcome, task, head, found),
-    )
-
-
-def _answering(
-    stream: TableStream, asking: Asked, columns: Columns, found: _Scored, pace: Pace
-) -> Generator[Progress, None, None]:
-    """The logits of all rows that have a text and a label."""
-    read = label_cells(stream.sample, columns)
-    group_at = stream.columns.index(columns.group) if columns.group else -1
-    for block in stream.blocks(block_rows(asking.classifier)):
+    scoring = Scoring.of(stream, head, texts, limits, said, metric)
+    asking, pace = Asked.of(stream, head, scoring.columns, limits), Pace(rows=stream.rows)
+    for block in stream.blocks(block_rows(head.classifier)):
         interruption.check()
-        chosen = []
-        for place, texts in zip(*asking.texts(block), strict=True):
-            row = block.rows[place]
-            if found.takes(read(row.cells, row.line), row.line):
-                chosen.append(texts)
-                if group_at >= 0:
-                    found.groups.append(clean_label(row.cells[group_at]))
+        pairs = zip(*asking.texts(block), strict=True)
+        chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
         if chosen:
-            found.logits.append(asking.logits(chosen))
-            found.texts += chosen
+            scoring.keep(chosen, asking.logits(chosen))
         yield pace.step(len(block))
+    return scoring.scores(asking.unanswered, asking.notes(stream), pace.seconds)
 
 
-def _check(found: _Scored, stream: TableStream, known: _Known) -> None:
-    """Refuses rows that are too few, or are labelled for another task.
-
-    Raises:
-        DataError: So it is.
-    """
-    odd = len(found.left_out.get(UNKNOWN, ()))
-    if odd > MOST_UNSEEN * (odd + len(found.texts)):
-        cases = {name.casefold() for name in known.classes}
-        spelled = all(name.casefold() in cases for name in found.unknown)
-        hint = "Label both alike: they differ by case." if spelled else "Name another --label."
-        what = f"{odd:,} rows of {stream.name} have {UNKNOWN} ({_named(found.unknown)}): "
-        raise DataError(f"{what}it answers {_named(known.classes)}.", hint)
-    if len(found.texts) < _FEWEST:
-        left = ", ".join(f"{len(lines):,} with {why}" for why, lines in found.left_out.items())
-        what = f"{stream.name} has {count(len(found.texts), 'row')} that can be scored"
-        what += f" ({left})" * bool(left)
-        raise DataError(f"{what}; at least {_FEWEST} are needed.", "Are the right columns chosen?")
-
-
-def _lines(*parts: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    return {reason: tuple(lines) for part in parts for reason, lines in part.items()}
-
-
-def _task(found: _Scored, head: ChosenHead, known: _Known, metric: MetricName) -> EvaluationTask:
-    """What the measures need to know of the scored rows."""
-    texts = [one[0] for one in found.texts]
-    pairs = [one[1] for one in found.texts if len(one) > 1]
-    numbered: dict[tuple[str, ...], int] = {}
-    same = [numbered.setdefault(tuple(one), len(numbered)) for one in found.texts]
-    classes = head.classifier.classes
-    targets = known.problem.targets(found.targets, found.numbers, len(classes))
-    return EvaluationTask(
-        targets=targets.float() if targets.is_floating_point() else targets,
-        classes=classes,
-        groups=grouping(texts, pairs, found.groups).tensor,
-        problem=known.problem,
-        ordered=head.ordered,
-        metric=metric,
-        texts=torch.tensor(same),
-    )
-
-
-def _outcome(found: _Scored, head: ChosenHead, task: EvaluationTask) -> CellPredictions:
+def _outcome(logits: Tensor, own: TrainedHead, task: EvaluationTask) -> CellPredictions:
     """What the head said of the scored rows, as a leaderboard measures it."""
-    own, logits = head.classifier.head, torch.cat(found.logits)
     if own.problem is ONE_VERSUS_REST:
         logits = own.problem.competing(logits)
     elif task.problem is REGRESSION:
@@ -597,35 +643,14 @@ def _outcome(found: _Scored, head: ChosenHead, task: EvaluationTask) -> CellPred
     return CellPredictions(name=own.name, rows=(rows,), logits=(logits,), thresholds=bars)
 
 
-def _measured(
-    outcome: CellPredictions, task: EvaluationTask, head: ChosenHead, found: _Scored
-) -> dict[str, Any]:
-    """What `FileScores` says of the scores."""
-    measures = measure(outcome, task)
-    repeats = _repeats(head, found)
-    rest = None if repeats is None or not bool(repeats.any()) else _part(outcome, task, ~repeats)
-    temperature = head.classifier.head.temperature
-    return {
-        "problem": task.problem,
-        "measures": measures,
-        "by_class": tuple(_by_class(measures, task.classes)),
-        "absent": _absent(task),
-        "repeated": None if repeats is None else int(repeats.sum()),
-        "unrepeated": rest,
-        "commonest": _commonest(task),
-        "temperature": temperature,
-        "calibrated_error": _error(outcome, task, temperature),
-    }
-
-
-def _repeats(head: ChosenHead, found: _Scored) -> Tensor | None:
+def _repeats(head: ChosenHead, texts: Sequence[Sequence[str]]) -> Tensor | None:
     """(n,), whether a row's text is among those that the head learned from."""
     corpus, learned = head.selected.corpus, head.selected.learned
     if corpus is None:
         return None
     pairs = corpus.pairs or [""] * len(corpus)
     known = {_key(corpus.texts[row], pairs[row]) for row in learned}
-    return torch.tensor([_key(*one) in known for one in found.texts])
+    return torch.tensor([_key(*one) in known for one in texts])
 
 
 def _key(text: str, pair: str = "") -> str:

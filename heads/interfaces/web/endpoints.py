@@ -6,9 +6,9 @@ with the call.
 """
 
 import contextlib
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
@@ -18,11 +18,13 @@ from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.hub_datasets import read_hub
 from heads.data.samples import RECIPES, TEXT
-from heads.data.table import ColumnHints, Table, listed
+from heads.data.table import ColumnHints, Table, listed, short
 from heads.errors import DataError, LimitError
+from heads.events import Progress
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import typed, unchecked
+from heads.interfaces.web.guards import throttled, typed, unchecked
+from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.training_process import (
     TrainingPlace,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 NAMES = ("text", "label", "pair", "split")
 LABELS = ("labels_are", "label_columns", "order")
 PUBLIC_REPETITIONS = 10
+Found = TypeVar("Found")
 Names = Sequence[Any]  # all of them, and last the column of groups
 
 
@@ -68,6 +71,7 @@ def build(places: TrainingSlots) -> None:
             unchecked(one)
         answer = gr.JSON(label="answer")
         asks, trains = gr.Button(), gr.Button()
+        _build_files(file)
 
     inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
     inputs += [*how, group, unseen, *parted, tune, *tuned, dataset]
@@ -75,6 +79,153 @@ def build(places: TrainingSlots) -> None:
         read, [file, *names, *labels, group, dataset], answer, api_name="read", **pool("reads")
     )
     trains.click(typed(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training"))
+
+
+def _build_files(file: gr.File) -> None:
+    """Adds `predict` and `evaluate`: what one head says of a file, and how well it does."""
+    names = [gr.Textbox("", label=name) for name in ("run", "recipe")]
+    names += [gr.Textbox(BUNDLED, label="model"), gr.Textbox("", label="sample")]
+    names += [gr.Textbox("", label=name) for name in ("text", "pair")]
+    switches = [gr.Checkbox(False, label=name) for name in ("logits", "probabilities")]
+    least, form = gr.Number(0, label="abstain_below"), gr.Textbox("", label="to")
+    said = [gr.Textbox("", label=name) for name in ("label", "label_columns", "separator")]
+    said += [gr.Textbox("", label="group"), gr.Textbox("auto", label="metric")]
+    for one in (*names, *switches, least, form, *said):
+        unchecked(one)
+    account, rows, scores = gr.JSON(label="account"), gr.File(label="rows"), gr.JSON(label="scores")
+    answers, scored = gr.Button(), gr.Button()
+    inputs = [file, *names, *switches, least, form]
+    slots = pool("files")
+    answers.click(predict, inputs, [account, rows], api_name="predict", **slots)
+    scored.click(evaluate, [file, *names, *said], scores, api_name="evaluate", **slots)
+
+
+@typed
+@described(api.predict)
+def predict(
+    file: str | None,
+    run: str = "",
+    recipe: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    logits: bool = False,
+    probabilities: bool = False,
+    abstain_below: float = 0.0,
+    to: str = "",
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """Answers every row of a file with one head; as many rows come back, in the same order.
+
+    Args:
+        file: A table with texts: a CSV, TSV, JSON, JSONL, Parquet or Excel file.
+        to: The format that comes back: csv, tsv, json, jsonl, parquet or xlsx; that of the file, if
+            not given.
+
+    Returns:
+        Progress as it goes; then an account of the rows, and the file with the answers.
+    """
+    from heads.analysis.answering import predicting
+    from heads.data.writers import ENDINGS
+
+    with uploads.lent(file) as (name,), exporting(keeps=ENDINGS) as place:
+        path = _sent(name)
+        asked: dict[str, Any] = {"run": run, "recipe": recipe, "model": _at_hand(model, run)}
+        asked |= {"sample": sample, "text": text, "pair": pair, "logits": logits}
+        asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
+        target = place / f"{path.stem}-answers{answered_ending(path, to)}"
+        found = yield from _streamed(predicting(path, to=target, **asked), None)
+        yield found.as_json() | {"to": target.name}, str(target)
+
+
+@typed
+@described(api.evaluate, api.predict)
+def evaluate(
+    file: str | None,
+    run: str = "",
+    recipe: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    label: str = "",
+    label_columns: str = "",
+    separator: str = "",
+    group: str = "",
+    metric: str = "auto",
+) -> Iterator[dict[str, Any]]:
+    """Scores one head on a file with labels, with the intervals of a leaderboard.
+
+    Args:
+        file: Texts and labels: a CSV, TSV, JSON, JSONL, Parquet or Excel file.
+        label_columns: Columns of 0 and 1, one for each label, parted by commas.
+
+    Returns:
+        Progress as it goes; then the score, every measure and every class.
+    """
+    from heads.analysis.scoring import LabelHints, evaluating
+
+    columns = listed(label_columns)
+    said = LabelHints(label=label, labels=columns, separator=separator or None, group=group)
+    with uploads.lent(file) as (name,):
+        asked: dict[str, Any] = {"run": run, "recipe": recipe, "model": _at_hand(model, run)}
+        asked |= {"sample": sample, "text": text, "pair": pair, "labels": said}
+        events = evaluating(_sent(name), metric=metric or "auto", **asked)
+        found = yield from _streamed(events)
+        yield found.as_json()
+
+
+def _sent(kept: str) -> Path:
+    """Where an upload lies.
+
+    Raises:
+        DataError: There is none.
+    """
+    if not kept:
+        raise DataError("There is no file.", "Send a file of texts.")
+    return uploads.path_of(kept)
+
+
+def _at_hand(model: str, run: str) -> str:
+    """A base model that is on this machine: in public mode it is fetched apart, within limits."""
+    from heads.backbone.safety import admit
+
+    if not run and limits().public:
+        admit(model or BUNDLED, limits())
+    return model or BUNDLED
+
+
+def answered_ending(path: Path, asked: str = "") -> str:
+    """The ending of the file that comes back: the one asked for, or that of the file.
+
+    Raises:
+        DataError: That format is not written here.
+    """
+    from heads.data.writers import ENDINGS
+
+    ending = f".{asked.strip().lower().removeprefix('.')}" if asked.strip() else path.suffix.lower()
+    if ending in ENDINGS:
+        return ending
+    if asked.strip():
+        known = ", ".join(one[1:] for one in ENDINGS)
+        raise DataError(
+            f"The format '{short(asked)}' is not written here.", f"Take one of {known}."
+        )
+    return ".csv"
+
+
+def _streamed(
+    events: "Generator[Progress, None, Found]", *more: Any
+) -> "Generator[Any, None, Found]":
+    """Progress as an endpoint tells it; what the work ends in."""
+    told = throttled(events)
+    while True:
+        try:
+            event = next(told)
+        except StopIteration as end:
+            return end.value
+        step = {"event": "progress", "says": event.says, "share": event.share}
+        yield (step, *more) if more else step
 
 
 def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
@@ -162,21 +313,8 @@ def read(
         dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
     """
     names = (text, label, pair, split, labels_are, label_columns, order, group)
-    with _kept(file) as (name,):
+    with uploads.lent(file) as (name,):
         return _read(name, names, dataset=dataset).as_json()
-
-
-@contextlib.contextmanager
-def _kept(*files: str | None) -> Iterator[list[str]]:
-    """Within it, uploads lie where nobody else finds them, by their ids; after it, nowhere."""
-    names = list[str]()
-    try:
-        for file in files:
-            names.append(uploads.keep(file, limits()) if file else "")
-        yield names
-    finally:
-        for name in filter(None, names):
-            shutil.rmtree(uploads.folder() / name, ignore_errors=True)
 
 
 def _read(
@@ -236,7 +374,7 @@ def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[
     if limits().public:
         _check_public(config)
     # The files at once: where Gradio put them nothing stays for long, and others may train first.
-    with _kept(file, test) as (kept, kept_test):
+    with uploads.lent(file, test) as (kept, kept_test):
         admit(model or BUNDLED, limits())  # fetched before its turn: others train meanwhile
 
         def request() -> RunRequest:

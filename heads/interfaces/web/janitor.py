@@ -382,11 +382,14 @@ def _free_bytes(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def exporting() -> Iterator[Path]:
-    """Within it, a new folder from which files are served; only zip files in it stay after it.
+def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
+    """Within it, a new folder from which files are served; after it only the files to take along.
 
     Its name cannot be guessed, and a process that is killed within it leaves nothing that is not
     swept.
+
+    Args:
+        keeps: How the names of files end that stay.
 
     Raises:
         LimitError: There is no room for one.
@@ -397,7 +400,7 @@ def exporting() -> Iterator[Path]:
     try:
         yield place
         for path in place.iterdir():
-            if path.suffix != ".zip":
+            if path.suffix not in keeps:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

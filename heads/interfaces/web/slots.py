@@ -99,6 +99,7 @@ def pools() -> dict[str, Slots]:
         "looks": Slots(2),
         "inspect": Slots(few),
         "reads": Slots(2),
+        "files": Slots(few),
         "estimates": Slots(few),
         "boards": Slots(2),
         "export": Slots(1),

@@ -104,6 +104,7 @@ def test_only_the_typed_endpoints_are_public(client):
     typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
     typed |= {"/read", "/train_grid", "/look", "/edit", "/ablate", "/readings"}
     typed.add("/labels")
+    typed |= {"/predict", "/evaluate"}
     assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]

@@ -1,4 +1,7 @@
-"""What a result rests on, folded under questions; each is filled when it is opened."""
+"""What a result rests on, folded under questions; each is filled when it is opened.
+
+The last fold answers a file.
+"""
 
 import json
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import as_csv, failed, guarded, saves
 from heads.interfaces.web.location import Location
+from heads.interfaces.web.places import answer_file
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
@@ -25,6 +29,7 @@ CHARTS = 2  # of one answer, at most
 # The questions of `views.questions` and one of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
 FOLDS = range(11)
+COUNT = len(FOLDS) + 1  # and the one in which a file is answered
 NUMBERS = 9  # the place of the one called "numbers": its table can be saved
 LABELS = 4  # that of "labels": what is to be looked at can be saved, or all rows with it
 MOST_CELLS = 2_000_000  # of a file that the browser makes
@@ -46,7 +51,7 @@ def questions(mine: Any = None) -> "list[Question]":
 
 def hidden() -> list[Any]:
     """No question: there is no result."""
-    return [gr.update(visible=False, open=False)] * len(FOLDS)
+    return [gr.update(visible=False, open=False)] * COUNT
 
 
 def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list[Any]:
@@ -68,7 +73,7 @@ def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list
         if closes or number != NUMBERS:
             update["open"] = False
         found.append(gr.update(**update))
-    return found
+    return [*found, answer_file.label(whose)]
 
 
 def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion], gr.HTML]:
@@ -94,6 +99,7 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
         area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
         drawn.append(area)
         answers.append(answer)
+    drawn.append(answer_file.build(query))
     return drawn, answers[NUMBERS]
 
 

@@ -219,7 +219,7 @@ NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHE
 def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
     """The values of `YourData.all`; what is not given stays."""
     return [*(given.get(name, gr.skip()) for name in NAMES),
-            *(folds or [gr.skip()] * len(result_folds.FOLDS))]  # fmt: skip
+            *(folds or [gr.skip()] * result_folds.COUNT)]  # fmt: skip
 
 
 def seen(

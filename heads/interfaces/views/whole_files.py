@@ -1,0 +1,93 @@
+"""What became of a file that a head answered, and how well it did, as the page shows it."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from heads.analysis.answering import FileAnswers
+from heads.analysis.scoring import FileScores
+from heads.evaluation.metrics import SCORES
+from heads.interfaces.views.format import counted, percent
+from heads.interfaces.views.html import render
+
+ROWS, LETTERS = 5, 120  # rows that are shown, and letters of a cell
+CLASSES = ("Class", "Rows", "Answered", "Precision", "Recall", "F1")
+LABELS = ("Label", "Rows", "Precision", "Recall", "F1", "Average precision")
+
+
+def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -> Markup:
+    """The account of every row, the first rows, and the score where the file has labels.
+
+    Args:
+        why_not: Why there is no score though there are labels; or nothing.
+    """
+    says = f"{found.answered:,} of {counted(found.rows, 'row')} answered by {found.head}"
+    texts = f"“{found.text}”" + (f" and “{found.pair}”" if found.pair else "")
+    says += f", in {found.seconds:.1f} s; texts: {texts}."
+    names, rows = _shown(found)
+    return render(
+        "answered.html",
+        says=says,
+        told=found.told,
+        counts=_counts(found),
+        names=names,
+        rows=rows,
+        score=_score(scores) if scores else why_not,
+        remarks=_remarks(found, scores) if scores else (),
+        headers=LABELS if scores and scores.measures.labels else CLASSES,
+        classes=_classes(scores) if scores else (),
+    )
+
+
+def _counts(found: FileAnswers) -> str:
+    most = sorted(found.counts, key=lambda name: -found.counts[name])
+    told = [f"{name} {found.counts[name]:,}" for name in most[:ROWS]]
+    left = len(most) - len(told)
+    return ", ".join([*told, *[f"{left:,} other classes"] * bool(left)])
+
+
+def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The texts and our columns of the first rows."""
+    names, *rows = found.first
+    ours = range(len(names) - len(found.columns), len(names))
+    texts = [at for at, name in enumerate(names) if name.strip() in (found.text, found.pair)]
+    places = [*texts[:2], *ours]
+    return [names[at] for at in places], [
+        [row[at][:LETTERS] for at in places] for row in rows[:ROWS]
+    ]
+
+
+def _score(scores: FileScores) -> str:
+    own, name = scores.measures, SCORES[scores.measures.metric]
+    ends = name.between(own.low, own.high)
+    return (
+        f"With the labels in “{scores.label}” it {name.reached(own.score)} ({ends}, 95 %), "
+        f"on {counted(own.rows, 'row')}."
+    )
+
+
+def _remarks(found: FileAnswers, scores: FileScores) -> list[str]:
+    """What flatters or spoils the score; what was said of the rows is not said again."""
+    known = set(found.notes)
+    said = [one for one in scores.told if one not in known and "no text" not in one]
+    if scores.commonest is not None:
+        said.insert(0, f"The commonest label is that of {percent(scores.commonest)} of these rows.")
+    return said
+
+
+def _classes(scores: FileScores) -> list[list[str]]:
+    if scores.measures.labels:
+        return [
+            [one.name, f"{one.rows:,}"]
+            + [_share(v) for v in (one.precision, one.recall, one.f1, one.average_precision)]
+            for one in scores.measures.labels
+        ]
+    return [
+        [one.name, f"{one.rows:,}", f"{one.answered:,}"]
+        + [_share(value) for value in (one.precision, one.recall, one.f1)]
+        for one in scores.by_class
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)

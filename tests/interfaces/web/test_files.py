@@ -1,0 +1,144 @@
+"""Whole files over the API and in the page's fold: answered, scored, bounded, and gone after it."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from few_runs import FewRuns
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+
+import heads
+from heads.data.samples import SAMPLES
+from heads.interfaces.web import endpoints, janitor
+from heads.interfaces.web.places import answer_file
+from heads.runs.folder import RunFolder
+from heads.settings import cache_folder, served_folder
+
+
+@pytest.fixture(scope="module")
+def client(page_url):
+    client = Client(page_url, verbose=False)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FewRuns:
+    return FewRuns(tmp_path_factory.mktemp("runs"), tiny())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()[:41]
+    path = tmp_path / "reviews.csv"
+    path.write_text("\n".join([*lines, ",positive"]) + "\n", "utf-8")
+    return path
+
+
+def kept() -> list[Path]:
+    """Uploads that lie anywhere still."""
+    return [path for path in (cache_folder() / "uploads").rglob("*") if path.is_file()]
+
+
+def test_a_file_is_answered_over_the_api(client, table, run):
+    asked = {"run": run("sentiment"), "recipe": "cls+linear", "probabilities": True}
+    account, rows = client.predict(handle_file(str(table)), **asked, api_name="/predict")
+    found = heads.predict(table, **asked)
+    with Path(rows).open(encoding="utf-8", newline="") as file:
+        told = list(csv.DictReader(file))
+    assert [row["answer"] or None for row in told] == [row["answer"] for row in found.answers]
+    assert account["to"] == "reviews-answers.csv"
+    assert (account["rows"], account["unanswered"]["no text"]["count"]) == (41, 1)
+    _, rows = client.predict(handle_file(str(table)), **asked, to="jsonl", api_name="/predict")
+    with Path(rows).open(encoding="utf-8") as file:
+        assert len([json.loads(line) for line in file]) == 41
+    assert kept() == []
+
+
+def test_a_file_is_scored_over_the_api(client, table, run):
+    asked = {"run": run("sentiment"), "metric": "macro_f1"}
+    found = client.predict(handle_file(str(table)), **asked, api_name="/evaluate")
+    known = heads.evaluate(table, **asked).as_json()
+    same = {name for name in known if name != "seconds"}
+    assert {name: found[name] for name in same} == json.loads(
+        json.dumps({name: known[name] for name in same})
+    )
+    assert kept() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"to": "doc"}, "The format 'doc' is not written here"),
+        ({"abstain_below": 2}, "between 0 and 1"),
+        ({"text": "reviw"}, "no column 'reviw'"),
+        ({"recipe": "mean+nothing"}, "nothing"),
+        ({"logits": "yes"}, "logits must be true or false"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(client, table, run, given, says):
+    with pytest.raises(AppError, match=says):
+        client.predict(handle_file(str(table)), run=run("sentiment"), **given, api_name="/predict")
+    assert kept() == []
+
+
+def test_public_bounds_hold(monkeypatch, tmp_path, run):
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    path = served_folder() / "x" / "long.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("text,label\n" + "a cat,x\n" * 20_001, "utf-8")
+    with pytest.raises(Exception, match="more than 20,000 rows"):
+        list(endpoints.predict(str(path), sample="sentiment"))
+    assert not path.exists()
+    for name in ("run", "model"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text,label\na cat,x\n", "utf-8")
+        # A folder of this machine, and a run of local mode, are nobody's business.
+        given = {name: run("sentiment") if name == "run" else str(run.model)}
+        with pytest.raises(Exception, match=r"no such run|is not a model id"):
+            list(endpoints.predict(str(path), **given))
+    exports = served_folder() / janitor.EXPORTS
+    assert [one for one in exports.rglob("*") if one.is_file() and "long" in one.name] == []
+    assert kept() == []
+
+
+def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, tmp_path, table, run):
+    folder = RunFolder(path=Path(run("sentiment")))
+    monkeypatch.setattr(answer_file.run_access, "opened", lambda name: folder)
+    sent = served_folder() / "y" / "<b>mine</b>.csv"
+    sent.parent.mkdir(parents=True, exist_ok=True)
+    sent.write_bytes(table.read_bytes())
+    steps = list(answer_file.answered(str(sent), f"?place=data&result={folder.id}"))
+    assert "Looking through the file" in steps[0][1]
+    *_, (_, told, take) = steps
+    assert take["visible"]
+    with Path(take["value"]).open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 41
+    assert "40 of 41 rows answered by " in told
+    assert "With the labels in “label” it answers " in told
+    assert "flatters its score" in told
+    assert not sent.exists()
+    assert kept() == []
+    # Labels of another kind are no reason not to answer.
+    sent.parent.mkdir(parents=True, exist_ok=True)
+    sent.write_text("text,mood\n<script>x</script> it ran,up\n", "utf-8")
+    *_, (_, told, take) = answer_file.answered(str(sent), f"?place=data&result={folder.id}")
+    assert "With the labels" not in told
+    assert "<script>" not in told
+    assert take["visible"]
+    *_, (_, told, take) = answer_file.answered(str(sent), f"?place=data&result={folder.id}")
+    assert "is not a file" in told
+    assert not take["visible"]
+
+
+def test_what_comes_back_ends_as_what_was_sent():
+    for name, asked, ending in (
+        ("a.TSV", "", ".tsv"),
+        ("a.xlsx", "", ".xlsx"),
+        ("a", "", ".csv"),
+        ("a.csv", "Parquet", ".parquet"),
+    ):
+        assert endpoints.answered_ending(Path(name), asked) == ending
