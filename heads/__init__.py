@@ -26,6 +26,8 @@ _HOME = {
     "calibrated": ".api",
     "export": ".api",
     "export_onnx": ".api",
+    "HeadClassifier": ".interfaces.estimators",
+    "HeadRegressor": ".interfaces.estimators",
     "catalogue": ".api",
     "examine": ".api",
     "Inspector": ".api",
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
     from heads.data.table import Columns
     from heads.errors import HeadsError
+    from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling
