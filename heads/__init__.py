@@ -33,6 +33,8 @@ _HOME = {
     "export": ".api",
     "export_onnx": ".api",
     "push": ".api",
+    "HeadClassifier": ".interfaces.estimators",
+    "HeadRegressor": ".interfaces.estimators",
     "catalogue": ".api",
     "examine": ".api",
     "check_adapter": ".api",
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
     from heads.data.table import Columns
     from heads.errors import HeadsError
+    from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.parts.modules import chain
     from heads.parts.poolings import Pooled
     from heads.parts.resolve import head, pooling

@@ -302,6 +302,7 @@ class Limits:
     recipes: int = 16
     cells: int = 400
     states_bytes: int = 20_000_000_000
+    kept_features_bytes: int = 500_000_000  # of texts one by one, in memory
     run_seconds: int = 0
     upload_bytes: int = 2_000_000_000
     unpacked_bytes: int = 8_000_000_000
@@ -345,6 +346,7 @@ PUBLIC = Limits(
     recipes=4,
     cells=64,
     states_bytes=1_000_000_000,
+    kept_features_bytes=100_000_000,
     run_seconds=120,
     upload_bytes=10 * 1024**2,  # as Gradio's page counts, whose notice gives the number
     unpacked_bytes=50_000_000,

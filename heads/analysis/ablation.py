@@ -48,7 +48,7 @@ from heads.runs.cells import answers_of_cell as answered
 from heads.runs.folder import RunFolder
 from heads.runs.preparation import run_features, run_token_states, training_data_of
 from heads.runs.spec import task_of
-from heads.runs.trained_heads import majority_of, trained_head
+from heads.runs.trained_heads import majority_of, scores_of, trained_head
 from heads.runs.trainer import first_split, trained
 from heads.settings import limits as limits_here
 from heads.training.scheduler import TrialFailed, run_trials
@@ -307,7 +307,8 @@ def _of_run(
         elif isinstance(event, TrialResult):
             place = places[event.trial.name]
             measures = measure(event.outcome, asked.task)
-            head = trained_head(event, asked, measures, backbone, majority_of(run, asked))
+            scores = scores_of(event, asked, measures, majority_of(run, asked))
+            head = trained_head(event, asked, scores, backbone)
             whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
             worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
             bare = Classifier(backbone=backbone, head=head)

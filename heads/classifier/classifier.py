@@ -15,8 +15,13 @@ from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
 from heads.errors import DataError
+from heads.features.store import FeatureMatrices
+from heads.features.text_store import extract_by_text
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Recipe
 from heads.settings import limits as limits_here
+
+AT_ONCE = 16_384  # texts whose vectors are in memory together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -62,17 +67,9 @@ class Classifier(display.Displayed):
         Raises:
             DataError: A text is empty, or there are not as many second texts as it needs.
         """
-        limits = limits_here()
-        if isinstance(texts, str):
-            raise DataError("The texts must be a list.", "Write [text] for a single one.")
-        if pairs and len(pairs) != len(texts):
-            what = f"There are {len(texts)} texts and {len(pairs)} second texts."
-            raise DataError(what, "Give one second text for each text, or none.")
+        texts, pairs = self._let_in(texts, pairs)
         if not texts:
             return torch.zeros(0, len(self.classes))
-        texts = [gate(text, limits, "text") for text in texts]
-        pairs = [gate(text, limits, "second text") for text in pairs]
-        check_second(self.head, pairs)
         module = self.head.module
         if module.is_siamese:
             return module.head(module.reader.resolved.joined(self._read(texts), self._read(pairs)))
@@ -81,6 +78,54 @@ class Classifier(display.Displayed):
         for rows, states in self.backbone.passes(encoded):
             logits[rows] = module(states)
         return logits
+
+    @torch.no_grad()
+    def kept_logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
+        """The same up to rounding, (n, c); the base model reads only what it has not read before.
+
+        What it has made of a text is found again, whichever texts were read beside it and for
+        whichever frozen recipe. A head that learned how to read, that learned its base model as
+        well, or that is applied to every token reads all texts anew.
+
+        Raises:
+            DataError: As of `logits`.
+        """
+        resolved = self.head.module.reader.resolved
+        if self.head.base is not None or resolved.needs_states:
+            return self.logits(texts, pairs)
+        texts, pairs = self._let_in(texts, pairs)
+        logits = torch.zeros(len(texts), len(self.classes))
+        for start in range(0, len(texts), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            logits[some] = self.head.module.head(self._kept(resolved, texts[some], pairs[some]))
+        return logits
+
+    def _let_in(
+        self, texts: Sequence[str], pairs: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """The texts as a tokenizer may see them, with the second texts that the head needs."""
+        limits = limits_here()
+        if isinstance(texts, str):
+            raise DataError("The texts must be a list.", "Write [text] for a single one.")
+        if pairs and len(pairs) != len(texts):
+            what = f"There are {len(texts)} texts and {len(pairs)} second texts."
+            raise DataError(what, "Give one second text for each text, or none.")
+        if not texts:
+            return [], []
+        texts = [gate(text, limits, "text") for text in texts]
+        pairs = [gate(text, limits, "second text") for text in pairs]
+        check_second(self.head, pairs)
+        return texts, pairs
+
+    def _kept(self, resolved: ResolvedRecipe, texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
+        """What the head gets of some texts, (n, W), read now or before."""
+        asked, rows = resolved, (texts, pairs)
+        if resolved.pair:
+            asked, rows = resolved.side, ([*texts, *pairs], ())
+        *_, found = extract_by_text([asked], *rows, self.backbone, on_disk=False)
+        assert isinstance(found, FeatureMatrices)
+        vectors = found.matrix(asked.reading)[found.index]
+        return resolved.joined(*vectors.chunk(2)) if resolved.pair else vectors
 
     def _read(self, texts: Sequence[str]) -> Tensor:
         """The pooled vectors of texts by themselves, (n, w)."""

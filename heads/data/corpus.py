@@ -200,6 +200,38 @@ def numbered(
     )
 
 
+def of_targets(
+    name: str,
+    texts: Sequence[str],
+    classes: Sequence[str],
+    targets: Sequence[tuple[int, ...]],
+    pairs: Sequence[str] = (),
+    problem: ProblemType = SINGLE_LABEL,
+    groups: Sequence[str] = (),
+    *,
+    ordered: bool = False,
+) -> Corpus:
+    """Makes a corpus of gated texts whose classes are known, and stand in their order.
+
+    Args:
+        classes: Their names, in the order of the logits; of several labels one may have no row.
+        targets: For each row the numbers of its classes.
+        ordered: Whether the classes stand in an order, from low to high.
+    """
+    rows = [list(texts), list(pairs), list(targets), list(groups)]
+    return Corpus(
+        name=name,
+        texts=tuple(texts),
+        pairs=tuple(pairs),
+        classes=tuple(classes),
+        targets=tuple(targets),
+        problem=problem,
+        fingerprint=_digest([*rows, list(classes), problem.name, ordered, "targets"]),
+        ordered=ordered,
+        groups=tuple(groups),
+    )
+
+
 def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
     """The same rows with their classes from low to high.
 

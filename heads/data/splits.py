@@ -5,6 +5,8 @@ choosing settings is seen from seed to seed like all other luck (Bouthillier et 
 2103.03098). Without a test set the rows are split into folds, and every row is scored once a
 repetition, by heads that learned from the other folds.
 
+A head that is fitted by itself learns from all rows, and none is scored.
+
 Rows of one group (of one text, of one document) stand on one side only, unless the data
 themselves say where rows stand: then it is told of.
 """
@@ -25,7 +27,7 @@ FEWEST_DEVELOPMENT = 2
 # rows to try them on, neither chose better on banking77 (14 linear heads, 0.9204 and 0.9202).
 MOST_SEARCH, MOST_DEVELOPMENT = 3_000, 5_000
 HINT = "Add rows, or rows of the missing classes."
-TEST_SET, FOLDS, PER_CLASS = "test set", "folds", "per class"
+TEST_SET, FOLDS, PER_CLASS, ALL = "test set", "folds", "per class", "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,12 +35,13 @@ class Splits:
     """Row numbers of a corpus: one tensor a seed, or a fold of a repetition.
 
     Attributes:
-        kind: "test set" (given), "folds" (without one) or "per class" (few rows, drawn often).
+        kind: "test set" (given), "folds" (without one), "per class" (few rows, drawn often) or
+            "all" (every row is learned from).
         search: The rows of `train` that are not development rows, at most a few thousand: for
             settings that are tried one by one.
         development: Rows on which the seed chooses its settings, and when it stops.
         train: The rows that its final head learns from, both of those included.
-        test: The rows that it is scored on.
+        test: The rows that it is scored on; none, where all are learned from.
         repetition: For each fold the number of its repetition; nothing where there are none.
         repeats: Other rows of `train` with a text of a development row: only the data make such.
         are_given: Whether the data say which rows are development rows.
@@ -137,6 +140,20 @@ def split(
         kind, parted = FOLDS, _folds(rows, rest, chosen, config)
     are_given = bool(chosen) and kind != PER_CLASS
     return _checked(_splits(kind, rows, parted, config, are_given), targets, groups)
+
+
+def every_row(targets: Tensor, groups: Tensor, config: ExperimentConfig) -> Splits:
+    """One seed that learns from all rows, and is scored on none.
+
+    It learns what the first seed learns of these rows where a test set stands beside them: its
+    development rows are drawn in the same way.
+
+    Raises:
+        DataError: There are too few rows to learn from and to choose settings on.
+    """
+    rows, everything = _Rows(targets, groups), list(range(len(targets)))
+    parted = _on_a_test_set(rows, everything, [], [], replace(config, seeds=1))
+    return _checked(_splits(ALL, rows, parted, config, are_given=False), targets, groups)
 
 
 def on_fewer_rows(
@@ -335,12 +352,13 @@ def _splits(
 
 
 def _checked(splits: Splits, targets: Tensor, groups: Tensor) -> Splits:
+    is_scored = splits.kind != ALL
+    uses = ", to choose on and to score" if is_scored else " and to choose on"
     for number, (train, test) in enumerate(zip(splits.train, splits.test, strict=True)):
-        if len(splits.development[number]) < FEWEST_DEVELOPMENT or not len(test):
+        if len(splits.development[number]) < FEWEST_DEVELOPMENT or (is_scored and not len(test)):
             rows, texts = len(targets), len(groups.unique())
             told = f" with {texts} different texts" * (texts < rows)
-            what = f"{rows} rows{told} are too few to learn from, to choose on and to score."
-            raise DataError(what, HINT)
+            raise DataError(f"{rows} rows{told} are too few to learn from{uses}.", HINT)
         if min(len(targets[rows].unique()) for rows in (train, splits.search[number])) < 2:
             raise DataError("The rows to learn from have one answer only.", HINT)
     return splits

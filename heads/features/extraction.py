@@ -11,7 +11,7 @@ Legend: n rows, u different texts, w width of a reading.
 
 import hashlib
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -109,10 +109,27 @@ def extract(
     Raises:
         RecipeError: A reading does not fit the base model.
     """
+    return each_prompt(
+        recipes,
+        backbone,
+        lambda own, prompted: _extracted(own, texts, pairs, prompted, precision, scored),
+    )
+
+
+def each_prompt(
+    recipes: Sequence[ResolvedRecipe],
+    backbone: Backbone,
+    extracted: Callable[[Sequence[ResolvedRecipe], Backbone], Iterator[Progress | FeatureMatrices]],
+) -> Iterator[Progress | FeatureMatrices]:
+    """The features of all recipes, those of one prompt at a time, put together.
+
+    Args:
+        extracted: Those of recipes that read the same texts, by the base model with their prompt.
+    """
     found: FeatureMatrices | None = None
     groups = _by_prompt(recipes, backbone)
     for done, (prompted, own) in enumerate(groups):
-        for event in _extracted(own, texts, pairs, prompted, precision, scored):
+        for event in extracted(own, prompted):
             if isinstance(event, FeatureMatrices):
                 found = _joined(found, event) if found else event
             else:
@@ -171,12 +188,12 @@ def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) ->
     """What all groups gave; where scored texts were read apart, they are the second one."""
     given = [part for parts, _, _ in found for part in parts]
     engines, paces = [engine for _, engine, _ in found], [pace for _, _, pace in found]
-    counts = [opened(part) for _, part in given]
+    counted = [opened(part) for _, part in given]
     learned, *exact = engines
     return FeatureMatrices(
         index=index,
         parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readings},
-        **{name: torch.cat([count[name] for count in counts]) for name in counts[0]},
+        **{name: torch.cat([one[name] for one in counted]) for name in counted[0]},
         seconds=sum(pace.seconds for pace in paces),
         fresh=sum(pace.texts for pace in paces),
         engine=" and ".join(dict.fromkeys(engine.way.name for engine in engines)),
@@ -229,6 +246,20 @@ def _of(
             return (yield from _all(chunks, readers, engine, pace)), engine, pace
 
 
+def engine_of(group: Group, backbone: Backbone) -> InferenceEngine:
+    """What is going to read; a GPU is tried first, for it may not do.
+
+    On the processor the pass without padding was tried as the base model was loaded.
+    """
+    way = backends(backbone, group.precision)[0]
+    if way.device == HERE:
+        return InferenceEngine(backbone=backbone, way=way)
+    some = [group.rows[row] for row in to_try([len(text) for text, _ in group.rows])]
+    pairs = [second for _, second in some] if any(second for _, second in group.rows) else []
+    encoded = backbone.encode([text for text, _ in some], pairs)
+    return tried(backbone, group.precision, encoded)
+
+
 def unread(
     recipes: Sequence[ResolvedRecipe],
     rows: Sequence[tuple[str, str]],
@@ -271,11 +302,7 @@ def _prepared(
 def _chunks(
     unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Backend
 ) -> list[FeatureChunk]:
-    told = way.name, way.precision
-    told = (*told, *backbone.written)
-    facts = (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
-    most = max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
-    chunks = []
+    facts, most, chunks = read_by(backbone, way, paired), most_at_once(backbone), []
     for start in range(0, len(unique), most):
         rows = unique[start : start + most]
         digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
@@ -286,6 +313,17 @@ def _chunks(
         )
         chunks.append(chunk)
     return chunks
+
+
+def read_by(backbone: Backbone, way: Backend, paired: bool) -> tuple[object, ...]:
+    """All that the numbers of a text depend on, but the reading and the text itself."""
+    told = way.name, way.precision, *backbone.written
+    return (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
+
+
+def most_at_once(backbone: Backbone) -> int:
+    """How many texts are read between two writings: of a larger model fewer."""
+    return max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
 
 
 def _all(
@@ -315,34 +353,60 @@ def _read(
         r: reader for r, reader in readers.items() if not is_kept(chunk.place(reader.resolved))
     }
     backbone = engine.backbone
-    rows = list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True))
     if not missing:
-        pace.skip(rows)
+        pace.skip(list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)))
         if is_kept(chunk.facts):
             return found, chunk.facts
         encoded = backbone.encode(chunk.texts, chunk.pairs)
-        return found, put(chunk.facts, _counts(encoded, backbone), engine.says)
-    begun = time.perf_counter()
-    encoded = backbone.encode(chunk.texts, chunk.pairs)
-    buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in missing.items()}
+        return found, put(chunk.facts, counts(encoded, backbone), engine.says)
+    read = yield from read_texts(chunk.texts, chunk.pairs, missing, engine, pace)
+    for reading, vectors in read.vectors.items():
+        found[reading] = put(chunk.place(readers[reading].resolved), {"vectors": vectors})
+    return found, put(chunk.facts, read.counts, engine.says)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TextsRead:
+    """What the base model made of some texts, on the processor.
+
+    Attributes:
+        vectors: For each reading (n, w).
+        counts: Tokens read, tokens in all, tokens unknown, by name; (n,) each.
+    """
+
+    vectors: dict[str, Tensor]
+    counts: dict[str, Tensor]
+
+
+def read_texts(
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    readers: Mapping[str, Featurizer],
+    engine: InferenceEngine,
+    pace: Pace,
+) -> Generator[Progress, None, TextsRead]:
+    """Lets the base model read texts once, for all readings."""
+    begun, backbone = time.perf_counter(), engine.backbone
+    rows = list(zip(texts, pairs or [""] * len(texts), strict=True))
+    encoded = backbone.encode(texts, pairs)
+    buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in readers.items()}
     # A part of the user's own need not know of a GPU.
-    ours = {r for r, reader in missing.items() if all(map(is_ours, makers(reader.resolved)))}
-    depths = frozenset[int]().union(*(reader.depths for reader in missing.values()))
+    ours = {r for r, reader in readers.items() if all(map(is_ours, makers(reader.resolved)))}
+    depths = frozenset[int]().union(*(reader.depths for reader in readers.values()))
     for places, states in engine.passes(encoded, depths):
         with torch.inference_mode():
-            near = states.here() if len(ours) < len(missing) else states
-            for reading, reader in missing.items():
+            near = states.here() if len(ours) < len(readers) else states
+            for reading, reader in readers.items():
                 given = states if reading in ours else near
                 buffers[reading][places] = reader(given).vectors.to(HERE)
         now = time.perf_counter()
         yield pace.step([rows[place] for place in places], now - begun)
         begun = time.perf_counter()
-    for reading, vectors in buffers.items():
-        found[reading] = put(chunk.place(readers[reading].resolved), {"vectors": vectors})
-    return found, put(chunk.facts, _counts(encoded, backbone), engine.says)
+    return TextsRead(vectors=buffers, counts=counts(encoded, backbone))
 
 
-def _counts(encoded: Sequence[Encoded], backbone: Backbone) -> dict[str, Tensor]:
+def counts(encoded: Sequence[Encoded], backbone: Backbone) -> dict[str, Tensor]:
+    """Tokens read, tokens in all and tokens unknown of some texts, (n,) each."""
     unknown = backbone.tokenizer.unk_token_id
     return {
         "tokens": torch.tensor([len(text) for text in encoded]),

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE
-from heads.backbone.engine import InferenceEngine, backends, relied_on, to_try, tried
+from heads.backbone.engine import InferenceEngine, relied_on
 from heads.backbone.precision import EXACT, products
 from heads.data.splits import Splits
 from heads.errors import LimitError
-from heads.features.extraction import Group, grouped, unread
+from heads.features.extraction import Group, engine_of, grouped, unread
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
@@ -214,24 +213,13 @@ def _seconds_of(
 ) -> float:
     """Seconds to read some texts, less those whose features are kept."""
     while True:
-        engine = _engine(group, backbone)
+        engine = engine_of(group, backbone)
         paired = any(second for _, second in group.rows)
         with relied_on(engine):
             left = group.rows
             if is_kept:
                 left = unread(recipes, left, paired, backbone, engine.way)
             return _timed(left, engine) if left else 0.0
-
-
-def _engine(group: Group, backbone: Backbone) -> InferenceEngine:
-    """What is going to read; a GPU is tried first, for it may not do."""
-    way = backends(backbone, group.precision)[0]
-    if way.device == HERE:
-        return InferenceEngine(backbone=backbone, way=way)
-    some = [group.rows[row] for row in to_try([len(text) for text, _ in group.rows])]
-    pairs = [second for _, second in some] if any(second for _, second in group.rows) else []
-    encoded = backbone.encode([text for text, _ in some], pairs)
-    return tried(backbone, group.precision, encoded)
 
 
 def _timed(texts: Sequence[tuple[str, str]], engine: InferenceEngine) -> float:

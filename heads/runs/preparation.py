@@ -1,7 +1,8 @@
 """What a run needs before its heads are trained: features and instant estimates."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from heads.backbone.backbone import Backbone
@@ -12,6 +13,7 @@ from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.features.token_states import TokenStates, check_states, different, keep_states
 from heads.features.truncation import token_findings
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.racing import stopped_of
@@ -22,6 +24,11 @@ from heads.training.scheduler import TrainingData
 from heads.training.trial import Trial
 from heads.training.whitening import WIDEST
 
+# How texts are read for some readings: the recipes, the texts, their second texts, the base model.
+Extract = Callable[
+    [Sequence[ResolvedRecipe], Sequence[str], Sequence[str], Backbone],
+    Iterator[Progress | FeatureMatrices],
+]
 WORKSPACE = "unfinished"  # a folder of a run: trainings of tuned cells that are not done
 
 
@@ -35,10 +42,12 @@ class CellDone:
 
 
 def scored_rows(asked: RunSpec) -> list[int]:
-    """The rows that heads are scored on, by any seed: those of the test set, or all of them.
+    """The rows that heads are scored on, by any seed: those of the test set, all of them, or none.
 
     They are read in 32 bits, as an exported head reads them.
     """
+    if not asked.is_scored:
+        return []
     given = [row for row, part in enumerate(asked.corpus.parts) if part == "test"]
     return given or list(range(len(asked.corpus)))
 
@@ -53,7 +62,7 @@ def run_features(
     """
     known = (run.read("facts.json") or {}).get("reading", {})  # a resumed run reads as it did
     precisions = [known.get(way, asked.config.precision) for way in ("joint", "alone")]
-    read = yield from features(asked, cells, backbone, *precisions)
+    read = yield from features(asked, cells, backbone, *in_chunks(asked, *precisions))
     facts = run.read("facts.json")
     if facts is None:  # a resumed run finds the texts read already
         run.write("facts.json", _facts(asked, read, cells, backbone))
@@ -64,14 +73,29 @@ def run_features(
     return read
 
 
-def features(
-    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, joined: str, apart: str
-) -> Generator[Progress, None, FeatureStore]:
-    """The same outside a run.
+def in_chunks(asked: RunSpec, joined: str, apart: str) -> tuple[Extract, Extract]:
+    """How a run reads its texts, and each text of a pair by itself: in chunks of all of them.
 
     Args:
         joined: The precision in which pairs are read as one sequence, and single texts.
         apart: That in which each text of a pair is read by itself.
+    """
+    scored = scored_rows(asked)
+    both = [*scored, *(row + len(asked.corpus) for row in scored)]
+    return (
+        partial(extract, precision=joined, scored=scored),
+        partial(extract, precision=apart, scored=both),
+    )
+
+
+def features(
+    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, joined: Extract, apart: Extract
+) -> Generator[Progress, None, FeatureStore]:
+    """The same outside a run.
+
+    Args:
+        joined: How pairs are read as one sequence, and single texts.
+        apart: How each text of a pair is read by itself.
     """
     corpus = asked.corpus
     own = [cell for cell in cells if cell.reading]
@@ -80,15 +104,11 @@ def features(
     sides = {resolved.side.reading: resolved.side for resolved in siamese.values()}
     ways = bool(siamese) + any(cell.reading not in siamese for cell in cells)
     joint = alone = None
-    scored = scored_rows(asked)
     if ways > bool(siamese):
-        recipes = list(fixed.values())
-        reading = extract(recipes, corpus.texts, corpus.pairs, backbone, joined, scored)
+        reading = joined(list(fixed.values()), corpus.texts, corpus.pairs, backbone)
         joint = yield from _read(reading, 0.0, 1 / ways)
     if siamese:
-        texts = (*corpus.texts, *corpus.pairs)
-        both = [*scored, *(row + len(corpus) for row in scored)]
-        reading = extract(list(sides.values()), texts, (), backbone, apart, both)
+        reading = apart(list(sides.values()), (*corpus.texts, *corpus.pairs), (), backbone)
         alone = yield from _read(reading, 1 - 1 / ways, 1 / ways)
     return FeatureStore(joint=joint, alone=alone, siamese=siamese)
 

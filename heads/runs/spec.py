@@ -19,7 +19,7 @@ from heads.classifier.module import assemble
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
-from heads.data.splits import Splits, split
+from heads.data.splits import Splits, every_row, split
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
@@ -97,6 +97,8 @@ class RunSpec:
             folds set rows aside, which older runs have scored.
         created: Seconds since 1970.
         versions: Of the packages that compute.
+        is_scored: Whether rows are held out and scored; else every row is learned from, which no
+            run is kept of.
     """
 
     corpus: Corpus
@@ -107,6 +109,7 @@ class RunSpec:
     account: Mapping[str, Any]
     created: float
     versions: Mapping[str, str]
+    is_scored: bool = True
 
     @cached_property
     def resolved(self) -> tuple[ResolvedRecipe, ...]:
@@ -131,6 +134,8 @@ class RunSpec:
     @cached_property
     def splits(self) -> Splits:
         """Who learns from what."""
+        if not self.is_scored:
+            return every_row(strata(self.task), self.task.groups, self.config)
         aside = bool(self.account.get("aside"))
         return splits_of(self.corpus, self.task, self.config, aside=aside)
 
@@ -207,8 +212,13 @@ def spec_of(
     recipes: Sequence[str],
     config: ExperimentConfig,
     account: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    is_scored: bool = True,
 ) -> RunSpec:
     """The question of a run on rows that know where they stand.
+
+    Args:
+        is_scored: Whether rows are held out and scored; else every row is learned from.
 
     Raises:
         DataError: The rows cannot be split so, or a setting means nothing for their labels.
@@ -223,6 +233,7 @@ def spec_of(
         account=account,
         created=time.time(),
         versions={name: version(name) for name in PACKAGES},
+        is_scored=is_scored,
     )
     says = says_of_unmet(asked.splits, asked.task, corpus, config.unseen)
     if not says:

@@ -49,17 +49,36 @@ def keep_head(
     Raises:
         DataError: The disk does not take it.
     """
-    head = trained_head(result, asked, measures, backbone, majority_of(run, asked))
+    scores = scores_of(result, asked, measures, majority_of(run, asked))
+    head = trained_head(result, asked, scores, backbone)
     run.put(f"heads/{number:03}.safetensors", lambda place: head_cache.save(head, place))
 
 
-def trained_head(
-    result: TrialResult, asked: RunSpec, measures: Measures, backbone: Backbone, majority: float
-) -> TrainedHead:
-    """The head of the first seed, with its scores and what was chosen.
+def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority: float) -> Scores:
+    """What a cell came to on the rows held out.
 
     Args:
         majority: The score of the baseline that knows no text.
+    """
+    return Scores(
+        rows=measures.rows,
+        accuracy=measures.score,
+        low=measures.low,
+        high=measures.high,
+        majority=majority,
+        metric=measures.metric,
+        among=len(asked.recipes),
+        own=_own(result, asked.task),
+    )
+
+
+def trained_head(
+    result: TrialResult, asked: RunSpec, scores: Scores | None, backbone: Backbone
+) -> TrainedHead:
+    """The head of the first seed, with what was chosen.
+
+    Args:
+        scores: Its scores; None where every row was learned from.
     """
     known = result.trial.resolved.head.options
     options = {name: value for name, value in result.chosen[0].items() if name in known}
@@ -85,16 +104,7 @@ def trained_head(
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
         rows=result.rows,
-        scores=Scores(
-            rows=measures.rows,
-            accuracy=measures.score,
-            low=measures.low,
-            high=measures.high,
-            majority=majority,
-            metric=measures.metric,
-            among=len(asked.recipes),
-            own=_own(result, asked.task),
-        ),
+        scores=scores,
         training=training,
         fingerprint=asked.corpus.fingerprint,
         trained_as=result.trial.resolved,

@@ -2,10 +2,11 @@
 
 A run trains a recipe on every split, scores all of them, and keeps the head of the first. What
 that one learns does not depend on the others, so here it is trained alone, at a share of the cost;
-its scores and its temperature are those of its own split.
+its scores and its temperature are those of its own split. Or it learns from every row, as the
+first does that a run scores on a test set, and has no scores.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -19,13 +20,22 @@ from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
 from heads.data.joining import met
 from heads.evaluation.details import measure
+from heads.evaluation.statistics import Scores
 from heads.events import Progress, within
+from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.baseline_cells import commonest
 from heads.runs.duration import check_tuning
-from heads.runs.preparation import check_room, cut_states, features, token_states
+from heads.runs.preparation import (
+    Extract,
+    check_room,
+    cut_states,
+    features,
+    in_chunks,
+    token_states,
+)
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
-from heads.runs.trained_heads import trained_head
+from heads.runs.trained_heads import scores_of, trained_head
 from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import check_order
 from heads.training.scheduler import TrainingData, TrialFailed, run_trials
@@ -54,18 +64,62 @@ def train(
     """
     config = config or ExperimentConfig()
     corpus, _ = met(corpus, config.unseen)
+    cells = _checked(recipes, corpus, backbone, limits)
+    asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
+    reads = in_chunks(asked, config.precision, config.precision)
+    found = yield from _trained(asked, cells, backbone, limits, *reads)
+    return [found[str(recipe)] for recipe in recipes]
+
+
+def fit(
+    recipe: ResolvedRecipe,
+    corpus: Corpus,
+    backbone: Backbone,
+    *,
+    config: ExperimentConfig,
+    limits: Limits,
+) -> Generator[Progress, None, TrainedHead]:
+    """Trains a recipe on every row of the corpus; none is held out, so it has no scores.
+
+    What the base model makes of a text is kept for the next call, whatever rows that has.
+
+    Raises:
+        HeadsError: As of `train`; two rows to choose settings on are enough.
+    """
+    cells = _checked([recipe], corpus, backbone, limits)
+    asked = spec_of(corpus, backbone, [cell.name for cell in cells], config, is_scored=False)
+    reads = extract_by_text, extract_by_text
+    found = yield from _trained(asked, cells, backbone, limits, *reads)
+    return found[str(recipe)]
+
+
+def _checked(
+    recipes: Sequence[ResolvedRecipe], corpus: Corpus, backbone: Backbone, limits: Limits
+) -> list[Trial]:
+    """The cells of some recipes, held to the base model and the rows."""
     cells = trials(recipes, backbone, len(corpus.classes), limits, corpus.problem)
     for cell in cells:
         check_pairs(cell.resolved, corpus.pairs)
         check_order(cell.resolved, corpus)
-    asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
+    return cells
+
+
+def _trained(
+    asked: RunSpec,
+    cells: Sequence[Trial],
+    backbone: Backbone,
+    limits: Limits,
+    joined: Extract,
+    apart: Extract,
+) -> Generator[Progress, None, dict[str, TrainedHead]]:
+    """The head of every cell by its name: texts read, then learned from on the first split."""
     check_room(asked, cells, backbone, limits)
     check_tuning(asked, cells, limits, seeds=1)
+    config = asked.config
     # Texts are read again where the states of tokens are kept, or those at a cut.
     again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
     once = 0.5 / (1 + sum(again))
-    ways = config.precision, config.precision
-    read = yield from within(features(asked, cells, backbone, *ways), 0.0, once)
+    read = yield from within(features(asked, cells, backbone, joined, apart), 0.0, once)
     states = yield from within(
         token_states(asked, cells, read, backbone, limits, config.precision), once, once
     )
@@ -81,15 +135,14 @@ def train(
         pairs=asked.corpus.pairs,
         cut_states=cut,
     )
-    found = yield from _fitted(asked, cells, training_data, backbone)
-    return [found[str(recipe)] for recipe in recipes]
+    return (yield from _fitted(asked, cells, training_data, backbone))
 
 
 def _fitted(
     asked: RunSpec, cells: Sequence[Trial], training_data: TrainingData, backbone: Backbone
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name, on all cores."""
-    majority = measure(commonest(asked, training_data).outcome, training_data.task).score
+    score = _scorer(asked, training_data) if asked.is_scored else None
     jobs = [trial_job(cell, training_data) for cell in cells]
     found = dict[str, TrainedHead]()
     with closing(run_trials(jobs, training_data, max(1, torch.get_num_threads()))) as events:
@@ -97,15 +150,24 @@ def _fitted(
             if isinstance(event, TrialFailed):
                 raise event.error
             if isinstance(event, TrialResult):
-                measures = measure(event.outcome, training_data.task)
-                head = trained_head(event, asked, measures, backbone, majority)
-                # Whoever was trained beside it says nothing of it.
-                scores = head.scores and replace(head.scores, among=1)
-                found[event.trial.name] = replace(head, scores=scores)
+                scores = score(event) if score else None
+                found[event.trial.name] = trained_head(event, asked, scores, backbone)
                 yield Progress(
                     says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(cells) / 2
                 )
     return found
+
+
+def _scorer(asked: RunSpec, training_data: TrainingData) -> Callable[[TrialResult], Scores]:
+    """How a head is scored, beside the baseline that knows no text."""
+    majority = measure(commonest(asked, training_data).outcome, training_data.task).score
+
+    def score(result: TrialResult) -> Scores:
+        measures = measure(result.outcome, training_data.task)
+        # Whoever was trained beside it says nothing of it.
+        return replace(scores_of(result, asked, measures, majority), among=1)
+
+    return score
 
 
 def first_split(

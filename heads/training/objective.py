@@ -193,5 +193,7 @@ def check_order(resolved: ResolvedRecipe, corpus: Corpus) -> None:
         what = f"The classes of {corpus.name} have no order, which {needs} needs."
         other = "head" if resolved.head.ordered else "loss"
         raise DataError(
-            what, f"Say it from low to high (--order low,middle,high), or choose another {other}."
+            what,
+            "Say it from low to high (--order low,middle,high), take numbers as labels, or choose "
+            f"another {other}.",
         )

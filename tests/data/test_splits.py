@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heads.data.splits import (
+    ALL,
     FOLDS,
     MOST_DEVELOPMENT,
     MOST_SEARCH,
     PER_CLASS,
     TEST_SET,
     Splits,
+    every_row,
     on_fewer_rows,
     split,
     without,
@@ -251,6 +253,23 @@ def test_more_seeds_change_nothing_in_the_first_ones():
     assert not torch.equal(other.development[0], few.development[0])
 
 
+@given(corpora(), contests, st.integers(1, 40))
+@settings(max_examples=40)
+def test_every_row_is_learned_from_as_beside_a_test_set(corpus, config, others):
+    targets, groups = corpus
+    found = every_row(targets, groups, config)
+    assert (found.kind, len(found), found.repetition, found.are_given) == (ALL, 1, (), False)
+    assert found.train[0].tolist() == list(range(len(targets)))
+    assert found.learned.tolist() == list(range(len(targets)))
+    assert found.test[0].tolist() == []
+    # The numbers of the groups of other rows, and their classes, change nothing.
+    both = torch.cat([targets, targets[:others]]), torch.cat([groups + 7, 1_000 + groups[:others]])
+    parts = ["train"] * len(targets) + ["test"] * (len(both[0]) - len(targets))
+    beside = split(*both, parts, config)
+    for name in ("search", "development", "train"):
+        assert getattr(found, name)[0].tolist() == getattr(beside, name)[0].tolist()
+
+
 def test_given_validation_rows_choose_the_settings_of_every_seed():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
@@ -402,6 +421,21 @@ def test_too_few_rows_are_a_sentence(targets, groups, parts, config):
     with pytest.raises(DataError) as caught:
         split(torch.tensor(targets), torch.tensor(list(groups)), parts, config)
     assert caught.value.what.endswith(".")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("targets", "groups", "says"),
+    [
+        ([0, 1], [0, 1], "2 rows are too few to learn from and to choose on."),
+        ([0, 1, 0, 1], [0] * 4, "4 rows with 1 different texts are too few to learn from and"),
+        ([0] * 20, range(20), "The rows to learn from have one answer only."),
+    ],
+)
+def test_too_few_rows_to_learn_all_of_are_a_sentence(targets, groups, says):
+    with pytest.raises(DataError) as caught:
+        every_row(torch.tensor(targets), torch.tensor(list(groups)), PLAIN)
+    assert caught.value.what.startswith(says)
     assert caught.value.hint
 
 

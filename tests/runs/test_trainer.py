@@ -33,10 +33,10 @@ from heads.data.samples import SAMPLES
 from heads.data.table import Columns
 from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import wilson
-from heads.events import Progress
+from heads.events import Progress, result
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
-from heads.runs.trainer import first_split, train
+from heads.runs.trainer import first_split, fit, train
 from heads.settings import PUBLIC, ExperimentConfig, Limits
 
 LONG = replace(QUICK, learning_rate=0.01, steps=200)
@@ -141,6 +141,45 @@ def test_a_head_by_itself_is_the_one_that_a_grid_keeps(
         own = kept.head.scores.own
         assert one.head.scores.accuracy == pytest.approx(own), recipe
         assert one.head.fingerprint == kept.head.fingerprint
+
+
+# Every row learned from
+
+FITTED = {
+    "mean+linear": {},
+    "cls+roberta": {"seed": 3},
+    "mean+knn": {},
+    "attention+linear": {"class_weights": True},
+    "mean@mix+mlp": {"learning_rate": 0.01, "steps": 9},
+    "mean+linear?pair=uv_diff": {},
+    "cls+linear?tune=last1": {"epochs": 1, "trials": 1},
+    "mean+linear?tune=lora": {"epochs": 1, "trials": 1},
+    "mean+linear?tune=lpft": {"epochs": 1, "trials": 1},
+}
+
+
+@pytest.mark.parametrize("recipe", slow.but_each(2, FITTED))
+def test_a_head_of_every_row_is_the_one_that_is_scored_on_other_rows(
+    recipe: str, small: Backbone, rows: Corpus
+) -> None:
+    config = ExperimentConfig(precision="exact", **FITTED[recipe])
+    if "pair" in recipe:
+        rows = replace(rows, pairs=rows.texts[::-1])
+    learned = [row for row in range(len(rows)) if row % 4]
+    scored = replace(rows, parts=tuple("train" if row % 4 else "test" for row in range(len(rows))))
+    alone = build(
+        "alone", [rows.texts[row] for row in learned], ["xyz"[row % 3] for row in learned]
+    )
+    alone = replace(alone, pairs=tuple(rows.pairs[row] for row in learned if rows.pairs))
+    (wanted,) = trained([recipe], scored, small, config)
+    found = result(fit(resolve(recipe), alone, small, config=config, limits=LIMITS))
+    assert (found.rows, found.scores) == (len(learned), None)
+    assert wanted.scores is not None
+    same = replace(found, training=wanted.training)
+    assert is_same_head(same, wanted)
+    if wanted.base is not None and found.base is not None:
+        for name, tensor in wanted.base.tensors.items():
+            torch.testing.assert_close(found.base.tensors[name], tensor, atol=1e-4, rtol=1e-3)
 
 
 # The same numbers

@@ -80,7 +80,7 @@ class TunedRecipe(nn.Module):
         begins_at_cut: bool = False,
     ) -> None:
         super().__init__()
-        self.recipe = RecipeModule(resolved, backbone, classes)
+        self.recipe, self._classes = RecipeModule(resolved, backbone, classes), classes
         self.base = copy.deepcopy(backbone.model).requires_grad_(False)
         self._plan, self._adapter = plan, _Adapter.of(resolved, self.base, plan)
         if self._adapter is None:
@@ -136,11 +136,13 @@ class TunedRecipe(nn.Module):
     def answers(
         self, texts: Texts, rows: Tensor, check: Callable[[], None] | None = None
     ) -> Tensor:
-        """The logits of some rows in 32 bits, (n, c), on the processor.
+        """The logits of some rows in 32 bits, (n, c), on the processor; there may be no rows.
 
         Args:
             check: Is called before every batch, and may end it all.
         """
+        if not len(rows):
+            return torch.empty(0, self._classes)
         return self._in_batches(self, texts, rows, check)
 
     def features(

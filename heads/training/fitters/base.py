@@ -125,7 +125,10 @@ class Fitter(Protocol):
         asked: Sequence[Tensor],
         seeds: Sequence[int],
     ) -> list[FittedHead]:
-        """Learns with what searches came to on some rows, a seed each, and answers others."""
+        """Learns with what searches came to on some rows, a seed each, and answers others.
+
+        Where nothing is scored, there are no others.
+        """
         ...
 
 

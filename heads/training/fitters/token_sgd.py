@@ -128,7 +128,9 @@ class _RecipeCopies:
 
     @torch.no_grad()
     def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        """The logits of some rows, (n, c)."""
+        """The logits of some rows, (n, c); there may be none."""
+        if not len(rows):
+            return torch.empty(0, self._task.classes)
         self._asked.load_state_dict(state)
         batches = [_batches(self._task, rows)]
         found = [self._asked(states) for _, _, states in _read(self._task, batches)]

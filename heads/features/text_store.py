@@ -1,0 +1,409 @@
+"""Features found again text by text, whatever other texts stand beside them.
+
+The chunks of `extraction` are found by all their texts together: right for a run, which reads the
+same rows again. A search over rows and recipes, as scikit-learn's, asks for other parts of the same
+texts time and again, one recipe at a time. So here one pass over a text keeps every pooling of the
+menu that is a fixed function of the last layer, whichever was asked for: they are cheap beside the
+pass. Another layer, a prompt and a pooling with an option are kept where they were asked for.
+
+What a pass gave is a file on disk, which other processes find, or lies in memory within a bound.
+Texts are read in 32 bits: a row that one split learns from is scored in another.
+Legend: n rows, u different texts, w width of a reading.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from heads import interruption
+from heads.backbone.backbone import Backbone
+from heads.backbone.engine import InferenceEngine, backends, relied_on
+from heads.backbone.precision import EXACT
+from heads.caching import IN_USE_SECONDS, foreign_code, is_ours, make_room, used
+from heads.errors import RecipeError
+from heads.events import Progress
+from heads.features.extraction import (
+    ON_DISK_BYTES,
+    Group,
+    Pace,
+    TextsRead,
+    counts,
+    each_prompt,
+    engine_of,
+    most_at_once,
+    read_by,
+    read_texts,
+)
+from heads.features.featurizer import Featurizer
+from heads.features.store import FeatureMatrices, Part, home_of, makers, put
+from heads.parts.registry import pooling
+from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.settings import limits
+
+DIGEST = 16  # bytes by which a text is known
+DIGESTS = "digests"  # the name of those in a file
+COUNTS = ("tokens", "whole", "unknown")
+
+Row = tuple[str, str]  # a text and its second one, or ""
+
+
+# --- What passes gave, found by the digests of texts.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its size is remembered
+class TextBatch:
+    """What one pass gave of some texts.
+
+    Attributes:
+        names: Of what it gave: readings, with the code of parts of the user's own.
+        digests: Of its texts, in their order.
+        part: For each name a tensor whose rows are the texts: a file, or the tensors themselves.
+    """
+
+    names: frozenset[str]
+    digests: tuple[bytes, ...]
+    part: Part
+
+    @cached_property
+    def bytes(self) -> int:
+        """How much of it is in memory."""
+        if isinstance(self.part, Path):
+            return 0
+        return sum(tensor.nbytes for tensor in self.part.values())
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, Tensor]:
+        """Some of what it gave.
+
+        Raises:
+            OSError: Its file is gone.
+            SafetensorError: It is broken.
+        """
+        if not isinstance(self.part, Path):
+            return self.part
+        used(self.part)
+        with safe_open(self.part, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in names}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TextStore:
+    """All batches that this process knows of, those used last at the end."""
+
+    _batches: "OrderedDict[TextBatch, None]" = field(default_factory=OrderedDict)
+    _places: dict[bytes, list[tuple[TextBatch, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _seen: set[Path] = field(default_factory=set)
+    _held: int = 0  # bytes in memory
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @contextmanager
+    def turn(self, folder: Path) -> Iterator[None]:
+        """Within it nobody else reads texts by this base model, here or in another process.
+
+        Who comes second finds what the first has read, in place of reading it as well.
+        """
+        with self._lock, ExitStack() as stack:
+            with suppress(OSError, NotImplementedError):  # of a disk that knows no locks
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(folder / ".lock", thread_local=False))
+            self._look(folder)
+            yield
+
+    def _look(self, folder: Path) -> None:
+        """Takes notice of what other processes have read."""
+        with suppress(OSError):
+            for path in sorted(folder.glob("*.safetensors")):
+                if path not in self._seen:
+                    with suppress(OSError, SafetensorError):
+                        self._enter(_opened(path))
+
+    def add(self, batch: TextBatch, most: int) -> None:
+        """Keeps a batch; in memory no more bytes of all of them than that."""
+        self._enter(batch)
+        for one in [one for one in self._batches if one.bytes]:
+            if self._held <= most:
+                return
+            self._drop(one)
+
+    def _enter(self, batch: TextBatch) -> None:
+        self._batches[batch] = None
+        self._held += batch.bytes
+        if isinstance(batch.part, Path):
+            self._seen.add(batch.part)
+        for row, digest in enumerate(batch.digests):
+            self._places[digest].append((batch, row))
+
+    def _drop(self, batch: TextBatch) -> None:
+        self._batches.pop(batch)
+        self._held -= batch.bytes
+        if isinstance(batch.part, Path):  # it may be written again
+            self._seen.discard(batch.part)
+        for digest in batch.digests:
+            left = [place for place in self._places[digest] if place[0] is not batch]
+            self._places[digest] = left
+            if not left:
+                del self._places[digest]
+
+    def lacks(self, name: str, digest: bytes) -> bool:
+        """Whether a text has to be read for that."""
+        return self._place(name, digest) is None
+
+    def _place(self, name: str, digest: bytes) -> tuple[TextBatch, int] | None:
+        places = self._places.get(digest, ())
+        return next((place for place in places if name in place[0].names), None)
+
+    def fill(self, found: Mapping[str, Tensor], digests: Sequence[bytes]) -> list[int]:
+        """Puts in what is kept of some texts; the places of those that lack anything.
+
+        Args:
+            found: For each name a tensor whose rows are the texts.
+        """
+        while True:
+            wanted: dict[TextBatch, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
+            missing = set[int]()
+            for name in found:
+                for at, digest in enumerate(digests):
+                    place = self._place(name, digest)
+                    if place is None:
+                        missing.add(at)
+                    else:
+                        wanted[place[0]].setdefault(name, []).append((at, place[1]))
+            if all(self._filled(found, *one) for one in wanted.items()):
+                return sorted(missing)
+
+    def _filled(
+        self,
+        found: Mapping[str, Tensor],
+        batch: TextBatch,
+        wanted: Mapping[str, Sequence[tuple[int, int]]],
+    ) -> bool:
+        """Puts in what a batch has; forgets it, and says False, where it is gone or broken."""
+        try:
+            tensors = batch.tensors(list(wanted))
+        except (OSError, SafetensorError):
+            self._drop(batch)
+            return False
+        self._batches.move_to_end(batch)
+        for name, places in wanted.items():
+            here, there = torch.tensor(places).T
+            found[name][here] = tensors[name][there]
+        return True
+
+
+_store = TextStore()
+_menus: WeakKeyDictionary[Any, dict[str, Featurizer]] = WeakKeyDictionary()
+
+
+def _opened(path: Path) -> TextBatch:
+    """The batch in a file.
+
+    Raises:
+        OSError: It is gone.
+        SafetensorError: It is broken.
+    """
+    with safe_open(path, framework="pt") as file:
+        names = frozenset(file.keys()) - {DIGESTS}
+        rows = file.get_tensor(DIGESTS).numpy()
+    return TextBatch(names=names, digests=tuple(row.tobytes() for row in rows), part=path)
+
+
+def _written(folder: Path, digests: Sequence[bytes], tensors: Mapping[str, Tensor]) -> Part:
+    """A batch as a file, where the disk takes it."""
+    name = hashlib.sha256(b"".join(digests) + repr(sorted(tensors)).encode()).hexdigest()[:40]
+    rows = torch.from_numpy(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST).copy())
+    found = put(folder / f"{name}.safetensors", {**tensors, DIGESTS: rows})
+    make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
+    return found if isinstance(found, Path) else tensors
+
+
+# --- Texts to features, each text read once whoever asks for it.
+
+
+def extract_by_text(
+    recipes: Sequence[ResolvedRecipe],
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    backbone: Backbone,
+    *,
+    on_disk: bool = True,
+) -> Iterator[Progress | FeatureMatrices]:
+    """Reads every text that was not read before, and finds the others text by text.
+
+    Args:
+        recipes: Those whose reading is fixed; their heads do not matter.
+        texts: The gated texts of n rows.
+        pairs: The second texts, or none.
+        on_disk: Whether what is read is kept on disk, where other processes find it, or in this
+            one's memory alone.
+
+    Yields:
+        `Progress` with the rate and the time left, then the `FeatureMatrices`.
+
+    Raises:
+        RecipeError: A reading does not fit the base model.
+    """
+    rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
+    return each_prompt(recipes, backbone, partial(_extracted, rows, bool(pairs), on_disk))
+
+
+def _extracted(
+    rows: Sequence[Row],
+    paired: bool,
+    on_disk: bool,
+    recipes: Sequence[ResolvedRecipe],
+    backbone: Backbone,
+) -> Iterator[Progress | FeatureMatrices]:
+    """The same for recipes that read the same texts, with one prompt behind them or with none."""
+    readers = {resolved.reading: Featurizer(resolved, backbone) for resolved in recipes}
+    number: dict[Row, int] = {}
+    index = torch.tensor([number.setdefault(row, len(number)) for row in rows])
+    group = Group(rows=list(number), precision=EXACT)
+    while True:
+        engine = _engine(group, backbone, reads=bool(readers))
+        pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", group.rows)
+        with relied_on(engine):
+            reading = _Reading(engine=engine, paired=paired, asked=readers, on_disk=on_disk)
+            found = yield from reading.of(group.rows, pace)
+            yield FeatureMatrices(
+                index=index,
+                parts={reading: ({"vectors": own},) for reading, own in found.vectors.items()},
+                **found.counts,
+                seconds=pace.seconds,
+                fresh=pace.texts,
+                engine=engine.way.name,
+                precision=engine.way.precision,
+                scored=engine.way.precision,
+                says=engine.says,
+            )
+            return
+
+
+def _engine(group: Group, backbone: Backbone, *, reads: bool) -> InferenceEngine:
+    """What is going to read; where tokens are only counted, nothing is tried."""
+    if reads:
+        return engine_of(group, backbone)
+    return InferenceEngine(backbone=backbone, way=backends(backbone, EXACT)[0])
+
+
+def _sides(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
+    return [text for text, _ in rows], [pair for _, pair in rows] if paired else []
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its key is remembered
+class _Reading:
+    """How texts are read, and for what.
+
+    Attributes:
+        engine: By what.
+        paired: Whether a row is two texts in one sequence.
+        asked: What is asked for, by its reading.
+        on_disk: Whether what is read is kept there.
+    """
+
+    engine: InferenceEngine
+    paired: bool
+    asked: Mapping[str, Featurizer]
+    on_disk: bool
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest of all that numbers depend on, but the reading and the text itself."""
+        facts = read_by(self.engine.backbone, self.engine.way, self.paired)
+        return hashlib.sha256(repr(facts).encode()).digest()
+
+    @property
+    def folder(self) -> Path:
+        """Where batches that are read so are kept."""
+        return home_of("features") / f"texts-{self.key.hex()[:32]}"
+
+    def of(self, rows: Sequence[Row], pace: Pace) -> Generator[Progress, None, TextsRead]:
+        """What is asked for of some different rows, read now or before."""
+        if not self.asked:  # as of heads that learn from tokens or texts
+            encoded = self.engine.backbone.encode(*_sides(rows, self.paired))
+            return TextsRead(vectors={}, counts=counts(encoded, self.engine.backbone))
+        digests, size = [self._digest(row) for row in rows], len(rows)
+        vectors = {name: torch.empty(size, one.width) for name, one in self.asked.items()}
+        counted = {name: torch.empty(size, dtype=torch.long) for name in COUNTS}
+        found = {_name(self.asked[name]): own for name, own in vectors.items()} | counted
+        with _store.turn(self.folder):
+            missing = _store.fill(found, digests)
+            left = set(missing)
+            pace.skip([row for at, row in enumerate(rows) if at not in left])
+            most = most_at_once(self.engine.backbone)
+            readers = self._readers(len(missing))
+            for start in range(0, len(missing), most):
+                interruption.check()
+                some = missing[start : start + most]
+                given = yield from self._read(
+                    [rows[at] for at in some], [digests[at] for at in some], readers, pace
+                )
+                for name, own in found.items():
+                    own[some] = given[name]
+        return TextsRead(vectors=vectors, counts=counted)
+
+    def _readers(self, texts: int) -> dict[str, Featurizer]:
+        """What so many texts are read for: the menu as well, where there is room for that."""
+        if not texts:
+            return {}
+        asked = {_name(reader): reader for reader in self.asked.values()}
+        menu = _menu(self.engine.backbone)
+        size = 4 * texts * sum(reader.width for reader in menu.values())
+        return {**menu, **asked} if size <= limits().kept_features_bytes else asked
+
+    def _read(
+        self,
+        rows: Sequence[Row],
+        digests: Sequence[bytes],
+        readers: Mapping[str, Featurizer],
+        pace: Pace,
+    ) -> Generator[Progress, None, dict[str, Tensor]]:
+        """Reads some texts for what any of them lacks, and keeps that."""
+        asked = {_name(reader) for reader in self.asked.values()}
+        lacking = {
+            name: reader
+            for name, reader in readers.items()
+            if name in asked or any(_store.lacks(name, one) for one in digests)
+        }
+        read = yield from read_texts(*_sides(rows, self.paired), lacking, self.engine, pace)
+        tensors = {**read.vectors, **read.counts}
+        part = _written(self.folder, digests, tensors) if self.on_disk else tensors
+        batch = TextBatch(names=frozenset(tensors), digests=tuple(digests), part=part)
+        _store.add(batch, limits().kept_features_bytes)
+        return tensors
+
+    def _digest(self, row: Row) -> bytes:
+        return hashlib.sha256(self.key + repr(row).encode()).digest()[:DIGEST]
+
+
+def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
+    """What is kept besides: every built-in pooling of the last layer that has no option."""
+    if backbone.prompt:
+        return {}
+    if backbone.model not in _menus:
+        found = _menus[backbone.model] = {}
+        for name, part in pooling.items():
+            if not (part.learned or part.options) and is_ours(part.make):
+                with suppress(RecipeError):  # the base model may have no pooler
+                    found[name] = Featurizer(resolve(f"{name}+linear"), backbone)
+    return _menus[backbone.model]
+
+
+def _name(reader: Featurizer) -> str:
+    """A reading; parts of the user's own bring their code into its name."""
+    resolved = reader.resolved
+    return resolved.reading + "".join(map(foreign_code, makers(resolved)))
