@@ -392,7 +392,7 @@ class _Reading:
 
 def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
     """What is kept besides: every built-in pooling of the last layer that has no option."""
-    if backbone.prompt:
+    if backbone.written:
         return {}
     if backbone.model not in _menus:
         found = _menus[backbone.model] = {}
