@@ -14,7 +14,6 @@ import heads
 from heads.data.samples import SAMPLES
 from heads.interfaces.web import endpoints, janitor
 from heads.interfaces.web.places import answer_file
-from heads.runs.folder import RunFolder
 from heads.settings import cache_folder, served_folder
 
 
@@ -85,33 +84,35 @@ def test_what_does_not_fit_is_a_sentence(client, table, run, given, says):
     assert kept() == []
 
 
-def test_public_bounds_hold(monkeypatch, tmp_path, run):
-    monkeypatch.setenv("HEADS_PUBLIC", "1")
-    path = served_folder() / "x" / "long.csv"
+def sent(name: str, text: str) -> Path:
+    """A file as Gradio takes one in."""
+    path = served_folder() / "sent" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("text,label\n" + "a cat,x\n" * 20_001, "utf-8")
-    with pytest.raises(Exception, match="more than 20,000 rows"):
-        list(endpoints.predict(str(path), sample="sentiment"))
-    assert not path.exists()
-    for name in ("run", "model"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("text,label\na cat,x\n", "utf-8")
-        # A folder of this machine, and a run of local mode, are nobody's business.
-        given = {name: run("sentiment") if name == "run" else str(run.model)}
-        with pytest.raises(Exception, match=r"no such run|is not a model id"):
-            list(endpoints.predict(str(path), **given))
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_in_public_nobody_asks_heads_of_this_machine(monkeypatch, run):
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    monkeypatch.setenv("HEADS_RUNS", str(run.place))
+    run("sentiment")
+    for asked in ({"run": "sentiment"}, {"run": run("sentiment")}, {"model": str(run.model)}):
+        for endpoint in (endpoints.predict, endpoints.evaluate):
+            path = sent("long.csv", "text,label\na cat,x\n")
+            with pytest.raises(Exception, match=r"no such run|is not a model id"):
+                list(endpoint(str(path), **asked))
+            assert not path.exists()
     exports = served_folder() / janitor.EXPORTS
     assert [one for one in exports.rglob("*") if one.is_file() and "long" in one.name] == []
     assert kept() == []
 
 
-def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, tmp_path, table, run):
-    folder = RunFolder(path=Path(run("sentiment")))
-    monkeypatch.setattr(answer_file.run_access, "opened", lambda name: folder)
-    sent = served_folder() / "y" / "<b>mine</b>.csv"
-    sent.parent.mkdir(parents=True, exist_ok=True)
-    sent.write_bytes(table.read_bytes())
-    steps = list(answer_file.answered(str(sent), f"?place=data&result={folder.id}"))
+def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, table, run):
+    monkeypatch.setenv("HEADS_RUNS", str(run.place))
+    run("sentiment")
+    query = "?place=data&result=sentiment"
+    path = sent("<b>mine<b>.csv", table.read_text("utf-8"))
+    steps = list(answer_file.answered(str(path), query))
     assert "Looking through the file" in steps[0][1]
     *_, (_, told, take) = steps
     assert take["visible"]
@@ -120,16 +121,15 @@ def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, tmp_path, table,
     assert "40 of 41 rows answered by " in told
     assert "With the labels in “label” it answers " in told
     assert "flatters its score" in told
-    assert not sent.exists()
+    assert not path.exists()
     assert kept() == []
     # Labels of another kind are no reason not to answer.
-    sent.parent.mkdir(parents=True, exist_ok=True)
-    sent.write_text("text,mood\n<script>x</script> it ran,up\n", "utf-8")
-    *_, (_, told, take) = answer_file.answered(str(sent), f"?place=data&result={folder.id}")
+    path = sent("other.csv", "text,mood\n<script>x</script> it ran,up\n")
+    *_, (_, told, take) = answer_file.answered(str(path), query)
     assert "With the labels" not in told
     assert "<script>" not in told
     assert take["visible"]
-    *_, (_, told, take) = answer_file.answered(str(sent), f"?place=data&result={folder.id}")
+    *_, (_, told, take) = answer_file.answered(str(path), query)
     assert "is not a file" in told
     assert not take["visible"]
 
