@@ -201,7 +201,7 @@ def test_the_bundled_models_pooler_is_said_to_be_untrained(backbone: Backbone) -
 def test_the_pooler_head_is_new_where_the_base_has_no_pooler(lacking: Backbone) -> None:
     found = explain("cls+bert", lacking, classes=3)
     assert set(origins(found).values()) == {"new"}
-    assert found.notes == ("The pooler layer of 'bert' is new here: the checkpoint has none.",)
+    assert found.notes[0] == "The pooler layer of 'bert' is new here: the checkpoint has none."
     assert found.twins == ("xlnet",)
 
 

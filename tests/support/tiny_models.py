@@ -228,7 +228,7 @@ def save_modules(folder: Path) -> None:
         for number, (path, name) in enumerate(names.items())
     ]
     (folder / "modules.json").write_text(json.dumps(listed), "utf-8")
-    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "mean"}), "utf-8")
 
 
