@@ -116,6 +116,8 @@ class Backbone:
 
     def written_as(self, other: "Backbone") -> "Backbone":
         """The same base model, which writes around every text what another does."""
+        if self.written == other.written:
+            return self
         own = ("prompt", "prefix", "reads_prefix")
         return replace(self, **{name: getattr(other, name) for name in own})
 
@@ -129,8 +131,10 @@ class Backbone:
         if resolved.pooling.is_trained:
             prefix = prefix or self.sentences.default_prompt
             reads_prefix &= self.trained is None or self.trained.reads_prompt
-        own = {"prefix": self._prefix(prefix), "reads_prefix": reads_prefix}
-        return replace(self.prompted(resolved.prompt), **own)
+        prefix, found = self._prefix(prefix), self.prompted(resolved.prompt)
+        if prefix == found.prefix and (not prefix or reads_prefix == found.reads_prefix):
+            return found  # the same one, by which heads that read alike are known
+        return replace(found, prefix=prefix, reads_prefix=reads_prefix)
 
     def _prefix(self, asked: str) -> str:
         """What is written before a text: the prompt of that name, or the text itself."""

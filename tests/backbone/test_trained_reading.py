@@ -192,6 +192,13 @@ def test_a_prompt_changes_what_is_read_and_only_where_it_is_asked_for(backbone: 
     assert (words - read(backbone, "mean_content+linear")).abs().max() > 1e-3
 
 
+def test_heads_that_read_bare_texts_share_one_base_model(backbone: Backbone) -> None:
+    recipes = [resolve("mean+linear"), resolve("cls+roberta"), resolve("trained+linear")]
+    assert all(backbone.for_recipe(recipe) is backbone for recipe in recipes)
+    asked = backbone.for_recipe(resolve("mean+linear?prefix=query:_"))
+    assert asked.for_recipe(recipes[0]).written == ()
+
+
 def test_a_prompt_that_is_no_name_of_this_base_model_is_told(backbone: Backbone) -> None:
     with pytest.raises(RecipeError, match=r"has no prompt called 'query' .* prefix=query:_"):
         read(backbone, "mean+linear?prefix=query")
