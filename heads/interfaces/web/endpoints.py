@@ -235,7 +235,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     @described(api.train_grid, ExperimentConfig, ColumnHints)
     def train_grid(
         request: gr.Request,
-        file: str | None = None,
+        file: str | None,
         test: str | None = None,
         text: str = "",
         label: str = "",

@@ -148,8 +148,8 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     named = client.view_api(return_format="dict")["named_endpoints"]["/train_grid"]["parameters"]
     asked = [one["parameter_name"] for one in named if not one["parameter_has_default"]]
     assert asked == ["file"]
-    assert [one["parameter_name"] for one in named][-4:] == [
-        "tune", "epochs", "trials", "tuning_rate"
+    assert [one["parameter_name"] for one in named][-5:] == [
+        "tune", "epochs", "trials", "tuning_rate", "dataset"
     ]  # fmt: skip
     assert {event["event"] for event in events} >= {"progress", "cell"}
     assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
