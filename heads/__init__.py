@@ -20,6 +20,7 @@ _HOME = {
     "read": ".api",
     "train_grid": ".api",
     "resume": ".api",
+    "row_map": ".api",
     "critical_differences": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         load,
         read,
         resume,
+        row_map,
         train,
         train_grid,
     )

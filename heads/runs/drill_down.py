@@ -97,7 +97,7 @@ def disagreements(
     given = [one.given for _, one in heads]
     sure = [None if one.sure is None else one.sure.tolist() for _, one in heads]
     ranked = _parted(given, sure) if asked.corpus.problem.has_classes else _scattered(given)
-    told = [[_said(asked.corpus, answer) for answer in own] for own in given]
+    told = [[answer_of(asked.corpus, answer) for answer in own] for own in given]
     return tuple(
         Disagreement(
             line=asked.corpus.lines[rows[place]] if asked.corpus.lines else 0,
@@ -132,7 +132,7 @@ def _parted(given: Sequence[Tensor], sure: Sequence[list[float] | None]) -> list
     return [(-doubt, place) for doubt, _, place in sorted(found)]
 
 
-def _said(corpus: Corpus, answer: Tensor) -> str:
+def answer_of(corpus: Corpus, answer: Tensor) -> str:
     """An answer as one reads it."""
     if not corpus.problem.has_classes:
         return f"{float(answer):.3g}"

@@ -25,8 +25,13 @@ from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-FLAGS = {"recipes": ("--recipe", "-r"), "losses": ("--loss",), "parts": ("--with",)}
-REPEATED = ("recipes",)  # a flag for each value; other lists are parted by commas
+FLAGS = {
+    "recipes": ("--recipe", "-r"),
+    "readings": ("--reading", "-r"),
+    "losses": ("--loss",),
+    "parts": ("--with",),
+}
+REPEATED = ("recipes", "readings")  # a flag for each value; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
 Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it
