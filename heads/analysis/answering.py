@@ -267,7 +267,7 @@ def block_rows(classifier: Classifier) -> int:
 
 
 @dataclass(kw_only=True, slots=True)
-class Pace:
+class FilePace:
     """How far a pass over a file is, how fast it goes and how long it will take."""
 
     rows: int
@@ -498,7 +498,7 @@ def predicting(
         keeps=target is None if keeps is None else keeps,
         watcher=watch(stream, head, columns) if watch else None,
     )
-    pace, cut = Pace(rows=stream.rows), 0
+    pace, cut = FilePace(rows=stream.rows), 0
     with ExitStack() as stack:
         writer = None
         if target:

@@ -16,7 +16,7 @@ from heads import interruption
 from heads.analysis.answering import (
     Asked,
     ChosenHead,
-    Pace,
+    FilePace,
     block_rows,
     choosing_head,
     text_columns,
@@ -621,7 +621,7 @@ def evaluating(
     stream = open_stream(path, limits, header, head.names)
     texts = text_columns(stream, head, text, pair, said.label)
     scoring = Scoring.of(stream, head, texts, limits, said, metric)
-    asking, pace = Asked.of(stream, head, scoring.columns, limits), Pace(rows=stream.rows)
+    asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
     for block in stream.blocks(block_rows(head.classifier)):
         interruption.check()
         pairs = zip(*asking.texts(block), strict=True)

@@ -19,7 +19,7 @@ class ArrayError(DataError, ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
+class GatedTexts:
     """The gated texts of some rows.
 
     Attributes:
@@ -31,7 +31,7 @@ class Texts:
     pairs: tuple[str, ...] = ()
 
 
-def texts_of(X: Any, limits: Limits) -> Texts:
+def texts_of(X: Any, limits: Limits) -> GatedTexts:
     """The texts of an array-like: (n,) texts, (n, 1) texts or (n, 2) pairs of texts.
 
     >>> texts_of(["a", "b"], Limits()).texts, texts_of([("a", "b"), ("c", "d")], Limits()).pairs
@@ -42,7 +42,7 @@ def texts_of(X: Any, limits: Limits) -> Texts:
     """
     columns = _columns(X)
     both = [_gated(column, limits, at, len(columns)) for at, column in enumerate(columns)]
-    return Texts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
+    return GatedTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
 
 
 def _columns(X: Any) -> list[Sequence[Any]]:

@@ -27,7 +27,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import is_own
-from heads.data.arrays import ArrayError, Texts, texts_of
+from heads.data.arrays import ArrayError, GatedTexts, texts_of
 from heads.data.checks import check_numbers
 from heads.data.corpus import Corpus, numbered, of_targets
 from heads.data.text import is_blank
@@ -160,7 +160,7 @@ class _HeadEstimator(BaseEstimator):
         self._classifier = Classifier(backbone=backbone, head=self.head_)
 
     @abstractmethod
-    def _corpus(self, texts: Texts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """The rows with their labels, checked."""
 
     def _config(self) -> ExperimentConfig:
@@ -279,7 +279,7 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
         self._learn(X, y, groups)
         return self
 
-    def _corpus(self, texts: Texts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         try:
@@ -290,7 +290,7 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
             what = "The labels in y are of several types, or one is missing."
             raise ArrayError(what, "Make them all texts, with str(), or all numbers.") from error
 
-    def _single(self, texts: Texts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _single(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """Rows with one label each."""
         check_classification_targets(y)
         self.classes_, targets = np.unique(column_or_1d(y, warn=True), return_inverse=True)
@@ -308,7 +308,7 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
             ordered=is_number and len(names) > 2,
         )
 
-    def _several(self, texts: Texts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _several(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """Rows with any number of labels: 1 in the columns of those that a row has."""
         table = np.asarray(y.toarray() if hasattr(y, "toarray") else y).astype(bool)
         if not table.any():
@@ -385,7 +385,7 @@ class HeadRegressor(RegressorMixin, _HeadEstimator):
         self._learn(X, y, groups)
         return self
 
-    def _corpus(self, texts: Texts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
         column = column_or_1d(y, warn=True)
         try:
             numbers = np.asarray(column, dtype=float)
