@@ -51,10 +51,19 @@ def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     names, *rows = found.first
     ours = range(len(names) - len(found.columns), len(names))
     texts = [at for at, name in enumerate(names) if name.strip() in (found.text, found.pair)]
-    places = [*texts[:2], *ours]
+    places, numbers = [*texts[:2], *ours], ours[1:]  # the answer itself stays as it is written
     return [names[at] for at in places], [
-        [row[at][:LETTERS] for at in places] for row in rows[:ROWS]
+        [_rounded(row[at]) if at in numbers else row[at][:LETTERS] for at in places]
+        for row in rows[:ROWS]
     ]
+
+
+def _rounded(cell: str) -> str:
+    """A number with as many digits as one reads; what is no number as it is."""
+    try:
+        return f"{float(cell):.3f}"
+    except ValueError:
+        return cell[:LETTERS]
 
 
 def _score(scores: FileScores) -> str:

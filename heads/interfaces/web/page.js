@@ -67,7 +67,7 @@ window.heads = {
     heads.place();
     // Gradio names the area for a file by other words than stand in it.
     new MutationObserver(() => {
-      for (const area of document.querySelectorAll("#file button[aria-dropeffect][aria-label]"))
+      for (const area of document.querySelectorAll(":is(#file, #to-answer) button[aria-dropeffect][aria-label]"))
         area.removeAttribute("aria-label");
     }).observe(document.body, { childList: true, subtree: true });
     document.addEventListener("click", (event) => {  // before Gradio hears of it

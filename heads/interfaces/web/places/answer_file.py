@@ -45,7 +45,7 @@ def label(whose: str) -> Any:
     Args:
         whose: The head, where it is not the recommended one, in brackets.
     """
-    return gr.update(label=f"{ASKS}  {BRIEF}{whose}", visible=True, open=False)
+    return gr.update(label=f"{ASKS}: {BRIEF}{whose}", visible=True, open=False)
 
 
 def answered(path: str | None, query: str) -> Iterator[list[Any]]:
