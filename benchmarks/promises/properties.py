@@ -290,7 +290,7 @@ def _folders(place: Path) -> Property:
     tiny.save_tiny(folder, "bert")
     good = json.loads((folder / "config.json").read_text("utf-8"))
     index = folder / "model.safetensors.index.json"
-    sound = {path.name: path.read_bytes() for path in folder.iterdir()}
+    sound = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     names = st.sampled_from([None, *sorted(sound)])
 
     def ask(value: tuple[dict[str, Any], str | None, bytes, Any]) -> object:

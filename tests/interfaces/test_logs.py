@@ -177,6 +177,7 @@ def test_a_server_writes_lines_and_no_text_of_a_visitor(attacked):
     written = written.replace(b"terminate called without an active exception\n", b"")
     said = ("Starting.", "Public mode", "  ", "Head to Head is at")  # to whoever started it
     told = [line for line in written.decode("ascii").splitlines() if not line.startswith(said)]
+    assert [line for line in told if not line.startswith("{")] == []
     lines = [json.loads(line) for line in told]
     assert all({"time", "level", "logger", "event"} <= set(line) for line in lines)
     assert len(written) < 100_000

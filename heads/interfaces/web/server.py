@@ -243,7 +243,7 @@ class Page(gr.Blocks):
         """As in Gradio; what does not fit is said in a sentence that names what does."""
         check_sent(inputs)
         try:
-            whole = _whole(inputs)
+            whole = _whole(_with_defaults(block_fn, inputs))
             given = await super().preprocess_data(block_fn, whole, state, explicit_call)
             return [_fitting(one, value) for one, value in zip(block_fn.inputs, given, strict=True)]
         except gr.Error as error:
@@ -279,6 +279,17 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {_whole(name): _whole(one) for name, one in value.items()}
     return value
+
+
+def _with_defaults(block_fn: Any, inputs: Any) -> Any:
+    """The arguments of a call; those at its end that were left out get the values that they have.
+
+    So a call by ``curl`` names what it means alone, as one by Gradio's clients, which fill them in.
+    """
+    if not (isinstance(inputs, list) and block_fn.api_visibility == "public"):
+        return inputs
+    left_out = [getattr(one, "value", None) for one in block_fn.inputs[len(inputs) :]]
+    return inputs if None in left_out else [*inputs, *left_out]
 
 
 def _fitting(component: Any, value: Any) -> Any:

@@ -140,6 +140,19 @@ def test_settings_of_another_kind_are_refused_in_python_too(value):
     assert isinstance(ExperimentConfig(folds=3.0).folds, int)
 
 
+def test_arguments_left_out_at_the_end_have_their_defaults(server):
+    whole = ["Not bad.", "", ["mean+linear"], "", "", "joint"]
+    kind, wanted = server.call("compare", whole)
+    assert kind == "complete"
+    for given in (whole[:3], whole[:4]):
+        kind, answer = server.call("compare", given)
+        assert kind == "complete"
+        assert {**answer[0], "seconds": 0} == {**wanted[0], "seconds": 0}
+    kind, answer = server.call("explain", [])
+    assert kind == "error"
+    assert said(answer).startswith("This call takes 5 arguments and got 0.")
+
+
 @pytest.mark.parametrize("name", FITTING)
 def test_odd_arguments_get_a_sentence(server, name):
     assert fuzzed(server, name, seed=name, calls=6) == []

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,9 +37,17 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def kept() -> list[Path]:
-    """Uploads that lie anywhere still."""
-    return [path for path in (cache_folder() / "uploads").rglob("*") if path.is_file()]
+def uploads() -> set[Path]:
+    """Uploads that lie anywhere."""
+    return {path for path in (cache_folder() / "uploads").rglob("*") if path.is_file()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """The server is that of all tests: what others sent it may lie there still."""
+    before = uploads()
+    yield
+    assert uploads() - before == set()
 
 
 def test_a_file_is_answered_over_the_api(client, table, run):
@@ -54,7 +62,6 @@ def test_a_file_is_answered_over_the_api(client, table, run):
     _, rows = client.predict(handle_file(str(table)), **asked, to="jsonl", api_name="/predict")
     with Path(rows).open(encoding="utf-8") as file:
         assert len([json.loads(line) for line in file]) == 41
-    assert kept() == []
 
 
 def test_a_file_is_scored_over_the_api(client, table, run):
@@ -65,7 +72,6 @@ def test_a_file_is_scored_over_the_api(client, table, run):
     assert {name: found[name] for name in same} == json.loads(
         json.dumps({name: known[name] for name in same})
     )
-    assert kept() == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,6 @@ def test_a_file_is_scored_over_the_api(client, table, run):
 def test_what_does_not_fit_is_a_sentence(client, table, run, given, says):
     with pytest.raises(AppError, match=says):
         client.predict(handle_file(str(table)), run=run("sentiment"), **given, api_name="/predict")
-    assert kept() == []
 
 
 def sent(name: str, text: str) -> Path:
@@ -104,7 +109,6 @@ def test_in_public_nobody_asks_heads_of_this_machine(monkeypatch, run):
             assert not path.exists()
     exports = served_folder() / janitor.EXPORTS
     assert [one for one in exports.rglob("*") if one.is_file() and "long" in one.name] == []
-    assert kept() == []
 
 
 def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, table, run):
@@ -122,7 +126,6 @@ def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, table, run):
     assert "With the labels in “label” it answers " in told
     assert "flatters its score" in told
     assert not path.exists()
-    assert kept() == []
     # Labels of another kind are no reason not to answer.
     path = sent("other.csv", "text,mood\n<script>x</script> it ran,up\n")
     *_, (_, told, take) = answer_file.answered(str(path), query)
