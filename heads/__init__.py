@@ -23,6 +23,7 @@ _HOME = {
     "train_grid": ".api",
     "resume": ".api",
     "doubtful_labels": ".api",
+    "row_map": ".api",
     "critical_differences": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         push,
         read,
         resume,
+        row_map,
         train,
         train_grid,
     )

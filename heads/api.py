@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
+    from heads.analysis.row_map import Method, RowMap
     from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
     from heads.catalog.catalog import Catalogue
@@ -68,6 +69,7 @@ __all__ = [
     "push",
     "read",
     "resume",
+    "row_map",
     "train",
     "train_grid",
     "training",
@@ -460,6 +462,84 @@ def _data(data: str | Path | Frame | Data, group: str, limits: Limits) -> Data:
         what = "The rows are read already, without a column of groups."
         raise DataError(what, f"Write heads.read(…, group={group!r}).")
     return data
+
+
+def row_map(
+    data: str | Path | Data | Leaderboard,
+    readings: Sequence[str] = ("mean", "cls"),
+    *,
+    method: Method = "pca",
+    most: int = 0,
+    model: str = BUNDLED,
+    limits: Limits | None = None,
+) -> RowMap:
+    """Draws rows as points under several readings side by side, and says what is lost.
+
+    Rows that a reading makes alike lie near each other. A picture has two dimensions, and a vector
+    hundreds: how much of its variance is kept, and how many of a row's nearest ones are still the
+    nearest, is told with it.
+
+    Args:
+        data: A sample, a file or a folder as `heads.read` takes it, or what it gave; or a run, by
+            its id, its folder or its leaderboard, of which the answers of the recommended head are
+            shown as well.
+        readings: Recipes less their heads, such as mean, cls or cls@3; at most four.
+        method: pca, the plane of most variance; or tsne, which keeps who is near.
+        most: How many rows at most, chosen by lot; 10,000, or 5,000 with tsne, if not given.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder; a run has its own.
+
+    Returns:
+        The map: `.readings`, `.to_pandas()`, `.plot()`, `.save("map.parquet")`.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    from heads.analysis.row_map import RowMap
+
+    for event in mapping(data, readings, method=method, most=most, model=model, limits=limits):
+        if isinstance(event, RowMap):
+            return event
+    raise AssertionError("a map ends in its result")
+
+
+def mapping(
+    data: str | Path | Data | Leaderboard,
+    readings: Sequence[str] = ("mean", "cls"),
+    *,
+    method: Method = "pca",
+    most: int = 0,
+    model: str = BUNDLED,
+    limits: Limits | None = None,
+) -> Iterator[Progress | RowMap]:
+    """The same as `row_map`, as a stream."""
+    from heads.analysis import row_map as maps
+
+    limits = limits or limits_here()
+    of = _rows_or_run(data, limits) if isinstance(data, str | Path) else data
+    asked = {"method": method, "most": most, "model": model, "limits": limits}
+    return maps.mapping(of, readings, **asked)
+
+
+def _rows_or_run(name: str | Path, limits: Limits) -> Data | Leaderboard:
+    """A sample, a file or a run, whichever has that name.
+
+    Raises:
+        DataError: There is none.
+        LimitError: A file, where only samples are allowed.
+    """
+    from heads.runs.folder import find
+    from heads.runs.leaderboard import leaderboard
+
+    place = Path(name)
+    is_file = not limits.public and place.exists() and not (place / "run.json").is_file()
+    if str(name) in SAMPLES or is_file:
+        return _opened(name, None, None, "", limits)
+    try:
+        run = find(str(name), is_public=limits.public)
+    except DataError:
+        what = f"There is no run, no sample and no file called {str(name)[:80]}."
+        raise DataError(what, "List runs with: heads runs") from None
+    return leaderboard(run)
 
 
 # --- Whole files: answered, and scored.

@@ -5,14 +5,21 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
+from heads.interfaces.cli.shell import (
+    LOCAL,
+    Answers,
+    command,
+    last_of,
+    sentence,
+    write_figure,
+)
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits, server_summary
 
@@ -117,6 +124,34 @@ def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 
     last_of(steps())
     return found
+
+
+@command(api.row_map)
+def map(
+    data: str,
+    *,
+    readings: Sequence[str] = ("mean", "cls"),
+    method: Literal["pca", "tsne"] = "pca",
+    most: int = 0,
+    model: str = BUNDLED,
+    to: Path | None = None,
+) -> Answers:
+    """Draws rows as points under several readings.
+
+    Args:
+        data: A run, a sample, a file or a folder.
+        to: Write it to this file: .html, to be looked at, or .parquet, as Embedding Atlas opens it.
+    """
+    if to is not None and to.suffix.lower() not in (".html", ".htm", ".parquet"):
+        what = f"{to.name} is neither an HTML file nor a Parquet file."
+        raise DataError(what, "Let its name end in .html or .parquet.")
+    asked = {"method": method, "most": most, "model": model}
+    found = last_of(api.mapping(data, readings, **asked))
+    if to is not None and to.suffix.lower() == ".parquet":
+        found.save(to)
+    elif to is not None:
+        write_figure(found.plot(), to)
+    yield found.as_json(), lambda: cli.tables.row_map(found, to)
 
 
 @command(api.examine, formerly="doctor")

@@ -28,11 +28,12 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 FLAGS = {
     "recipes": ("--recipe", "-r"),
     "recipe": ("--recipe", "-r"),
+    "readings": ("--reading", "-r"),
     "losses": ("--loss",),
     "prefixes": ("--prefix",),
     "parts": ("--with",),
 }
-REPEATED = ("recipes", "prefixes")  # a flag for each value; other lists are parted by commas
+REPEATED = ("recipes", "readings", "prefixes")  # a flag each; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
 Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it

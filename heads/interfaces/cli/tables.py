@@ -1,5 +1,6 @@
 """Values to tables in a terminal."""
 
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from heads.analysis.counterfactuals import Counterfactuals
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
+from heads.analysis.row_map import RowMap, axes
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.catalog.catalog import CatalogEntry
@@ -36,7 +38,7 @@ from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
 from heads.exporters.push import Pushed
-from heads.interfaces.views import ranks
+from heads.interfaces.views import maps, ranks
 from heads.interfaces.views import ways_of_learning as ways
 from heads.interfaces.views.doubtful_labels import agree_of, sure_of
 from heads.interfaces.views.format import (
@@ -703,6 +705,23 @@ def side_by_side(found: Sequence[Leaderboard]) -> None:
     if len({(one.data, one.protocol) for one in found}) > 1:
         show("These runs were not scored alike, so their numbers do not compare directly:")
         show(*(f"{one.run}: {one.protocol}" for one in found))
+
+
+def row_map(found: RowMap, to: Path | None) -> None:
+    """How well each picture can be trusted, and where the map was written."""
+    table = table_of(*maps.HEADERS)
+    for row in maps.rows(found):
+        table.add_row(*map(Text, row))
+    show(maps.says(found), table, maps.KEY, *(f"Note: {one}" for one in found.notes))
+    if to is None:
+        show("Write it with --to map.html, to be looked at, or --to map.parquet.")
+        return
+    show(f"The map: {to}")
+    if to.suffix.lower() == ".parquet":
+        x, y = axes(found.readings[0].reading)
+        opens = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
+        show("Embedding Atlas opens it (pip install embedding-atlas):")
+        Console().print(Text(opens), soft_wrap=True)  # to be copied as it is
 
 
 def differences(found: CriticalDifferences, to: Path | None = None) -> None:

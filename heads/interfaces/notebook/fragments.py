@@ -19,6 +19,7 @@ from heads.analysis.counterfactuals import Counterfactuals
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
+from heads.analysis.row_map import RowMap
 from heads.analysis.selection import Reading
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.classifier import Classifier
@@ -27,7 +28,7 @@ from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.interfaces.views import dataset, interpretation, lanes, ranks
+from heads.interfaces.views import dataset, interpretation, lanes, maps, ranks
 from heads.interfaces.views import explanation as explained
 from heads.interfaces.views.format import accuracy, between, count, counted, titled
 from heads.interfaces.views.html import render
@@ -141,6 +142,12 @@ def _(found: Catalogue) -> Markup:
         rows=rows,
         is_tall=True,
     )
+
+
+@_body.register
+def _(found: RowMap) -> Markup:
+    told = " ".join((maps.says(found), maps.KEY, *found.notes))
+    return render("table.html", says=told, headers=maps.HEADERS, rows=list(maps.rows(found)))
 
 
 @_body.register

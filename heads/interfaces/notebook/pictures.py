@@ -5,6 +5,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from heads.analysis.comparison import Comparison
+from heads.analysis.row_map import RowMap
 from heads.errors import DataError, did_you_mean
 from heads.evaluation.critical_differences import CriticalDifferences
 from heads.interfaces.views import charts
@@ -29,6 +30,8 @@ def figure(found: Any, kind: str, **of: str) -> "Figure":
     """
     if isinstance(found, Comparison):
         return drawn(charts.comparison(found))
+    if isinstance(found, RowMap):
+        return drawn(charts.row_map(found))
     if isinstance(found, CriticalDifferences):
         return drawn(charts.critical_differences(found))
     if isinstance(found, Leaderboard):

@@ -47,6 +47,7 @@ def results(tmp_path_factory, tiny):
         "explanation": replace(heads.explain("cls+roberta", model=model), notes=(HOSTILE,)),
         "data": read(place),
         "padding": replace(heads.examine(model), notes=(HOSTILE,)),
+        "map": heads.row_map("sentiment", ["mean"], most=30, model=model),
         "ranks": heads.critical_differences(
             {name: {HOSTILE: 1.0, "b": 2.0, "c": 2.5} for name in ("x", HOSTILE)}
         ),

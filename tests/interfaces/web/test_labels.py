@@ -62,7 +62,7 @@ def test_the_fold_says_how_many_and_lists_the_first(trained):
     assert html.count("<li>") == min(len(found.rows), view.SHOWN)
     assert found.rows[0].suggested in html
     assert "A label that is named may be right" in html
-    assert len(result_folds.FOLDS) == len(QUESTIONS) + 1
+    assert len(result_folds.FOLDS) == len(QUESTIONS) + 2
     assert result_folds.questions()[result_folds.NUMBERS].name == "numbers"
 
 

@@ -21,14 +21,15 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
 if TYPE_CHECKING:
+    from heads.analysis.row_map import RowMap
     from heads.interfaces.views.questions import Answer, Question
     from heads.runs.leaderboard import Leaderboard
 
 BOARDS = pool("boards")
 CHARTS = 2  # of one answer, at most
-# The questions of `views.questions` and one of the page's own; they wait for torch, as what they
+# The questions of `views.questions` and two of the page's own; they wait for torch, as what they
 # ask hangs on the run: the page is built with as many empty folds.
-FOLDS = range(11)
+FOLDS = range(12)
 COUNT = len(FOLDS) + 1  # and the one in which a file is answered
 NUMBERS = 9  # the place of the one called "numbers": its table can be saved
 LABELS = 4  # that of "labels": what is to be looked at can be saved, or all rows with it
@@ -37,16 +38,45 @@ MOST_CELLS = 2_000_000  # of a file that the browser makes
 
 def questions(mine: Any = None) -> "list[Question]":
     """All questions, in order; the page's own last."""
+    from heads.interfaces.views import charts
     from heads.interfaces.views.questions import QUESTIONS, Answer, Question, table
 
     def numbers(board: "Leaderboard", head: str) -> "Answer":
         return Answer(html=table(board, opens=True))
 
+    def near(board: "Leaderboard", head: str) -> "Answer":
+        says = f"t-SNE keeps more neighbours: heads map {board.run} --method tsne --to map.html"
+        html = render("quiet.html", says=says)
+        return Answer(charts=[charts.row_map(_map(board, head))], html=html)
+
     def others(board: "Leaderboard", head: str) -> "Answer":
         return Answer(html=run_access.same_data(board.folder, mine))
 
-    found = [*QUESTIONS, Question(asks="What about another base model?", draw=others)]
+    found = [
+        *QUESTIONS,
+        Question(asks="Which rows lie near each other?", draw=near, applies=_is_drawn),
+        Question(asks="What about another base model?", draw=others),
+    ]
     return [replace(one, draw=numbers) if one.name == "numbers" else one for one in found]
+
+
+def _is_drawn(board: "Leaderboard") -> bool:
+    """Whether a run has vectors to draw, and no more rows than a picture has room for."""
+    from heads.analysis.row_map import MOST_ROWS, readings_of
+    from heads.interfaces.views.questions import head_of
+
+    return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head_of(board)))
+
+
+def _map(board: "Leaderboard", head: str) -> "RowMap":
+    """The rows of a run under the reading of a head and under the best other one.
+
+    By principal components: t-SNE keeps more of a row's neighbours, and takes minutes.
+    """
+    from heads import api
+    from heads.analysis.row_map import readings_of
+
+    return api.row_map(board, readings_of(board, head))
 
 
 def hidden() -> list[Any]:

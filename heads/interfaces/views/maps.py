@@ -1,0 +1,51 @@
+"""A map of rows in words: what is drawn, and how well it can be trusted."""
+
+from collections.abc import Iterator
+
+from heads.analysis.row_map import NEAR, MappedReading, RowMap
+from heads.interfaces.views.format import counted, percent
+
+HEADERS = (
+    "Reading", "Variance kept", "Nearest kept", "By chance", "Same label near", "In the picture",
+)  # fmt: skip
+KEY = (
+    f"Nearest kept: of the {NEAR} rows nearest in the vectors, the share that is among the {NEAR} "
+    "nearest in the picture. Same label near: of the former, and of the latter, the share with the "
+    "row's own label."
+)
+METHODS = {"pca": "principal components", "tsne": "t-SNE"}
+
+
+def says(found: RowMap) -> str:
+    """What is drawn, in a sentence."""
+    rows = counted(len(found.rows), "row")
+    return (
+        f"{rows} of {found.data} as {found.model} reads them, by {METHODS[found.method]}. "
+        "Point at a dot to read its text."
+    )
+
+
+def trusted(one: MappedReading) -> str:
+    """How well the picture of a reading can be trusted, in a sentence."""
+    trust = one.trust
+    kept = "" if trust.kept is None else f"{percent(trust.kept, 0)} of the variance is drawn; "
+    told = (
+        f"{one.reading}: {kept}of the {NEAR} rows nearest to a row in the vectors, "
+        f"{percent(trust.agreement, 0)} are among its {NEAR} nearest in the picture "
+        f"({percent(trust.by_chance)} by chance)"
+    )
+    if trust.same_label is None or trust.same_label_drawn is None:
+        return f"{told}."
+    same, drawn = percent(trust.same_label, 0), percent(trust.same_label_drawn, 0)
+    return f"{told}; {same} of the former have its label, and {drawn} of the latter."
+
+
+def rows(found: RowMap) -> Iterator[tuple[str, ...]]:
+    """A reading a row, as `HEADERS` name the columns."""
+    for one in found.readings:
+        trust = one.trust
+        kept, same, drawn = (
+            "" if value is None else percent(value)
+            for value in (trust.kept, trust.same_label, trust.same_label_drawn)
+        )
+        yield one.reading, kept, percent(trust.agreement), percent(trust.by_chance), same, drawn

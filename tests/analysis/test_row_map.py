@@ -1,0 +1,179 @@
+"""Rows as points under several readings: the points, what is lost, and the file that is written."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import heads
+from heads.analysis import row_map as maps
+from heads.features.extraction import extract
+from heads.interfaces.views import charts
+from heads.parts.resolve import resolve
+
+READINGS = ("mean", "cls@1")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Sixty texts of three labels, two of them alike, one hostile."""
+    place = tmp_path_factory.mktemp("map") / "rows.csv"
+    words = ["good", "bad", "the", "cat", "sat", "on", "mat", "dog", "ran", "home"]
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, size=rng.integers(2, 9))) for _ in range(60)]
+    texts[7], texts[9] = texts[8], "<b>%{x} $y$</b>"
+    rows = [f'"{text}",{"xyz"[at % 3]}' for at, text in enumerate(texts)]
+    place.write_text("\n".join(["text,label", *rows]), "utf-8")
+    return heads.read(place)
+
+
+@pytest.fixture(scope="module")
+def found(data, tiny):
+    return heads.row_map(data, READINGS, model=str(tiny()))
+
+
+def vectors_of(data, small, reading):
+    recipes = [resolve(f"{reading}+linear")]
+    *_, given = extract(recipes, data.corpus.texts, (), small)
+    return given.matrix(reading)[given.index].double().numpy()
+
+
+def test_the_points_are_the_plane_of_most_variance(data, found, small):
+    assert [one.reading for one in found.readings] == list(READINGS)
+    for one in found.readings:
+        vectors = vectors_of(data, small, one.reading)
+        centred = vectors - vectors.mean(axis=0)
+        _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+        drawn = np.abs(centred @ axes[:2].T)
+        assert np.abs(np.array([one.x, one.y]).T) == pytest.approx(drawn, abs=1e-4)
+        kept = (sizes[:2] ** 2).sum() / (sizes**2).sum()
+        assert one.trust.kept == pytest.approx(kept, abs=1e-6)
+        assert one.width == vectors.shape[1]
+
+
+def test_what_is_lost_is_counted_as_it_is_told(data, found, small):
+    for one in found.readings:
+        points = np.array([one.x, one.y]).T
+        near = []
+        for space in (vectors_of(data, small, one.reading), points):
+            apart = np.linalg.norm(space[:, None] - space, axis=2)
+            np.fill_diagonal(apart, np.inf)
+            near.append(apart.argsort(axis=1, kind="stable")[:, :10])
+        common = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*near, strict=True)])
+        # Rows that are alike are near in any order.
+        assert one.trust.agreement == pytest.approx(common, abs=0.02)
+        assert one.trust.by_chance == 10 / 59
+        labels = np.array(found.labels)
+        same = np.mean(labels[near[0]] == labels[:, None])
+        assert one.trust.same_label == pytest.approx(same, abs=0.02)
+
+
+def test_a_flat_cloud_is_drawn_without_loss_and_noise_with_much():
+    rng = np.random.default_rng(0)
+    flat = np.zeros((200, 8), dtype="float32")
+    flat[:, :2] = rng.normal(size=(200, 2))
+    one = maps._mapped("flat", flat, ["x"] * 200, "pca", 0)
+    assert one.trust.kept == pytest.approx(1)
+    assert one.trust.agreement > 0.99
+    assert (one.trust.same_label, one.trust.same_label_drawn) == (1, 1)
+    noise = maps._mapped("noise", rng.normal(size=(200, 100)), [], "pca", 0)
+    assert noise.trust.kept < 0.1
+    assert noise.trust.agreement < 0.25
+    assert noise.trust.same_label is None
+    alike = maps._mapped("alike", np.ones((20, 5)), [], "pca", 0)
+    assert alike.trust.kept == 1
+
+
+def test_tsne_keeps_neighbours_and_is_the_same_every_time(data, tiny):
+    asked = {"method": "tsne", "model": str(tiny())}
+    first, again = (heads.row_map(data, ["mean"], **asked).readings[0] for _ in range(2))
+    assert (first.x, first.y) == (again.x, again.y)
+    assert first.trust.kept is None
+    flat = heads.row_map(data, ["mean"], model=str(tiny())).readings[0]
+    assert first.trust.agreement > flat.trust.agreement
+
+
+def test_the_file_has_texts_labels_and_coordinates(found, tmp_path):
+    place = found.save(tmp_path / "map.parquet")
+    table = pd.read_parquet(place)
+    assert list(table.columns) == [
+        "row", "line", "text", "label", "x_mean", "y_mean", "x_cls_1", "y_cls_1",
+    ]  # fmt: skip
+    assert table["text"].tolist() == list(found.texts)
+    assert table["line"].tolist() == list(range(2, 62))
+    assert table["x_cls_1"].tolist() == list(found.readings[1].x)
+    pd.testing.assert_frame_equal(table, found.to_pandas(), check_dtype=False)
+    with pytest.raises(heads.HeadsError, match=r"Let its name end in \.parquet"):
+        found.save(tmp_path / "map.csv")
+
+
+def test_many_rows_are_drawn_by_lot_and_said_to_be(data, tiny):
+    some = heads.row_map(data, ["mean"], most=20, model=str(tiny()))
+    assert len(some.rows) == 20
+    assert list(some.rows) == sorted(set(some.rows))
+    assert some.texts == tuple(data.corpus.texts[row] for row in some.rows)
+    assert some.notes == ("20 of 60 rows are drawn, by lot.",)
+
+
+def test_a_run_is_drawn_with_its_answers(tmp_path, tiny):
+    config = heads.ExperimentConfig(folds=2, curve=False)
+    asked = {"recipes": ["mean+ridge", "cls+ridge"], "config": config, "model": str(tiny())}
+    board = heads.train_grid("sentiment", **asked, out=tmp_path / "run")
+    found = heads.row_map(tmp_path / "run")
+    assert found.head == (board.recommendation.name or board.best)
+    assert len(found.answers) == 420
+    table = found.to_pandas()
+    right = (table["answer"] == table["label"]).mean()
+    assert right == pytest.approx(board.cell(found.head).measures.score)
+    assert heads.row_map(board, ["mean"]).texts == found.texts
+
+
+def test_what_cannot_be_drawn_is_said_in_a_sentence(data, tiny):
+    model = str(tiny())
+    for asked, says in (
+        ({"readings": ["attention"]}, "attention is no reading"),
+        ({"readings": ["mean+linear?late=true"]}, "no reading of the base model"),
+        ({"readings": ["meen"]}, "meen"),
+        ({"readings": []}, "No reading is chosen"),
+        ({"readings": ["mean", "cls", "max", "last", "mean@1"]}, "at most 4"),
+        ({"method": "umap"}, "There are: pca, tsne"),
+        ({"most": 20_000}, "more than the 10,000"),
+        ({"most": -1}, "no number of rows"),
+        ({"most": 2}, "at least 3"),
+    ):
+        with pytest.raises(heads.HeadsError, match=re.escape(says)):
+            heads.row_map(data, model=model, **asked)
+    with pytest.raises(heads.HeadsError, match="no run, no sample and no file called nothing"):
+        heads.row_map("nothing")
+    assert heads.row_map(data, "mean+mlp", model=model).readings[0].reading == "mean"
+
+
+# The picture
+
+
+def test_the_readings_stand_side_by_side_with_one_legend(found):
+    figure = found.plot()
+    assert {trace.type for trace in figure.data} == {"scattergl"}
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["x", "y", "z"]
+    assert sum(len(trace.x) for trace in figure.data) == 2 * 60
+    assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
+    text = figure.layout.title.text.replace("<br>", " ")
+    for one in found.readings:
+        assert f"{one.reading}: " in text
+    hovers = [hover for trace in figure.data for hover in trace.hovertext]
+    assert any("&lt;b>" in hover for hover in hovers)
+    assert not any("<b>" in hover or "%{" in hover for hover in hovers)
+
+
+def test_of_many_labels_the_commonest_have_colours_and_numbers_a_scale(found):
+    labels = tuple(f"label {at // 3}" if at < 36 else f"rare {at}" for at in range(60))
+    figure = charts.row_map(replace(found, labels=labels)).figure
+    named = [trace["name"] for trace in figure["data"] if trace["showlegend"]]
+    assert named[0] == charts.OTHER
+    assert len(named) == 1 + len(charts.MANY)
+    assert len({trace["marker"]["color"] for trace in figure["data"]}) == 1 + len(charts.MANY)
+    numbers = charts.row_map(replace(found, numbers=tuple(map(float, range(60))))).figure
+    assert [len(trace["x"]) for trace in numbers["data"]] == [60, 60]
+    assert numbers["data"][0]["marker"]["showscale"]
