@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/catalogue.md and docs/json.md anew; `make docs`."""
+"""Writes the tables of README.md and of pages of docs/ anew; `make docs`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +17,7 @@ from heads.problem import PROBLEM_TYPES
 README = Path(__file__).parents[1] / "README.md"
 CATALOGUE = Path(__file__).with_name("catalogue.md")
 JSON = Path(__file__).with_name("json.md")
+API = Path(__file__).with_name("api.md")
 
 
 def tables() -> dict[str, str]:
@@ -78,6 +79,33 @@ def fresh(text: str) -> str:
     return text
 
 
+def endpoints(info: Mapping[str, Any]) -> str:
+    """Every endpoint with its arguments, as the page tells them (`get_api_info`)."""
+    return _table(
+        ("endpoint", "what it does", "arguments"),
+        (
+            (f"`{name}`", one["description"].partition(".")[0] + ".", _arguments(one["parameters"]))
+            for name, one in info["named_endpoints"].items()
+        ),
+    )
+
+
+def _arguments(parameters: Iterable[Mapping[str, Any]]) -> str:
+    told = []
+    for one in parameters:
+        default = one["parameter_default"]
+        shown = "" if default in (None, "", False, 0) else f"={default}"
+        required = "" if one["parameter_has_default"] else " (required)"
+        told.append(f"`{one['parameter_name']}{shown}`{required}")
+    return ", ".join(told) or "none"
+
+
+def with_endpoints(text: str, table: str) -> str:
+    """The page of the API with its table written anew."""
+    before, start, rest = text.partition("<!-- endpoints -->\n")
+    return f"{before}{start}{table}{''.join(rest.partition('<!-- /endpoints -->')[1:])}"
+
+
 def _form(name: str) -> tuple[str, ...]:
     forms = [form for form in FORMS if form.name == name]
     first = forms[0]
@@ -115,5 +143,9 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 if __name__ == "__main__":
+    from heads.interfaces.web.app import build
+
     for page in (README, CATALOGUE, JSON):
         page.write_text(fresh(page.read_text("utf-8")), "utf-8")
+    told = endpoints(build().get_api_info())
+    API.write_text(with_endpoints(API.read_text("utf-8"), told), "utf-8")

@@ -24,6 +24,7 @@ _HOME = {
     "resume": ".api",
     "doubtful_labels": ".api",
     "row_map": ".api",
+    "tour": ".api",
     "critical_differences": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         read,
         resume,
         row_map,
+        tour,
         train,
         train_grid,
     )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from heads.analysis.row_map import Method, RowMap
     from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
+    from heads.analysis.tour import Tour
     from heads.catalog.catalog import Catalogue
     from heads.classifier.classifier import Classifier
     from heads.data.corpus import Corpus
@@ -70,6 +71,7 @@ __all__ = [
     "read",
     "resume",
     "row_map",
+    "tour",
     "train",
     "train_grid",
     "training",
@@ -122,6 +124,27 @@ def compare(
         if isinstance(event, Compared):
             return event.comparison
     raise AssertionError("a comparison ends in its result")
+
+
+def tour(*, limits: Limits | None = None) -> Tour:
+    """Answers five questions that people ask about heads, by measurements made here.
+
+    Each compares two heads on the same rows of the sample `sentiment`. The first time their heads
+    are trained, which takes a minute.
+
+    Returns:
+        The steps with their differences and intervals: `.steps`, `.board`, and
+        `.save("tour.html")`, one file for a stage: guess first, then look.
+
+    Raises:
+        HeadsError: The disk takes nothing.
+    """
+    from heads.analysis.tour import Tour, touring
+
+    for event in touring(limits or limits_here()):
+        if isinstance(event, Tour):
+            return event
+    raise AssertionError("a tour ends in its result")
 
 
 # --- Data, and heads trained on them.

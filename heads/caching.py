@@ -104,6 +104,27 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
         fill(place)
 
 
+def write_page(path: Path, make: Callable[[], str]) -> None:
+    """Writes an HTML file that its user has named, readable by all.
+
+    Args:
+        make: Gives its text; not called where the name does not fit.
+
+    Raises:
+        DataError: Its name does not end in .html, or the disk does not take it.
+    """
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise DataError(f"{path.name} is no HTML file.", "Let its name end in .html.")
+    page = make()
+
+    def fill(place: Path) -> None:
+        place.write_text(page, "utf-8")
+        place.chmod(0o644)
+
+    with writing(place_told(path)):
+        write(path, fill)
+
+
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """Within it, a file is written in another place; after it, it is in its own, and whole.

@@ -199,19 +199,9 @@ def write_figure(figure: Any, path: Path) -> None:
     Raises:
         DataError: Its name does not end in .html, or the disk does not take it.
     """
-    from heads.caching import place_told, write, writing
+    from heads.caching import write_page
 
-    if path.suffix.lower() not in (".html", ".htm"):
-        what = f"{path.name} is no HTML file."
-        raise DataError(what, "Let its name end in .html.")
-    page = figure.to_html(include_plotlyjs=True, config={"responsive": True})
-
-    def fill(place: Path) -> None:
-        place.write_text(page, "utf-8")
-        place.chmod(0o644)
-
-    with writing(place_told(path)):
-        write(path, fill)
+    write_page(path, lambda: figure.to_html(include_plotlyjs=True, config={"responsive": True}))
 
 
 def last_of(events: Iterable[Any]) -> Any:

@@ -26,6 +26,8 @@ from heads.analysis.padding.report import PaddingReport
 from heads.analysis.row_map import RowMap, axes
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
+from heads.analysis.stage import StageCheck
+from heads.analysis.tour import CHOICES, Tour
 from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
@@ -74,8 +76,12 @@ UNBOUND = 10_000  # characters of a line in which nothing is folded
 GAP = 3  # characters between two columns
 
 
-def comparison(found: Comparison) -> None:
-    """A class a row, a recipe a column: probability and logit; a table for each set of classes."""
+def comparison(found: Comparison, to: Path | None = None) -> None:
+    """A class a row, a recipe a column: probability and logit; a table for each set of classes.
+
+    Args:
+        to: The file that it was written to as well.
+    """
     sets = list(dict.fromkeys(p.classes for p in found.predictions))
     tables = [_answers([p for p in found.predictions if p.classes == classes]) for classes in sets]
     lines = [f"Note: {note}" for note in found.notes]
@@ -88,7 +94,34 @@ def comparison(found: Comparison) -> None:
         )
     if any(p.thresholds and p.scores for p in found.predictions):
         lines.append("Each label is given above a threshold of its own (--json shows them).")
+    lines += [f"The same as one HTML file: {to}"] * (to is not None)
     show(found.verdict, *tables, *lines)
+
+
+def tour(found: Tour, to: Path | None) -> None:
+    """Five questions, each with what was measured."""
+    metric = SCORES[found.board.metric]
+    for number, step in enumerate(found.steps, start=1):
+        one = step.difference
+        low, high = metric.signed(one.low), metric.signed(one.high)
+        told = f"{metric.signed(one.difference)} ({low} to {high})"
+        scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
+        show(f"{number}. {step.question.asks}", Padding(Group(
+            Text(step.question.guess),
+            Text(f"{CHOICES[step.right]} {one.name} less {one.other}: {told}, 95 % interval, on "
+                 f"{step.rows:,} rows."),
+            Text(f"{metric.title}: {scores}."),
+        ), (0, 0, 0, 3)))  # fmt: skip
+    said = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"
+    show(said)
+
+
+def stage(found: StageCheck, to: Path | None) -> None:
+    """What has to hold on a stage, and whether it does."""
+    table = table_of("", "", "")
+    for one in found.checks:
+        table.add_row("ready" if one.is_ready else "NOT READY", one.what, one.says)
+    show(table, *[f"The tour as one HTML file: {to}"] * (to is not None))
 
 
 def _answers(predictions: Sequence[Prediction]) -> Table:

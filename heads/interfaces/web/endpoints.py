@@ -235,7 +235,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     @described(api.train_grid, ExperimentConfig, ColumnHints)
     def train_grid(
         request: gr.Request,
-        file: str | None,
+        file: str | None = None,
         test: str | None = None,
         text: str = "",
         label: str = "",
@@ -292,14 +292,14 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
 @typed
 @described(api.read, ColumnHints)
 def read(
-    file: str | None,
-    text: str,
-    label: str,
-    pair: str,
-    split: str,
-    labels_are: str,
-    label_columns: str,
-    order: str,
+    file: str | None = None,
+    text: str = "",
+    label: str = "",
+    pair: str = "",
+    split: str = "",
+    labels_are: str = "",
+    label_columns: str = "",
+    order: str = "",
     group: str = "",
     dataset: str = "",
 ) -> dict[str, Any]:
@@ -600,7 +600,7 @@ def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED)
 
 @typed
 def parts() -> dict[str, Any]:
-    """List every pooling, choice of layers and head, with a sentence and the source of each.
+    """Lists every pooling, choice of layers and head, with a sentence and the source of each.
 
     Returns:
         The parts by registry: poolings, layers, heads.

@@ -22,6 +22,10 @@ callers choose. A queue of ours forgets them, and refuses names that are none.
 **Two equal files are two** (seen in 6.31). Gradio puts uploads of the same content into the same
 place, where the first who reads his moves the other's away.
 
+**MCP tools answer in JSON** (seen in 6.31). Gradio gives an agent the text of a Python object. And
+a file that an agent has uploaded comes as its address on this server, which would be fetched: here
+it is the file itself, and no other address is asked.
+
 **Errors go to the log, and not to stderr** (seen in 6.31 with Uvicorn 0.54). Gradio prints the
 traceback of what it did not foresee, and with it what a visitor has sent; Uvicorn brings a handler
 of its own along. Both are logged here like everything else: see `heads.interfaces.logs`.
@@ -29,6 +33,7 @@ of its own along. Both are logged here like everything else: see `heads.interfac
 
 import gc
 import importlib
+import json
 import logging
 import secrets
 import sys
@@ -73,6 +78,7 @@ def settle() -> None:
     _spare_sessions()
     _forget_names()
     _serve_only_the_page()
+    _tell_agents()
     _log_errors()
     gc.freeze()
     gc.enable()
@@ -142,6 +148,36 @@ def _forget_names() -> None:
     setattr(queueing, "Queue", CallQueue)  # noqa: B010
     setattr(routes, "file_upload_statuses", UploadProgress())  # noqa: B010
     setattr(route_utils, "GradioUploadFile", Upload)  # noqa: B010
+
+
+def _tell_agents() -> None:
+    """Lets MCP tools answer in JSON, and take files that lie here already."""
+    from gradio import mcp
+    from gradio_client.utils import is_file_obj_with_meta
+
+    from heads.interfaces.web.uploads import file_of
+
+    class Tools(mcp.GradioMCPServer):
+        def convert_strings_to_filedata(self, value: Any, filedata_positions: Any) -> Any:
+            names = {place[0] for place in filedata_positions if len(place) == 1}
+            sent = {
+                name: file_of(name, own) if name in names and isinstance(own, str) else own
+                for name, own in value.items()
+            }
+            return super().convert_strings_to_filedata(sent, filedata_positions)
+
+        def postprocess_output_data(self, data: Any, root_url: str) -> Any:
+            if len(data) == 1 and isinstance(data[0], tuple):  # several answers come as one
+                (data,) = data
+            told = [
+                json.dumps(one, ensure_ascii=False)
+                if isinstance(one, dict | list) and not is_file_obj_with_meta(one)
+                else one
+                for one in data
+            ]
+            return super().postprocess_output_data(told, root_url)
+
+    setattr(mcp, "GradioMCPServer", Tools)  # noqa: B010
 
 
 class Logged(ModuleType):

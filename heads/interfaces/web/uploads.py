@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from heads import interruption
 from heads.caching import used, writing
@@ -28,6 +29,7 @@ from heads.settings import limits as limits_here
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 _brought: dict[str, tuple[str, int]] = {}  # from which address each file came, and its bytes
+FILE = "/gradio_api/file="  # of an address, before its path
 ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
 
 
@@ -59,6 +61,25 @@ def _was_sent(path: str) -> bool:
     except (OSError, ValueError):
         return False
     return is_regular and given.is_relative_to(os.path.normpath(served_folder()))
+
+
+def file_of(name: str, told: str) -> Any:
+    """A file as an agent tells it: its content, or the address here at which it was uploaded.
+
+    Args:
+        name: Of the argument.
+        told: A data address, left as it is; or one on this server.
+
+    Raises:
+        DataError: It is neither.
+    """
+    if told.startswith("data:"):
+        return told
+    path = unquote(told.partition(FILE)[2])
+    if not path or not _was_sent(path):
+        what = f"{name} is neither the content of a file nor one that was uploaded here."
+        raise DataError(what, "Send it as data:text/csv;base64,… with the content in base64.")
+    return {"path": path, "meta": {"_type": "gradio.FileData"}, "orig_name": Path(path).name}
 
 
 def folder() -> Path:

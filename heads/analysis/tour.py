@@ -1,0 +1,275 @@
+"""Five questions that people ask about classification heads, each with an answer measured here.
+
+One run on the sample `sentiment` scores every head of the tour on the same rows, so that two heads
+of a question are told apart, or not, by a paired difference; a sentence under both is what one sees
+of it. Nothing of an answer is written down here but what is a definition.
+"""
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from heads import display
+from heads.analysis.comparison import Compared, Comparison, comparing
+from heads.analysis.differences import apart_by_name
+from heads.backbone.models import BUNDLED
+from heads.caching import make_room, write_page
+from heads.data.dataset import read
+from heads.data.samples import SAMPLES
+from heads.evaluation.significance import Difference, compare
+from heads.events import Progress
+from heads.parts.resolve import resolve
+from heads.runs.cells import answers_of_cell, kept
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard, leaderboard
+from heads.runs.runner import begin, working
+from heads.runs.spec import RunRequest, load
+from heads.settings import ExperimentConfig, Limits, cache_folder
+
+SAMPLE = "sentiment"
+CONFIG = ExperimentConfig(curve=False)
+ROOM_BYTES, UNUSED_SECONDS = 50_000_000, 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question that people ask of heads.
+
+    Attributes:
+        asks: The question.
+        guess: What is guessed before the answer is shown; of the first head against the second.
+        heads: The two that are told apart, and then those that are shown beside them.
+        text: What they are asked.
+        says: What is true of them by definition.
+        asked_in: Where it was asked, such as transformers #8776.
+    """
+
+    asks: str
+    guess: str
+    heads: tuple[str, ...]
+    text: str
+    says: str
+    asked_in: tuple[str, ...]
+
+
+QUESTIONS: tuple[Question, ...] = (
+    Question(
+        asks="What is the extra dense layer of a classification head for?",
+        guess="The base model is frozen. Does RoBERTa's dense layer with its tanh answer more "
+        "texts rightly than one linear layer, both on the first token?",
+        heads=("cls+roberta", "cls+linear"),
+        text="I expected more, but the ending won me over.",
+        says="A dense layer with a tanh lets the head bend what it reads before it is cut by "
+        "straight lines. One linear layer has only the lines.",
+        asked_in=("transformers #8776", "transformers #14817", "fairseq #2390"),
+    ),
+    Question(
+        asks="Why do heads differ from family to family, and which of their weights are trained?",
+        guess="BERT's head begins with the pooler of the checkpoint, RoBERTa's with a dense layer "
+        "that is new. Once both are trained: is BERT's right more often?",
+        heads=("cls+bert", "cls+roberta"),
+        text="The train left on time, for once.",
+        says="Both are the same function: dense, tanh, linear. What differs is where its numbers "
+        "begin and where dropout stands.",
+        asked_in=("transformers #5421", "transformers #8887", "transformers #14017"),
+    ),
+    Question(
+        asks="Logits or probabilities: one classifier, or one for each class?",
+        guess="One softmax over all classes, or one yes-or-no question a class (one versus rest) "
+        "with the same linear layer: is the softmax right more often?",
+        heads=("mean+linear", "mean+linear?loss=ovr"),
+        text="Great, another delay.",
+        says="Logits are what the last layer gives. Softmax makes them compete; a sigmoid asks of "
+        "each alone, so several classes may say yes, or none.",
+        asked_in=("transformers #4418",),
+    ),
+    Question(
+        asks="Does a BERT classifier read [CLS], and what is the pooler?",
+        guess="The pooler is a dense layer with a tanh on [CLS]. Is a linear layer on its output "
+        "right more often than one on [CLS] itself?",
+        heads=("pooler+linear", "cls+linear"),
+        text="Too good to be true.",
+        says="BertForSequenceClassification reads [CLS] through BertPooler, which next-sentence "
+        "prediction has trained. Many later checkpoints never trained it, or have none.",
+        asked_in=("transformers #1328", "transformers #7540", "transformers #4048", "bert #43"),
+    ),
+    Question(
+        asks="First token, last token, mean, or the largest of all?",
+        guess="One linear layer on each. Is the mean of all tokens right more often than the "
+        "first token?",
+        heads=("mean+linear", "cls+linear", "last+linear", "max+linear"),
+        text="I expected more, but the ending won me over.",
+        says="What a base model was trained to put where decides: this one was trained to make "
+        "the mean of its tokens the meaning of a sentence.",
+        asked_in=("transformers #16651", "sentence-transformers #3208", "flair #2179"),
+    ),
+)
+CHOICES = ("Yes, it is better.", "No difference can be shown.", "No, the other is better.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TourStep:
+    """A question with what was measured.
+
+    Attributes:
+        question: The question.
+        difference: Score of the first head less that of the second, on the same rows.
+        right: Which of `CHOICES` that is, from 0.
+        scores: The score of each head of the step, on rows that it had not learned from.
+        rows: How many.
+        comparison: What the heads say of its text.
+        apart: What sets the first two apart, derived from their layers.
+    """
+
+    question: Question
+    difference: Difference
+    right: int
+    scores: tuple[tuple[str, float], ...]
+    rows: int
+    comparison: Comparison
+    apart: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tour:
+    """The five steps, and the run that they were measured by."""
+
+    steps: tuple[TourStep, ...]
+    board: Leaderboard
+
+    def __repr__(self) -> str:
+        """In one line: a run has hundreds."""
+        return f"<Tour of {len(self.steps)} questions on {self.board.data}>"
+
+    def save(self, to: str | Path, address: str = "") -> Path:
+        """Writes it as one HTML file that needs no server: guess first, then look.
+
+        Args:
+            to: Such as tour.html.
+            address: Of a page that others can open: each step gets a link to the same there, and
+                its QR code.
+
+        Raises:
+            DataError: The name does not end in .html, or the disk does not take it.
+        """
+        write_page(path := Path(to), lambda: display.story(self, address))
+        return path
+
+    def as_json(self) -> dict[str, Any]:
+        """The questions with what was measured, as plain values."""
+        return {
+            "data": self.board.data,
+            "model": self.board.model,
+            "metric": self.board.metric,
+            "steps": [
+                {
+                    "question": step.question.asks,
+                    "guess": step.question.guess,
+                    "answer": CHOICES[step.right],
+                    "difference": asdict(step.difference),
+                    "scores": dict(step.scores),
+                    "rows": step.rows,
+                    "text": step.question.text,
+                    "verdict": step.comparison.verdict,
+                }
+                for step in self.steps
+            ],
+        }
+
+
+def heads_of_tour() -> tuple[str, ...]:
+    """Every recipe that a step needs, each once."""
+    return tuple(dict.fromkeys(head for one in QUESTIONS for head in one.heads))
+
+
+def touring(limits: Limits) -> Iterator[Progress | Tour]:
+    """Makes the tour, or finds what was trained for it before.
+
+    Yields:
+        `Progress`, then the `Tour`.
+
+    Raises:
+        HeadsError: The disk takes nothing.
+    """
+    board = yield from _measured(limits)
+    steps = []
+    for number, question in enumerate(QUESTIONS):
+        yield Progress(says=f"Asking: {question.asks}", share=0.7 + 0.06 * number)
+        steps.append((yield from _step(question, board, limits)))
+    yield Tour(steps=tuple(steps), board=board)
+
+
+def _step(
+    question: Question, board: Leaderboard, limits: Limits
+) -> Generator[Progress, None, TourStep]:
+    asked = {"recipes": question.heads, "sample": SAMPLE, "limits": limits}
+    comparison: Comparison | None = None
+    for event in comparing(question.text, **asked):
+        if isinstance(event, Compared):
+            comparison = event.comparison
+        else:
+            yield event
+    assert comparison is not None
+    one, other = question.heads[:2]
+    found = _difference(board.folder, one, other)
+    measures = board.cell(one).measures
+    return TourStep(
+        question=question,
+        difference=found,
+        right=1 if not found.differs else 0 if found.difference > 0 else 2,
+        scores=tuple((head, board.cell(head).measures.score) for head in question.heads),
+        rows=measures.rows,
+        comparison=comparison,
+        apart=apart_by_name(one, other, limits).says,
+    )
+
+
+def _difference(run: RunFolder, one: str, other: str) -> Difference:
+    """How much better one head is than another, the two alone: no other pair is asked."""
+    asked = load(run)
+    answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in (one, other)]
+    found = compare(answers, asked.task, reference=other, seed=asked.config.seed)
+    known = found.between(one, other)
+    assert known is not None
+    return known
+
+
+def _measured(limits: Limits) -> Generator[Progress, None, Leaderboard]:
+    """The run of the tour; trained now, or found where it was trained before."""
+    place = _place()
+    run = RunFolder(path=place)
+    if _is_whole(run):
+        return leaderboard(run)
+    made = place.with_name(f"making-{uuid.uuid4().hex}")
+    try:
+        request = RunRequest(
+            data=read(SAMPLES[SAMPLE].path, limits), recipes=heads_of_tour(), config=CONFIG
+        )
+        for event in working(begin(request, limits=limits, out=made), limits):
+            if isinstance(event, Progress):
+                yield Progress(says=f"Training the heads of the tour: {event.says}",
+                               share=0.7 * event.share)  # fmt: skip
+        shutil.rmtree(place, ignore_errors=True)  # one that another process has made meanwhile
+        made.replace(place)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    make_room(place.parent, ROOM_BYTES, UNUSED_SECONDS)
+    return leaderboard(run)
+
+
+def _is_whole(run: RunFolder) -> bool:
+    if not (run.path / "run.json").is_file():
+        return False
+    return all(kept(run, number) for number in range(len(heads_of_tour())))
+
+
+def _place() -> Path:
+    """A folder that other heads, another sample or another base model would not share."""
+    told = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *heads_of_tour()]
+    told += [str(resolve(head)) for head in heads_of_tour()]
+    name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    return cache_folder() / "tour" / name
