@@ -18,7 +18,8 @@ from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import render
 
-CSS = Path(__file__).parent / "templates" / "story.css"
+HERE = Path(__file__).parent
+SHEETS = (HERE / "templates" / "story.css", HERE / "steps.css")
 LONGEST_LINK = 1_500  # letters; a longer one makes a QR code that no telephone reads from a seat
 
 
@@ -81,6 +82,11 @@ def of_tour(tour: Tour, address: str = "") -> str:
     return document("Five questions about classification heads", pages(tour, address), of)
 
 
+def steps(tour: Tour) -> Markup:
+    """The steps of the tour as the page folds them, each with a link to the same under Try."""
+    return render("story_pages.html", pages=pages(tour, "."), code=lambda link: "")
+
+
 def pages(tour: Tour, address: str = "") -> list[Page]:
     """A page a step of the tour."""
     return [_page(step, tour, address) for step in tour.steps]
@@ -136,12 +142,13 @@ def thread(name: str) -> str:
 
 
 def _link(address: str, text: str, recipes: Sequence[str], **more: str) -> str:
-    """The address at which a page shows the same; empty without a page."""
+    """The address at which a page shows the same; empty without a page, "." is this one."""
     if not address:
         return ""
     named = {name: value for name, value in more.items() if value}
     asked = {"text": text, "recipes": ",".join(recipes), **named}
-    return f"{address.rstrip('/')}/?{urlencode(asked)}"
+    query = f"?{urlencode(asked)}"
+    return query if address == "." else f"{address.rstrip('/')}/{query}"
 
 
 def code(link: str) -> Markup:
@@ -166,7 +173,7 @@ def document(title: str, found: Sequence[Page], of: str) -> str:
         render(
             "story.html",
             title=title,
-            css=Markup(CSS.read_text("utf-8")),  # our own file
+            css=Markup("".join(sheet.read_text("utf-8") for sheet in SHEETS)),  # our own files
             pages=found,
             of=of,
             date=time.strftime("%Y-%m-%d"),

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -247,12 +248,24 @@ def plain(text: str) -> str:
 SAVE = "(text, name) => heads.save(text, name)"
 
 
-def saves(button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str) -> None:
-    """Lets a button save the text that `make` returns, under that name."""
+def saves(
+    button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str, slots: str = "boards"
+) -> None:
+    """Lets a button save the text that `make` returns, under that name.
+
+    Args:
+        slots: In which it is made.
+    """
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
-    made = button.click(make, inputs, text, **quiet, **pool("boards"))
+    made = button.click(make, inputs, text, **quiet, **pool(slots))
     made.success(None, [text, called], None, js=SAVE, api_visibility="private")
+
+
+def shared_address(request: gr.Request) -> str:
+    """The address of this page, as a browser names it; empty where nobody else can open it."""
+    origin = str(request.headers.get("origin", ""))
+    return "" if re.match(r"https?://(localhost|127\.|\[)", origin) else origin
 
 
 def as_csv(headers: list[str], rows: list[list[Any]]) -> str:

@@ -7,6 +7,7 @@ window.heads = {
       if (!found || event.ctrlKey || event.metaKey) return;
       const data = { ...found.dataset };
       if (data.do === "copy") return heads.copy(found, data.text);
+      if (data.do === "story") return document.querySelector("#save-story")?.click();
       if (data.do === "theme") return heads.theme();
       if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }

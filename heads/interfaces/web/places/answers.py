@@ -178,6 +178,18 @@ def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
     return cast("Generator[Progress | Compared, None, None]", events)
 
 
+def compared(asked: Location) -> "Comparison":
+    """What the heads of a place say, all at once.
+
+    Raises:
+        HeadsError: Anything in the question that does not fit.
+    """
+    from heads.analysis.comparison import Compared
+
+    (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
+    return found.comparison
+
+
 def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterator[Shown]:
     """The heads in turn; one that cannot answer says why in its own lane.
 

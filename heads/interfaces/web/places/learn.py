@@ -1,12 +1,13 @@
-"""Learn: three questions, each with its answer on show."""
+"""Learn: what a head is, a tour of five questions, what sets two apart, and what padding does."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
 from heads.backbone.models import BUNDLED, MODELS
-from heads.interfaces.views.html import render
-from heads.interfaces.web.guards import failed
+from heads.interfaces.views.html import busy, render
+from heads.interfaces.web.guards import failed, guarded, saves, shared_address
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
@@ -14,6 +15,10 @@ from heads.settings import limits
 
 LEARNS = pool("looks")
 ONE, OTHER, PADDED = "bert", "roberta", "gpt2"
+TOUR = (
+    "Five questions that people ask about heads",
+    "Each is answered by a measurement made here: two heads on the same rows.",
+)
 APART = (
     "What does BERT's head do that RoBERTa's does not?",
     "Choose any two families of Transformers, or two recipes, or two models.",
@@ -29,9 +34,43 @@ def build(opening: Opening) -> None:
     with gr.Column(elem_classes="topic"):
         gr.HTML(render("learn_head.html"), js_on_load=CLICKS)
     with gr.Column(elem_classes="topic"):
+        _tour()
+    with gr.Column(elem_classes="topic"):
         _apart(opening)
     with gr.Column(elem_classes="topic"):
         _padding(opening)
+
+
+def _tour() -> None:
+    gr.HTML(render("learn_title.html", title=TOUR[0], says=TOUR[1]))
+    with gr.Accordion("Guess, then see", open=False, elem_id="tour", elem_classes="fold") as fold:
+        steps = gr.HTML("")
+        save = gr.Button("Save as one HTML file", size="sm", visible=False)
+        saves(save, _tour_as_file, [], "tour.html", "looks")
+    fold.expand(_steps, None, [steps, save], **LEARNS, **QUIET)
+
+
+def _steps() -> Iterator[list[Any]]:
+    """The five steps; the first time their heads are trained, and it says how far that is."""
+    from heads.analysis.tour import Tour, touring
+    from heads.interfaces.views import story
+
+    try:
+        for event in touring(limits()):
+            if isinstance(event, Tour):
+                yield [story.steps(event), gr.update(visible=True)]
+            else:
+                yield [busy(event.says, event.share), gr.skip()]
+    except Exception as error:
+        yield [failed(error), gr.skip()]
+
+
+@guarded
+def _tour_as_file(request: gr.Request) -> str:
+    from heads.api import tour
+    from heads.interfaces.views.story import of_tour
+
+    return of_tour(tour(limits=limits()), shared_address(request))
 
 
 def _apart(opening: Opening) -> None:
