@@ -5,6 +5,7 @@ every part in full, between such as ``<!-- heads_in_full -->``.
 """
 
 import inspect
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -42,13 +43,16 @@ CATALOGUE = Path(__file__).with_name("catalogue.md")
 JSON = Path(__file__).with_name("json.md")
 PARTS = Path(__file__).with_name("parts.md")
 STATISTICS = Path(__file__).with_name("statistics.md")
-PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS)
+FAQ = Path(__file__).with_name("faq.md")
+QUESTIONS = Path(__file__).with_name("questions.json")
+PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
     "tunings": tuning,
 }  # fmt: skip
 WIDTH, CLASSES = 768, 3  # of the sketch of a head
+SHORT = {"answered": "", "partly": ": in part", "not": ": not yet"}
 STATED = re.compile(r"^(?:Formula|Source): ", re.MULTILINE)  # shown apart from the sentences
 
 
@@ -98,6 +102,7 @@ def tables() -> dict[str, str]:
         "samples": _table(
             ("sample", "question"), ((f"`{item.name}`", item.says) for item in SAMPLES.values())
         ),
+        "contents": _contents(FAQ.read_text("utf-8")),
         **{
             f"{name}_in_full": "".join(map(_in_full, of.values()))
             for name, of in REGISTRIES.items()
@@ -114,6 +119,29 @@ def fresh(text: str) -> str:
         if found:
             text = f"{before}{start}{table}{end}{after}"
     return text
+
+
+def anchor(heading: str) -> str:
+    """Where a link to a heading leads, as GitHub and MyST have it.
+
+    >>> anchor("pooler_output or last_hidden_state[:, 0]?")
+    'pooler_output-or-last_hidden_state-0'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _contents(text: str) -> str:
+    """The headings of the FAQ; behind each how far it is answered, if not in full."""
+    asked = json.loads(QUESTIONS.read_text("utf-8"))
+    short = {one["anchor"]: SHORT[one["status"]] for one in asked}
+    lines = []
+    for level, heading in re.findall(r"^(###?) (.+)$", text, re.MULTILINE):
+        place = anchor(heading)
+        if level == "##":
+            lines.append(f"\n**[{heading}](#{place})**\n\n")
+        else:
+            lines.append(f"- [{heading}](#{place}){short.get(place, '')}\n")
+    return "".join(lines) + "\n"
 
 
 def _in_full(part: Part) -> str:
