@@ -110,7 +110,7 @@ def test_a_link_onto_the_page_opens_at_the_state_that_it_names(link):
 def test_what_a_link_onto_the_page_asks_has_an_answer(link):
     asked = Location.of(link.removeprefix(HERE))
     found = heads.compare(**asked.asked)
-    assert [one.recipe for one in found.predictions] == list(asked.recipes)
+    assert [str(one.recipe) for one in found.predictions] == list(asked.recipes)
 
 
 def test_every_figure_of_the_faq_is_in_a_table_that_was_measured():
@@ -170,3 +170,23 @@ def test_a_block_is_run_unless_it_says_that_it_is_not_to_be(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\na\n```\n\n```python no-run\nb\n```\n\n```\nc\n```\n", "utf-8")
     assert pages_of_docs.blocks(page) == ["a\n"]
+
+
+# The tour
+
+
+def test_the_tour_shows_every_picture_that_is_taken_and_no_other():
+    text = (DOCS / "tour.md").read_text("utf-8")
+    shown = re.findall(r"!\[[^\]]+\]\(images/(\w+)\.webp\)", text)
+    taken = re.findall(r'Stop\(\s*name="(\w+)"', (DOCS / "screenshots.py").read_text("utf-8"))
+    kept = {path.stem for path in (DOCS / "images").iterdir()}
+    assert sorted(shown) == sorted(taken) == sorted(kept)
+    assert sum(path.stat().st_size for path in (DOCS / "images").iterdir()) < 1_500_000
+
+
+def test_links_of_the_tour_onto_the_page_open_at_their_states():
+    states = [link for link in links(DOCS / "tour.md") if link.startswith(HERE)]
+    assert len(states) > 3
+    for link in states:
+        query = link.removeprefix(HERE)
+        assert Location.of(query).query == (query or "?")
