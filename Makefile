@@ -3,7 +3,9 @@
 #                those marked slow (TESTS=tests/parts for some)
 # make test-all  the same with the slow ones: what CI runs
 # make check     format, lint and types
-# make docs      write the tables of README.md anew, and those of docs that were measured
+# make docs      write what README.md and docs have of the code and of measured figures anew, and
+#                build the docs as a site, build/docs; what is wrong with a page is an error
+# make screenshots  take the pictures of docs/tour.md anew, in Chromium
 # make bench     measure against floors and peers, whose environments it installs once
 #                (BENCH=--quick: on few rows; BENCH=--help)
 # make space     put together what is pushed to a Space, run it here as one, and print how long
@@ -15,7 +17,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs bench prove space package locks clean
+.PHONY: app test test-all check docs screenshots bench prove space package locks clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -39,6 +41,11 @@ docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
 	$(BIN)/python -m benchmarks.stored
 	$(BIN)/python -m benchmarks.promises.proofs
+	$(BIN)/python docs/site/build.py
+
+screenshots: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m docs.screenshots $(SCREENSHOTS)
 
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks $(BENCH)

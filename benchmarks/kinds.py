@@ -74,17 +74,18 @@ def _run(
     return board
 
 
-def _scored(cell: BoardCell) -> Cell:
+def scored(cell: BoardCell) -> Cell:
+    """The score of a cell with its interval."""
     own = cell.measures
     return score(own.score, own.low, own.high)
 
 
-def _rows(board: Leaderboard) -> Iterator[list[Cell]]:
+def compared(board: Leaderboard) -> Iterator[list[Cell]]:
     """A row a cell: its score with interval, and its difference from the reference."""
     for cell in board.cells:
         own = cell.to_reference
         against = gap(own.difference, own.low, own.high, differs=own.differs) if own else ""
-        yield [f"`{cell.name}`", _scored(cell), against]
+        yield [f"`{cell.name}`", scored(cell), against]
 
 
 def pairs(folder: Path, seeds: int) -> Iterator[Table]:
@@ -94,14 +95,14 @@ def pairs(folder: Path, seeds: int) -> Iterator[Table]:
     dense = [f"mean+{top}{way}" for top in ("mlp", "modernbert") for way in ways]
     board = _run(folder, [*linear, *dense], seeds)
     title = f"{folder.name}, {SCORES[board.metric].title}"
-    yield Table(title=title, columns=COLUMNS, rows=list(_rows(board)))
+    yield Table(title=title, columns=COLUMNS, rows=list(compared(board)))
 
 
 def labels(folder: Path, seeds: int) -> Iterator[Table]:
     """Several labels a row, and scikit-learn's one-versus-rest on the same features."""
     board = _run(folder, ("mean+linear", "mean+mlp", "mean+ridge"), seeds)
     rows: list[list[Cell]] = [
-        [f"`{cell.name}`", _scored(cell), figure(100 * cell.measures.values["macro_f1"])]
+        [f"`{cell.name}`", scored(cell), figure(100 * cell.measures.values["macro_f1"])]
         for cell in board.cells
     ]
     columns = ("", "micro-F1 (95 %)", "macro-F1")
@@ -150,7 +151,7 @@ def losses(folder: Path, seeds: int) -> Iterator[Table]:
     """Softmax against one versus the rest, on the same rows and seeds."""
     board = _run(folder, ("mean+linear", "mean+roberta"), seeds, losses=("softmax", "ovr"))
     rows = list[list[Cell]]()
-    for row, cell in zip(_rows(board), board.cells, strict=True):
+    for row, cell in zip(compared(board), board.cells, strict=True):
         values = cell.measures.values
         error, loss = figure(100 * values["calibration_error"]), figure(values["log_loss"], 3)
         rows.append([*row, error, loss])
@@ -165,7 +166,7 @@ def calibration(folder: Path, seeds: int) -> Iterator[Table]:
     rows: list[list[Cell]] = [
         [
             f"`{cell.name}`",
-            _scored(cell),
+            scored(cell),
             figure(own.temperature, 2),
             figure(100 * own.error_before),
             figure(100 * own.error_after),

@@ -1,8 +1,19 @@
-"""Writes the tables of README.md and of pages of docs/ anew; `make docs`."""
+"""Writes what README.md and pages of docs/ have of the registries anew; `make docs`.
 
-from collections.abc import Iterable, Mapping
+Tables stand between markers such as ``<!-- heads -->`` and ``<!-- /heads -->``; docs/parts.md has
+every part in full, between such as ``<!-- heads_in_full -->``.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from heads.backbone.conversion_rules import TWINS, converted_id
 from heads.backbone.models import MODELS
@@ -10,16 +21,43 @@ from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import METRICS, SCORES
-from heads.parts.registry import tuning
-from heads.parts.resolve import parts
+from heads.parts.modules import layers_of
+from heads.parts.poolings import pooled
+from heads.parts.registry import (
+    Head,
+    Part,
+    Pooling,
+    Registry,
+    head,
+    layers,
+    loss,
+    pairing,
+    pooling,
+    tuning,
+)
+from heads.parts.resolve import parts, resolve
 from heads.problem import PROBLEM_TYPES
 
 README = Path(__file__).parents[1] / "README.md"
 CATALOGUE = Path(__file__).with_name("catalogue.md")
 JSON = Path(__file__).with_name("json.md")
 API = Path(__file__).with_name("api.md")
+PARTS = Path(__file__).with_name("parts.md")
+STATISTICS = Path(__file__).with_name("statistics.md")
+FAQ = Path(__file__).with_name("faq.md")
+QUESTIONS = Path(__file__).with_name("questions.json")
+PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ)
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
+    "tunings": tuning,
+}  # fmt: skip
+WIDTH, CLASSES = 768, 3  # of the sketch of a head
+SHORT = {"answered": "", "partly": ": in part", "not": ": not yet"}
+STATED = re.compile(r"^(?:Formula|Source): ", re.MULTILINE)  # shown apart from the sentences
 
 
+@cache
 def tables() -> dict[str, str]:
     """The text between each pair of markers, by the markers' name."""
     shelves = parts()
@@ -65,6 +103,11 @@ def tables() -> dict[str, str]:
         "samples": _table(
             ("sample", "question"), ((f"`{item.name}`", item.says) for item in SAMPLES.values())
         ),
+        "contents": _contents(FAQ.read_text("utf-8")),
+        **{
+            f"{name}_in_full": "".join(map(_in_full, of.values()))
+            for name, of in REGISTRIES.items()
+        },
     }
 
 
@@ -106,6 +149,86 @@ def with_endpoints(text: str, table: str) -> str:
     return f"{before}{start}{table}{''.join(rest.partition('<!-- /endpoints -->')[1:])}"
 
 
+def anchor(heading: str) -> str:
+    """Where a link to a heading leads, as GitHub and MyST have it.
+
+    >>> anchor("pooler_output or last_hidden_state[:, 0]?")
+    'pooler_output-or-last_hidden_state-0'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _contents(text: str) -> str:
+    """The headings of the FAQ; behind each how far it is answered, if not in full."""
+    asked = json.loads(QUESTIONS.read_text("utf-8"))
+    short = {one["anchor"]: SHORT[one["status"]] for one in asked}
+    lines = []
+    for level, heading in re.findall(r"^(###?) (.+)$", text, re.MULTILINE):
+        place = anchor(heading)
+        if level == "##":
+            lines.append(f"\n**[{heading}](#{place})**\n\n")
+        else:
+            lines.append(f"- [{heading}](#{place}){short.get(place, '')}\n")
+    return "".join(lines) + "\n"
+
+
+def _in_full(part: Part) -> str:
+    """A part with all that its docstring and its code say: a section of docs/parts.md."""
+    doc = inspect.getdoc(part.make) or ""
+    told = [" ".join(one.split()) for one in STATED.split(doc)[0].split("\n\n")[1:]]
+    options = ", ".join(f"`{name}={value}`" for name, value in part.options.items())
+    facts = {
+        "Formula": part.told(part.formula, part.options),
+        "Computes": ", then ".join(_layers(part)) if isinstance(part, Head) else "",
+        "Reads": ", ".join(f"`{one}`" for one in part.asks) if isinstance(part, Pooling) else "",
+        "Gives": _given(part) if isinstance(part, Pooling) else "",
+        "Options": options,
+        "Source": part.source,
+    }
+    lines = [f"- {name}: {value}\n" for name, value in facts.items() if value]
+    text = "\n\n".join((f"### `{part.name}`", part.says, *filter(None, told), "".join(lines)))
+    return "\n" + text.replace("<", "&lt;")
+
+
+def _layers(part: Head) -> Iterator[str]:
+    """The layers of a head on a base model of width 768, under their names."""
+    chain = resolve(f"mean+{part.name}").sketch(WIDTH, CLASSES)
+    return (f"`{name}` {_layer(layer)}" for name, layer in layers_of(chain) if name)
+
+
+def _layer(layer: torch.nn.Module) -> str:
+    """A layer in a few words: what PyTorch calls it, less what goes without saying."""
+    told = layer.extra_repr().replace(", inplace=False", "")
+    if isinstance(layer, torch.nn.Linear):
+        told = f"{layer.in_features} → {layer.out_features}" + ", no bias" * (layer.bias is None)
+    return type(layer).__name__ + (f"({told})" if told else "")
+
+
+def _given(part: Pooling) -> str:
+    """The shape of the pooled vectors, or of the chosen states, asked of the part itself."""
+    if part.is_trained:
+        return "(n, w), w as its modules say"
+    n, t, d = 1, 2, 4
+    states = torch.zeros(n, t, d)
+    made = part.make(*_sizes(part, d), **part.options) if part.learned else part
+    known: dict[str, Any] = {
+        "mask": torch.ones(n, t), "content": torch.ones(n, t), "eos": torch.ones(n, t),
+        "states": states, "decoder": states, "pooler": torch.zeros(n, d), "hidden": [states] * 5,
+    }  # fmt: skip
+    with torch.no_grad():
+        answer = made(*(known[name] for name in part.asks))
+    is_choice = part.kind == layers.kind
+    given = answer if is_choice and isinstance(answer, Tensor) else pooled(answer, states).vectors
+    times = given.shape[-1] // d
+    width = "d" if times == 1 else f"{times} d"
+    return f"(n, t, {width})" if is_choice else f"(n, {width})"
+
+
+def _sizes(part: Pooling, width: int) -> tuple[int, ...]:
+    """What a learned part is made for: as many layers as there are, or the width of a state."""
+    return (5,) if part.kind == layers.kind else (width,)
+
+
 def _form(name: str) -> tuple[str, ...]:
     forms = [form for form in FORMS if form.name == name]
     first = forms[0]
@@ -145,7 +268,7 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 if __name__ == "__main__":
     from heads.interfaces.web.app import build
 
-    for page in (README, CATALOGUE, JSON):
+    for page in PAGES:
         page.write_text(fresh(page.read_text("utf-8")), "utf-8")
     told = endpoints(build().get_api_info())
     API.write_text(with_endpoints(API.read_text("utf-8"), told), "utf-8")
