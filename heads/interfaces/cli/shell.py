@@ -31,6 +31,7 @@ FLAGS = {
     "losses": ("--loss",),
     "prefixes": ("--prefix",),
     "parts": ("--with",),
+    "library": ("--as",),
 }
 REPEATED = ("recipes", "prefixes")  # a flag for each value; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
