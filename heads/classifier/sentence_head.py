@@ -30,6 +30,7 @@ from heads.backbone.trained_reading import (
     sentence_modules,
 )
 from heads.errors import CheckpointError, HeadsError
+from heads.features.featurizer import Featurizer
 from heads.parts.modules import Normalise, acting
 from heads.parts.resolve import resolve, with_options
 from heads.parts.resolved_recipe import NORMALISE, ResolvedRecipe
@@ -51,8 +52,9 @@ POOLINGS = {  # ours, by the library's modes
 }
 ACTIVATIONS = {  # by the names that heads have as an option
     **{nn.Identity: "none", nn.Tanh: "tanh", nn.ReLU: "relu", nn.GELU: "gelu"},
-    **{nn.SiLU: "silu", nn.Sigmoid: "sigmoid", nn.LeakyReLU: "leaky_relu", nn.ReLU6: "relu6"},
+    **{nn.Sigmoid: "sigmoid", nn.LeakyReLU: "leaky_relu", nn.ReLU6: "relu6"},
 }
+NAMED = {"tanh": "roberta", "gelu": "electra", "none": "dense_linear"}  # their two layers
 INSTEAD = "Train a head of your own on it, for example mean+linear."
 
 
@@ -222,6 +224,8 @@ def _candidates(chain: nn.Sequential) -> Iterator[str]:
     if not used:
         return
     sizes = f"hidden={inner.out_features}&activation={used}"
+    if known := NAMED.get(used):  # a family's head before one of ours
+        yield from (known, f"{known}?hidden={inner.out_features}")
     yield f"mlp?{sizes}"
     if norm is not None:
         bias, out_bias = (str(one.bias is not None).lower() for one in (inner, last))
@@ -243,6 +247,13 @@ def _of_setfit(
     weight, bias = _linear(arrays, backbone.id)
     pooling, options, _ = _reading(modules, modules.vector, backbone, length_1)
     recipe = with_options(resolve(f"{pooling}+linear"), options)
+    width = Featurizer(recipe, backbone).width
+    if weight.shape[1] != width:
+        what = f"{COEF} takes {weight.shape[1]:,} numbers a text, and its body gives {width:,}"
+        raise _broken(backbone.id, what)
+    names = _names(arrays.get(CLASSES), labels, len(bias))
+    if len({*names}) != len(bias):
+        raise _broken(backbone.id, f"there are {len(bias)} outputs and {len({*names})} {CLASSES}")
     file = arrays["file"]
     return SentenceHead(
         called="SetFitModel",
@@ -250,7 +261,7 @@ def _of_setfit(
         tensors={"classifier.weight": weight, "classifier.bias": bias},
         names={"classifier.weight": f"{file}: {COEF}", "classifier.bias": f"{file}: {INTERCEPT}"},
         outputs=len(bias),
-        labels=_names(arrays.get(CLASSES), labels, len(bias)),
+        labels=names,
     )
 
 
@@ -277,13 +288,11 @@ def _linear(arrays: Mapping[str, Any], model: str) -> tuple[Tensor, Tensor]:
 def _names(classes: Sequence[Any] | None, labels: Any, count: int) -> tuple[str, ...]:
     """The names of the classes: those that the head learned, or what its numbers stand for."""
     known = [str(one) for one in labels] if isinstance(labels, list) else []
-    given = list(range(count)) if classes is None else list(classes)
-    if len(given) != count:
-        return ()
-    numbers = [int(one) if str(one).isdecimal() else -1 for one in given]
+    given = [str(one) for one in (range(count) if classes is None else classes)]
+    numbers = [int(one) if one.isdecimal() else -1 for one in given]
     if known and all(0 <= number < len(known) for number in numbers):
         return tuple(known[number] for number in numbers)
-    return () if classes is None else tuple(str(one) for one in given)
+    return tuple(given if classes is not None else (f"LABEL_{number}" for number in given))
 
 
 def _arrays(folder: Path, model: str) -> dict[str, Any]:

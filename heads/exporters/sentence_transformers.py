@@ -160,7 +160,7 @@ class _Folder:
     def of_pairs(self) -> tuple[str, float, tuple[str, ...]]:
         """Fills it with the modules of a CrossEncoder."""
         if prefix := self.classifier.backbone.prefix:
-            what = f"A CrossEncoder writes no '{prefix.strip()}' before its first text alone."
+            what = f"A CrossEncoder writes no prompt such as '{prefix.strip()}' before a pair."
             raise RecipeError(what, OTHERWISE)
         own = {"model_type": CROSS_ENCODER, "activation_fn": self._activation}
         self._modules(SCORES, own)
