@@ -33,8 +33,8 @@ SECOND = ("It was fine.", "It was cancelled twice.", "yes", "We sat at the gate.
 SINGLE = (
     *("cls+linear", "mean+linear", "max+linear", "sqrt_mean+linear", "weighted+linear"),
     *("last+linear", "cls_mean+linear", "mean_max+linear", "trained+linear", "pooler+linear"),
-    *("mean+linear?normalise=true", "mean+linear?prefix=query:_", "mean+linear?tune=lora"),
-    *("mean+bert", "cls+bert", "cls+roberta", "mean+electra", "mean+mlp", "mean+dense_linear"),
+    *("mean+linear?normalise=true", "mean+linear?prefix=query:_"),
+    *("cls+bert", "cls+roberta", "mean+electra", "mean+mlp", "mean+dense_linear"),
     *("mean+norm_linear", "mean+modernbert", "mean+cosine", "mean+cosine_margin", "mean+logistic"),
 )
 PAIRS = ("cls+bert", "pooler+linear", "mean+linear", "mean+norm_linear")

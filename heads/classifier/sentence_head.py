@@ -229,7 +229,8 @@ def _candidates(chain: nn.Sequential) -> Iterator[str]:
     yield f"mlp?{sizes}"
     if norm is not None:
         bias, out_bias = (str(one.bias is not None).lower() for one in (inner, last))
-        yield f"modernbert?{sizes}&bias={bias}&norm_bias=true&out_bias={out_bias}"
+        own = f"activation={used}&bias={bias}&norm_bias=true&out_bias={out_bias}"
+        yield from (f"modernbert?{own}", f"modernbert?{own}&hidden={inner.out_features}")
 
 
 # --- SetFit: the arrays of a logistic regression.

@@ -41,7 +41,8 @@ from heads.classifier.sentence_head import POOLINGS
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication, base_name, model_card
-from heads.exporters.transformers import ROUNDING, config_of, tokenizer_of, write_native
+from heads.exporters.portable import MOST_DIFFERENCE
+from heads.exporters.transformers import config_of, tokenizer_of, write_native
 from heads.exporters.verification import tried
 from heads.parts.modules import (
     Directions,
@@ -247,7 +248,11 @@ class _Folder:
         try:
             theirs = (_by_library if is_installed else _by_ourselves)(classifier, self.path)
             padded = not classifier.backbone.reads_padding
-            return called, tried(classifier, theirs, most=ROUNDING, padded=padded)[1], tuple(told)
+            return (
+                called,
+                tried(classifier, theirs, most=MOST_DIFFERENCE, padded=padded)[1],
+                tuple(told),
+            )
         except CheckpointError as error:
             what = f"{called} does not read {base_name(classifier.backbone)} as we do: {error.what}"
             raise CheckpointError(what, OTHERWISE) from error

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy
 import pytest
+import slow
 import torch
 from safetensors.numpy import save_file
 from tiny_models import LIMITS, rewrite
 from torch import Tensor, nn
 
 import heads
+from heads.classifier import sentence_head
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_OUTPUT
@@ -84,7 +86,9 @@ def close(found: Tensor, wanted: Tensor) -> None:
     ("steps", "recipe"),
     [
         ([(32, 3, nn.Identity(), {})], "mean+linear"),
-        ([(32, 3, nn.Identity(), {"bias": False})], "mean+gpt2"),
+        pytest.param(
+            [(32, 3, nn.Identity(), {"bias": False})], "mean+gpt2", marks=pytest.mark.slow
+        ),
         ([(32, 12, nn.Tanh(), {}), (12, 3, nn.Identity(), {})], "trained+linear"),
     ],
 )
@@ -113,6 +117,7 @@ def test_logits_under_a_name_of_their_own_are_a_head(sentences: Write) -> None:
     assert "2_Dense/linear.weight" in [one.name for one in tensors]
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_usual_is_written_before_every_text(sentences: Write) -> None:
     head = [dense(32, 3, nn.Identity())]
     folder = sentences(head, prompts={"query": "the cat: "}, default_prompt_name="query")
@@ -137,7 +142,9 @@ def test_layers_that_no_head_has_are_told(sentences: Write) -> None:
 
 @pytest.mark.parametrize(
     ("count", "activation", "problem"),
-    [(1, None, SINGLE_OUTPUT), (1, nn.Identity(), REGRESSION), (3, None, None)],
+    slow.but(
+        [(1, None, SINGLE_OUTPUT), (1, nn.Identity(), REGRESSION), (3, None, None)], (3, None, None)
+    ),
 )
 def test_a_cross_encoder_comes_in_with_its_activation(
     base: Callable[..., Path], tmp_path: Path, count: int, activation: Any, problem: Any
@@ -157,6 +164,7 @@ def test_a_cross_encoder_comes_in_with_its_activation(
     close(wanted, given.reshape(len(TEXTS), -1))
 
 
+@pytest.mark.slow
 def test_several_labels_are_sigmoids(sentences: Write) -> None:
     several = {"problem_type": MULTI_LABEL.name}
     assert (
@@ -198,7 +206,7 @@ def test_a_pickled_head_is_refused_and_says_what_to_save(setfit: Callable[..., P
 
 
 @pytest.mark.parametrize("names", [["x", "y", "z"], ["no", "yes", "no"]], ids=["three", "two"])
-@pytest.mark.parametrize("length_1", [False, True])
+@pytest.mark.parametrize("length_1", slow.but([False, True], True))
 def test_its_arrays_are_a_head(
     setfit: Callable[..., Path], names: list[str], length_1: bool
 ) -> None:
@@ -215,6 +223,7 @@ def test_its_arrays_are_a_head(
     close(ours.probabilities(TEXTS), torch.tensor(head.predict_proba(vectors.numpy())).float())
 
 
+@pytest.mark.slow
 def test_numbers_of_classes_stand_for_the_names_of_its_config(setfit: Callable[..., Path]) -> None:
     folder = setfit(labels=["low", "middle", "high"])
     head = fitted(folder, [0, 1, 2])
@@ -260,9 +269,15 @@ def test_arrays_that_are_no_head_are_told(
         opened(folder)
 
 
-def test_a_file_that_grows_as_it_is_unpacked_is_not(setfit: Callable[..., Path]) -> None:
+def test_a_file_that_grows_as_it_is_unpacked_is_not(
+    setfit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = setfit()
-    numpy.savez_compressed(folder / "model_head.npz", coef=numpy.zeros((70_000, 1_000), "float32"))
-    assert (folder / "model_head.npz").stat().st_size < 1_000_000
+    numpy.savez_compressed(folder / "model_head.npz", coef=zeros(3, 32), intercept=zeros(3))
+    assert opened(folder).classes == ("LABEL_0", "LABEL_1", "LABEL_2")
+    shutil.rmtree(folder)
+    folder = setfit()
+    numpy.savez_compressed(folder / "model_head.npz", coef=zeros(3, 9_000), intercept=zeros(3))
+    monkeypatch.setattr(sentence_head, "MOST_ARRAY_BYTES", 100_000)
     with pytest.raises(CheckpointError, match="cannot be read"):
         opened(folder)

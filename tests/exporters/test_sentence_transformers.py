@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "peers" / "sentence_folders.
 OTHER_PYTHON = "HEADS_SENTENCE_TRANSFORMERS_5"  # names a Python with a sentence-transformers 5.x
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 3, 8)]
 SECOND = TEXTS[4:] + TEXTS[:4]
+ROUNDING = 5e-5  # a head that tells apart what is almost alike has large weights
 COMES_BACK = {  # as which recipe; only where a name or a layer is another one
     **{recipe: recipe for recipe in ("cls+linear", "max+linear", "mean+linear", "last+gpt2")},
     **{recipe: recipe for recipe in ("sqrt_mean+linear", "weighted+linear", "cls+roberta")},
@@ -53,7 +55,8 @@ COMES_BACK = {  # as which recipe; only where a name or a layer is another one
     "mean+linear?prefix=it_was:_&include_prefix=false": "trained+linear",
     "last+linear?late=true": "last+linear",
 }
-OFTEN = ("mean_max+linear", "pooler+linear", "cls+roberta", "mean+modernbert", "mean+cosine")
+OFTEN = ("mean_max+linear", "mean+modernbert")
+ALSO = ("pooler+linear", "cls+roberta", "mean+cosine")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def logits(classifier: Classifier) -> Tensor:
 
 
 def close(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=ROUNDING)
 
 
 def in_another_process(folders: Sequence[Path], paired: bool, python: Sequence[str]) -> Any:
@@ -99,7 +102,7 @@ def test_a_head_goes_out_and_comes_back(
     ours = trained(recipe, small, rows)
     found = export(ours, tmp_path / "out", library=LIBRARY)
     assert found.called == "a folder of sentence-transformers for SentenceTransformer"
-    assert found.difference <= 1e-5
+    assert found.difference <= ROUNDING
     assert float(logits(ours).std(dim=0).max()) > 1e-7, "every text got the same logits"
     theirs = heads.load(tmp_path / "out", limits=LIMITS)
     assert (str(theirs.recipe), theirs.classes) == (back, ("x", "y", "z"))
@@ -108,9 +111,7 @@ def test_a_head_goes_out_and_comes_back(
     close(logits(theirs), logits(ours))
 
 
-@pytest.mark.parametrize(
-    "family", slow.but(("gpt2", "distilbert", "roberta", "modernbert"), "gpt2")
-)
+@pytest.mark.parametrize("family", slow.but(("gpt2", "distilbert", "roberta", "modernbert")))
 def test_other_families_go_out_and_come_back(tmp_path: Path, rows: Corpus, family: str) -> None:
     base = load(str(save_tiny(tmp_path / "base", family)), limits=LIMITS)
     ours = trained("mean+linear", base, rows)
@@ -118,6 +119,7 @@ def test_other_families_go_out_and_come_back(tmp_path: Path, rows: Corpus, famil
     close(logits(heads.load(tmp_path / "out", limits=LIMITS)), logits(ours))
 
 
+@pytest.mark.slow
 def test_the_vector_stays_and_the_logits_have_a_name_of_their_own(
     tmp_path: Path, small: Backbone, rows: Corpus
 ) -> None:
@@ -135,7 +137,11 @@ def test_the_vector_stays_and_the_logits_have_a_name_of_their_own(
 @pytest.mark.parametrize(
     ("recipe", "called"),
     [
-        ("cls+bert", "CrossEncoder and BertForSequenceClassification"),
+        pytest.param(
+            "cls+bert",
+            "CrossEncoder and BertForSequenceClassification",
+            marks=pytest.mark.slow,
+        ),
         ("mean+linear", "CrossEncoder"),
     ],
 )
@@ -171,6 +177,7 @@ def test_a_number_of_a_pair_is_what_predict_gives(tmp_path: Path, small: Backbon
     close(logits(back), logits(ours))
 
 
+@pytest.mark.slow
 def test_labels_that_may_be_several_keep_their_thresholds(tmp_path: Path, small: Backbone) -> None:
     sets = [("x",), ("x", "y"), ("y", "z")] * 9
     ours = trained("mean+linear", small, build("tags", TEXTS * 3, sets))
@@ -208,12 +215,11 @@ def test_what_the_library_cannot_compute_is_refused_before_training(
 
 @pytest.mark.parametrize("name", list(pooling))
 def test_every_pooling_is_written_or_refused(small: Backbone, name: str) -> None:
-    try:
+    expected: Any = pytest.raises(RecipeError, match=r"No modules|no pooling")
+    if name in {*sentence_transformers.MODES, "trained", "pooler"}:
+        expected = nullcontext()
+    with expected:
         check_recipe(resolve(f"{name}+linear"), small)
-    except RecipeError as error:
-        assert "No modules" in error.what or "no pooling" in error.what
-    else:
-        assert name in {*sentence_transformers.MODES, "trained", "pooler"}
 
 
 @pytest.mark.parametrize(
@@ -232,6 +238,7 @@ def test_another_library_is_refused_in_a_sentence(library: str, why: str) -> Non
         check_library(LIBRARY, adapter=True)
 
 
+@pytest.mark.slow
 def test_transformers_is_not_taken_for_a_loader_of_its_own(
     tmp_path: Path, small: Backbone, rows: Corpus
 ) -> None:
@@ -253,6 +260,7 @@ def test_what_the_library_reads_otherwise_is_not_kept(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_without_the_library_the_folder_is_read_by_our_own_reader(
     tmp_path: Path, small: Backbone, rows: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +290,7 @@ def test_its_files_name_no_code_and_no_folder_of_this_machine(
 def test_a_library_before_the_sixth_gives_the_same(
     tmp_path: Path, small: Backbone, rows: Corpus, pairs: Corpus
 ) -> None:
-    single = [trained(recipe, small, rows) for recipe in OFTEN]
+    single = [trained(recipe, small, rows) for recipe in (*OFTEN, *ALSO)]
     paired = [trained("cls+bert", small, pairs)]
     python = os.environ[OTHER_PYTHON].split()
     for number, group in enumerate((single, paired)):
