@@ -244,21 +244,28 @@ def zeros(*shape: int) -> numpy.ndarray:
 
 @pytest.mark.parametrize(
     ("arrays", "why"),
-    [
-        ({"coef": zeros(3, 32)}, "no array called intercept"),
-        ({"coef": zeros(3, 32), "intercept": zeros(2)}, "have the shapes"),
-        ({"coef": zeros(3, 32) + numpy.nan, "intercept": zeros(3)}, "NaN"),
-        ({"coef": zeros(3, 31), "intercept": zeros(3)}, "takes 31 numbers a text"),
-        (
-            {"coef": zeros(3, 32), "intercept": zeros(3), "classes": numpy.array(["a"])},
-            "3 outputs and 1",
-        ),
-        ({"coef": zeros(3, 32), "intercept": numpy.array([None])}, "without a pickle"),
-        (
-            {"coef": zeros(3, 32), "intercept": zeros(3), "classes": numpy.array([object()] * 3)},
-            "without a pickle",
-        ),
-    ],
+    slow.but_each(
+        3,
+        [
+            ({"coef": zeros(3, 32)}, "no array called intercept"),
+            ({"coef": zeros(3, 32), "intercept": zeros(2)}, "have the shapes"),
+            ({"coef": zeros(3, 32) + numpy.nan, "intercept": zeros(3)}, "NaN"),
+            ({"coef": zeros(3, 31), "intercept": zeros(3)}, "takes 31 numbers a text"),
+            (
+                {"coef": zeros(3, 32), "intercept": zeros(3), "classes": numpy.array(["a"])},
+                "3 outputs and 1",
+            ),
+            ({"coef": zeros(3, 32), "intercept": numpy.array([None])}, "without a pickle"),
+            (
+                {
+                    "coef": zeros(3, 32),
+                    "intercept": zeros(3),
+                    "classes": numpy.array([object()] * 3),
+                },
+                "without a pickle",
+            ),
+        ],
+    ),
 )
 def test_arrays_that_are_no_head_are_told(
     setfit: Callable[..., Path], arrays: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
