@@ -166,7 +166,8 @@ class _Folder:
         own = {"model_type": CROSS_ENCODER, "activation_fn": self._activation}
         self._modules(SCORES, own)
         use = self._pairs_use(f"  # {SINCE} or newer")
-        return self._proved(CROSS_ENCODER, use, [_CLASSES, *self._needs()])
+        older = "Older versions load it without an error, with a head that is random."
+        return self._proved(CROSS_ENCODER, use, [_CLASSES, *self._needs(), older])
 
     def of_native(self, native: Equivalent) -> tuple[str, float, tuple[str, ...]]:
         """Fills it with the checkpoint of a class of Transformers, which a CrossEncoder is."""
