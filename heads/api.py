@@ -844,7 +844,10 @@ def load(
     recipe: Recipe | str = "mean+linear",
     limits: Limits | None = None,
 ) -> Classifier:
-    """Takes a fine-tuned XForSequenceClassification apart: base model, recipe, trained head.
+    """Takes a fine-tuned classifier apart: base model, recipe, trained head.
+
+    It is an XForSequenceClassification, a SentenceTransformer with a classification layer among its
+    modules, a CrossEncoder, or a SetFit model whose arrays lie beside its pickle.
 
     Args:
         model: A folder that `save_pretrained` or `heads.export` wrote, or an id of the Hub; or
@@ -867,23 +870,29 @@ def load(
     return pretrained.load(model, base, resolve(recipe), limits or limits_here())
 
 
-def export(classifier: Classifier, folder: str | Path, *, adapter: bool = False) -> Exported:
+def export(
+    classifier: Classifier, folder: str | Path, *, library: str = "", adapter: bool = False
+) -> Exported:
     """Writes a trained head with its base model as a folder that Transformers loads.
 
     Args:
         classifier: From `heads.train` or `heads.load`.
         folder: A new folder: it must not exist, or be empty.
+        library: What is to load the folder: "transformers", "portable" (a loader of its own) or
+            "sentence-transformers"; if not given, Transformers where one of its classes computes
+            the same, else the loader.
         adapter: Write what was learned alone, as an adapter of PEFT for the base model; for heads
             that were trained with tune=lora and are a class of Transformers.
 
     Raises:
         CheckpointError: There is something in the folder, it cannot be written, or what was
             written does not answer as this classifier does (it is deleted then).
-        RecipeError: An adapter is asked for, and none was learned, or no class computes the same.
+        RecipeError: An adapter is asked for, and none was learned, or no class computes the same;
+            or the library that is asked for cannot compute it.
     """
     from heads.exporters import export as exporter
 
-    return exporter.export(classifier, folder, adapter=adapter)
+    return exporter.export(classifier, folder, library=library, adapter=adapter)
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:

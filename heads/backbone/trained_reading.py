@@ -50,6 +50,13 @@ MODULES, PROMPTS, LENGTH = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
 )
+VECTOR = "sentence_embedding"  # under this name modules pass the sentence's vector on
+LOGITS, SCORES = (
+    "logits",
+    "scores",
+)  # names of what a classification layer gives: ours, CrossEncoder
+CROSS_ENCODER = "CrossEncoder"
+USUAL_LABELS = 2  # of a config of Transformers that names none
 MOST_BYTES = 1_000_000  # of a JSON file
 MOST_MODULES = 20
 
@@ -62,11 +69,15 @@ class SentenceConfig:
         prompts: What is written before a text, by name: ``{"query": "query: "}``.
         default_prompt: The name of the one that is written where none is asked for, or "".
         tokens: How many tokens of a text are read at most; 0 where nothing is said.
+        reads_pairs: Whether it is a CrossEncoder, which is asked about two texts.
+        activation: What a CrossEncoder applies to its logits, by its full name, or "".
     """
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
     tokens: int = 0
+    reads_pairs: bool = False
+    activation: str = ""
 
 
 class TrainedReading(nn.Module):
@@ -132,6 +143,11 @@ class Dense(nn.Module):
         return found if self.residual is None else found + self.residual(vectors)
 
     @property
+    def is_linear(self) -> bool:
+        """Whether it is a linear layer and nothing else."""
+        return isinstance(self.activation, nn.Identity) and self.residual is None
+
+    @property
     def says(self) -> str:
         """Its sizes and its activation."""
         sizes = f"Dense {self.linear.in_features:,} → {self.linear.out_features:,}"
@@ -149,8 +165,62 @@ class UnitLength(nn.Module):
 # --- From a folder.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A module behind the pooling.
+
+    Attributes:
+        place: Its folder, such as 2_Dense.
+        module: `Dense`, `nn.LayerNorm` or `UnitLength`.
+    """
+
+    place: str
+    module: nn.Module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceModules:
+    """What stands behind a base model in its folder, as data.
+
+    Attributes:
+        modes: The poolings, by the library's names; several stand side by side.
+        reads_prompt: Whether the tokens of a prompt before the text are pooled with the others.
+        vector: From the pooled states to the sentence's vector (w).
+        logits: From the pooled states to the logits of classes (c), where a classification layer is
+            among the modules; else nothing.
+    """
+
+    modes: tuple[str, ...]
+    reads_prompt: bool
+    vector: tuple[Step, ...]
+    logits: tuple[Step, ...] = ()
+
+    @property
+    def reading(self) -> TrainedReading:
+        """Token states to the sentence's vector."""
+        steps = [step.module for step in self.vector]
+        return TrainedReading(self.modes, steps, reads_prompt=self.reads_prompt)
+
+
 def trained_reading(folder: Path, width: int) -> TrainedReading:
-    """Reads a folder's modules.
+    """Reads a folder's modules, up to the sentence's vector.
+
+    Args:
+        folder: A base model's.
+        width: d, of its states.
+
+    Raises:
+        RecipeError: It has none, or one that is not known here or broken.
+    """
+    return sentence_modules(folder, width).reading
+
+
+def sentence_modules(folder: Path, width: int) -> SentenceModules:
+    """Reads a folder's modules: those that make the sentence's vector, and a classification layer.
+
+    Modules pass what they make on by name. What is written under another name than the sentence's
+    vector are logits. Without such a name a last dense layer without an activation counts as
+    them if it gives as many numbers as the model's config has labels.
 
     Args:
         folder: A base model's.
@@ -168,11 +238,61 @@ def trained_reading(folder: Path, width: int) -> TrainedReading:
     if [name for name, _ in named[:2]] != ["Transformer", "Pooling"]:
         raise _refused(f"it begins with {' and '.join(name for name, _ in named[:2])}")
     modes, reads_prompt = _pooling(_config(folder, named[1][1]), width)
-    steps, size = list[nn.Module](), width * len(modes)
+    # Under each name what made it so far, from the pooled states on, and its size.
+    flows: dict[str, tuple[tuple[Step, ...], int]] = {VECTOR: ((), width * len(modes))}
     for name, place in named[2:]:
-        step, size = _step(name, folder, place, size)
-        steps += [step] if step is not None else []
-    return TrainedReading(modes, steps, reads_prompt=reads_prompt)
+        taken, given = _names_through(name, folder, place)
+        if taken not in flows:
+            raise _refused(f"its {place} works on something else than the sentence's vector")
+        steps, size = flows[taken]
+        module, size = _step(name, folder, place, size)
+        own = () if module is None or _copies(module) else (Step(place=place, module=module),)
+        flows[given] = (*steps, *own), size
+    vector, logits = _parted(flows, folder)
+    return SentenceModules(modes=modes, reads_prompt=reads_prompt, vector=vector, logits=logits)
+
+
+def _names_through(name: str, folder: Path, place: str) -> tuple[str, str]:
+    """The names under which a module finds what it takes, and leaves what it gives."""
+    if name not in ("Dense", "Normalize") or not (folder / place / "config.json").is_file():
+        return VECTOR, VECTOR
+    config = _config(folder, place)
+    taken = str(config.get("module_input_name") or VECTOR)
+    return taken, str(config.get("module_output_name") or taken)
+
+
+def _copies(module: nn.Module) -> bool:
+    """Whether a dense layer gives what it takes: so modules put the vector aside and back."""
+    if not isinstance(module, Dense) or not module.is_linear or module.linear.bias is not None:
+        return False
+    weight = module.linear.weight
+    return weight.shape[0] == weight.shape[1] and torch.equal(weight, torch.eye(len(weight)))
+
+
+def _parted(
+    flows: Mapping[str, tuple[tuple[Step, ...], int]], folder: Path
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The steps to the sentence's vector, and those to the logits."""
+    vector, size = flows[VECTOR]
+    others = [name for name in flows if name != VECTOR and flows[name][0]]
+    named = next((name for name in (LOGITS, SCORES) if name in others), "")
+    if named or len(others) == 1:
+        return vector, flows[named or others[0]][0]
+    last = vector[-1].module if vector else None
+    if not others and isinstance(last, Dense) and last.is_linear and size == _labels(folder):
+        return vector[:-1], vector
+    return vector, ()
+
+
+def _labels(folder: Path) -> int:
+    """How many labels a model's config has, as Transformers counts them."""
+    try:
+        config = _json(folder / "config.json")
+    except RecipeError:
+        return 0
+    config = config if isinstance(config, dict) else {}
+    names, number = config.get("id2label"), config.get("num_labels", USUAL_LABELS)
+    return len(names) if isinstance(names, dict) else number if isinstance(number, int) else 0
 
 
 def sentence_config(folder: Path) -> SentenceConfig:
@@ -194,6 +314,8 @@ def sentence_config(folder: Path) -> SentenceConfig:
         prompts=prompts,
         default_prompt=usual if isinstance(usual, str) and usual in prompts else "",
         tokens=tokens if isinstance(tokens, int) and tokens > 0 else 0,
+        reads_pairs=told.get("model_type") == CROSS_ENCODER,
+        activation=str(told.get("activation_fn") or ""),
     )
 
 
@@ -269,9 +391,6 @@ def _dense(folder: Path, place: str, size: int) -> tuple[Dense, int]:
     taken, given = config.get("in_features"), config.get("out_features")
     if taken != size or not isinstance(given, int) or not 0 < given <= MOST_BYTES:
         raise _refused(f"its {place} takes {taken} numbers and gives {given}, of {size}")
-    through = (config.get("module_input_name"), config.get("module_output_name"))
-    if not {*through} <= {None, "sentence_embedding"}:
-        raise _refused(f"its {place} works on something else than the sentence's vector")
     linear = nn.Linear(size, given, bias=config.get("bias", True) is not False)
     added = config.get("use_residual") is True
     residual: nn.Module | None = nn.Identity() if added else None

@@ -6,7 +6,7 @@ tensor of the file a pretrained one comes, by comparing numbers.
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
-from heads.catalog.families import family
+from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
-from heads.errors import CheckpointError, HeadsError
+from heads.classifier.sentence_head import SentenceHead, sentence_head
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.features.featurizer import Featurizer
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
@@ -100,7 +101,9 @@ def _tried(backbone: Backbone) -> NativeHead | HeadsError:
 def _loaded(backbone: Backbone) -> NativeHead:
     from transformers import AutoModelForSequenceClassification
 
-    form = family(backbone.model_type)
+    if found := sentence_head(backbone):
+        return _of_sentences(found, backbone)
+    form = _form(backbone)
     recipe = form.recipe_for(backbone.model.config)
     if backbone.folder is None:
         raise CheckpointError(f"{backbone.id} is no checkpoint on disk.", CHOOSE)
@@ -129,14 +132,68 @@ def _loaded(backbone: Backbone) -> NativeHead:
         called=type(model).__name__,
         recipe=recipe,
         classes=_classes(model.config),
-        problem=_problem_of(model.config),
-        marks=extras_of(model.config),
+        problem=_problem_of(model.config, _activation(backbone)),
+        marks=_marks(backbone, model.config),
         tensors=tensors,
         names=named,
         new=tuple(ours for ours in named if ours not in there),
         mismatched=tuple(ours for ours, name in named.items() if name in odd),
         sources=_by_our_names(backbone.folder, there, tensors),
     )
+
+
+def _form(backbone: Backbone) -> Form:
+    """The form of the family's own class.
+
+    Raises:
+        RecipeError: There is no such class.
+        CheckpointError: The checkpoint lacks the half of the model that its head stands on.
+    """
+    form = FAMILIES.get(backbone.model_type)
+    if form is None:
+        what = f"Transformers has no classifier for the family '{backbone.model_type}'."
+        raise RecipeError(what, "Take 'own' away, or choose another base model.")
+    if not backbone.decoder_width and any("@decoder" in text for text in form.texts):
+        what = f"{backbone.id} holds an encoder without its decoder, so it is no classifier."
+        raise CheckpointError(what, "Train a head on it, for example mean+linear.")
+    return form
+
+
+def _of_sentences(found: SentenceHead, backbone: Backbone) -> NativeHead:
+    """The classification layers of a folder of sentence-transformers or SetFit."""
+    config = backbone.model.config
+    known = config.num_labels == found.outputs  # else the config's are of something else
+    numbered = tuple(f"LABEL_{number}" for number in range(found.outputs))
+    problem = _problem_of(config, _activation(backbone), found.outputs if known else 0)
+    tensors = {name: tensor.detach().clone() for name, tensor in found.tensors.items()}
+    _check_finite(backbone.id, {found.names[name]: tensor for name, tensor in tensors.items()})
+    return NativeHead(
+        called=found.called,
+        recipe=found.recipe,
+        classes=found.labels or (_classes(config) if known else numbered),
+        problem=SINGLE_LABEL if found.labels else problem,
+        marks=_marks(backbone, config),
+        tensors=tensors,
+        names=found.names,
+        new=(),
+        mismatched=(),
+        sources=found.names,
+    )
+
+
+def _activation(backbone: Backbone) -> str:
+    """What a CrossEncoder applies to its logits, by its full name; "" where nothing says so."""
+    config = backbone.model.config
+    told = getattr(config, "sentence_transformers", None)
+    own = told.get("activation_fn") if isinstance(told, Mapping) else None
+    old = getattr(config, "sbert_ce_default_activation_function", None)
+    return str(backbone.sentences.activation or own or old or "")
+
+
+def _marks(backbone: Backbone, config: Any) -> ConfigExtras:
+    """What is known of a head besides; a CrossEncoder needs two texts."""
+    marks, sentences = extras_of(config), backbone.sentences
+    return replace(marks, paired=True) if sentences.reads_pairs or _activation(backbone) else marks
 
 
 def names_of(
@@ -180,14 +237,20 @@ def _classes(config: Any) -> tuple[str, ...]:
     return tuple(f"{name} ({number})" for number, name in enumerate(names))
 
 
-def _problem_of(config: Any) -> ProblemType:
-    """The problem type by which Transformers' own pipeline shows its logits.
+def _problem_of(config: Any, activation: str = "", outputs: int | None = None) -> ProblemType:
+    """The problem type by which its own library shows a head's logits.
 
-    It puts a sigmoid on a single one, as of a reward model; a regression's stay as they are.
+    Transformers' pipeline puts a sigmoid on a single one, as of a reward model; a regression's stay
+    as they are, and so does the one number of a CrossEncoder that applies nothing to it.
+
+    Args:
+        activation: What a CrossEncoder applies, by its full name, or "".
+        outputs: The number of logits, where the config may not know it; 0 where it does not.
     """
-    if config.problem_type == REGRESSION.name:
+    count = config.num_labels if outputs is None else outputs
+    if config.problem_type == REGRESSION.name or (count == 1 and activation.endswith(".Identity")):
         return REGRESSION
-    if config.num_labels == 1:
+    if count == 1:
         return SINGLE_OUTPUT
     return MULTI_LABEL if config.problem_type == MULTI_LABEL.name else SINGLE_LABEL
 

@@ -16,12 +16,11 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.backbone.loading import load as load_backbone
 from heads.backbone.safety import check_no_share
-from heads.catalog.families import FAMILIES
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
 from heads.classifier.module import RecipeModule, TrainedHead, assemble
 from heads.classifier.native_head import native_head
-from heads.errors import CheckpointError, RecipeError
+from heads.errors import CheckpointError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -302,13 +301,6 @@ def own_head(backbone: Backbone) -> TrainedHead:
         RecipeError: No recipe expresses its family's head; says why.
         CheckpointError: Its tensors are not those of its family's head.
     """
-    form = FAMILIES.get(backbone.model_type)
-    if form and not backbone.decoder_width and any("@decoder" in text for text in form.texts):
-        what = f"{backbone.id} holds an encoder without its decoder, so it is no classifier."
-        raise CheckpointError(what, "Train a head on it, for example mean+linear.")
-    if form is None:
-        what = f"Transformers has no classifier for the family '{backbone.model_type}'."
-        raise RecipeError(what, "Take 'own' away, or choose another base model.")
     native = native_head(backbone)
     if not native.classes:
         raise CheckpointError(f"The config of {backbone.id} names no classes.", "Choose another.")

@@ -119,7 +119,7 @@ def write_adapter(
     base, backbone = classifier.head.base, classifier.backbone
     assert base is not None
     tokenizer = tokenizer_of(classifier)
-    config = config_of(classifier, native, tokenizer)
+    config = config_of(classifier, native.config, tokenizer)
     model = filled_with(backbone.untuned, native, config)
     called, heads = type(model).__name__, of_head(native, model)
     _save(model, base, heads, backbone, path)

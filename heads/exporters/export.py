@@ -1,7 +1,7 @@
 """A trained head as a Transformers checkpoint that anybody can load without us.
 
 Where a class of Transformers computes the same, the folder is that class's own; where none does,
-it carries its own short loader.
+it carries its own short loader. Asked for, it is one of sentence-transformers.
 """
 
 import shutil
@@ -21,8 +21,22 @@ from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.portable import write_portable
+from heads.exporters.sentence_transformers import LIBRARY, write_sentence_transformers
 from heads.exporters.transformers import write_native
 from heads.recipe import Recipe
+
+TRANSFORMERS, PORTABLE = "transformers", "portable"
+ASKED_FOR = "It was asked for as a folder with a loader of its own."
+
+
+LIBRARIES = (TRANSFORMERS, PORTABLE, LIBRARY)
+OTHERS = {  # what one may ask for besides, and what to do
+    "setfit": "SetFit keeps its head as a pickle, which is never written here; as "
+    f"{LIBRARY} the folder needs none",
+    "onnx": "An ONNX file is written with --onnx, or by heads.export_onnx",
+    "adapter": "An adapter is written with --adapter, or adapter=True",
+    "cross-encoder": f"As {LIBRARY} a head that was trained on pairs is a CrossEncoder",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +46,8 @@ class Exported(display.Displayed):
     Attributes:
         folder: Where.
         native: Whether it is a class of Transformers, which needs no code of its own.
-        called: That class, or the loader; of an adapter the class that it is put onto.
+        called: That class, or the loader; of an adapter the class that it is put onto; of a folder
+            of sentence-transformers what loads it.
         recipe: The recipe as that class has it; as it was, where there is none.
         difference: The largest difference of two logits between the folder, loaded anew, and us.
         notes: What one should know, a sentence each.
@@ -56,6 +71,7 @@ def export(
     classifier: Classifier,
     folder: str | Path,
     *,
+    library: str = "",
     adapter: bool = False,
     published: Publication | None = None,
 ) -> Exported:
@@ -67,13 +83,20 @@ def export(
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
     asked = _Asked(classifier=classifier, folder=folder, published=published)
+    check_library(library, adapter=adapter)
     if adapter:
         check_adapter(classifier)
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
         return in_new_folder(folder, lambda path: _write_adapter(asked, native, path))
+    if library == LIBRARY:
+        return in_new_folder(folder, lambda path: _write_sentences(asked, path))
+    if library == PORTABLE:
+        return in_new_folder(folder, lambda path: _write_portable(asked, ASKED_FOR, path))
     try:
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
     except RecipeError as error:
+        if library == TRANSFORMERS:
+            raise
         why = str(error)
         return in_new_folder(folder, lambda path: _write_portable(asked, why, path))
     return in_new_folder(folder, lambda path: _write_native(asked, native, path))
@@ -120,6 +143,22 @@ def check_place(path: str | Path, *, onnx: bool) -> Path:
         what = f"{place.name} is to be {'one ONNX file' if onnx else 'a folder'}."
         raise CheckpointError(what, f"{'Let' if onnx else 'Do not let'} its name end in .onnx.")
     return place
+
+
+def check_library(library: str, *, adapter: bool = False, onnx: bool = False) -> None:
+    """Refuses a library for which no folder is written, or one where something else is asked for.
+
+    Raises:
+        RecipeError: So it is.
+    """
+    if library and (adapter or onnx):
+        what = f"An {'adapter' if adapter else 'ONNX file'} is of no library to choose."
+        raise RecipeError(what, "Leave --as out.")
+    if library and library not in LIBRARIES:
+        known = f"The libraries that are known are {', '.join(LIBRARIES)}."
+        other = OTHERS.get(library.lower())
+        what = f"{other}." if other else f"'{library[:40]}' is no library that loads a folder."
+        raise RecipeError(what, known)
 
 
 def _check_trained(classifier: Classifier) -> None:
@@ -179,6 +218,20 @@ def _write_adapter(asked: _Asked, native: Equivalent, path: Path) -> Exported:
         native=True,
         called=f"an adapter of PEFT for {called}",
         recipe=native.recipe.recipe,
+        difference=difference,
+        notes=notes,
+        files=_files(path),
+    )
+
+
+def _write_sentences(asked: _Asked, path: Path) -> Exported:
+    given = (asked.classifier, path, asked.name, asked.published)
+    called, difference, notes = write_sentence_transformers(*given)
+    return Exported(
+        folder=asked.folder,
+        native=False,
+        called=f"a folder of {LIBRARY} for {called}",
+        recipe=asked.classifier.recipe,
         difference=difference,
         notes=notes,
         files=_files(path),

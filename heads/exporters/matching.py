@@ -19,7 +19,7 @@ from heads.classifier.config_extras import voting
 from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
-from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
+from heads.parts.modules import acting, leaves, sizes, words
 from heads.parts.resolve import resolve, with_options
 from heads.parts.resolved_recipe import LATE, PAIR, TUNE, ResolvedRecipe
 from heads.recipe import Recipe
@@ -112,12 +112,12 @@ def _matched(
 ) -> dict[str, Tensor] | None:
     """Our tensors under the names of another recipe's head, if that is the same function."""
     ours = module.reader.resolved
-    own = _acting(module.head)
+    own = acting(module.head)
     if ours.pooling.is_pooler and theirs.head.from_base:
         own = [*_pooler(backbone), *own]  # that head begins with what this reading ends with
     elif not _reads_alike(ours, theirs):
         return None
-    other = _acting(theirs.sketch(module.reader.width, classes))
+    other = acting(theirs.sketch(module.reader.width, classes))
     if [says for says, _ in own] != [says for says, _ in other]:
         return None
     ours_named = [tensor for _, tensors in own for tensor in tensors.values()]
@@ -134,24 +134,6 @@ def _reads_alike(ours: ResolvedRecipe, theirs: ResolvedRecipe) -> bool:
     return bool(ours.pooling.token) or ours.late == theirs.late
 
 
-def _acting(chain: nn.Module) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:
-    """The layers that act in use: what each does, with its shapes; and its tensors by name."""
-    last = last_linear(chain)
-    return [
-        (
-            (words(layer, is_last=name == last), *_sizes(layer)),
-            {f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()},
-        )
-        for name, layer in leaves(chain)
-        if not (is_idle(layer) or acts_in_training_only(layer))
-    ]
-
-
-def _sizes(layer: nn.Module) -> tuple[str, ...]:
-    shapes = [f"{key} {tuple(t.shape)}" for key, t in layer.state_dict().items()]
-    return (*shapes, f"eps {layer.eps}") if isinstance(layer, nn.LayerNorm) else tuple(shapes)
-
-
 def _pooler(backbone: Backbone) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:
     """The base model's pooler as the first layers of a head."""
     weights = pooler_weights(backbone.model)
@@ -159,7 +141,7 @@ def _pooler(backbone: Backbone) -> list[tuple[tuple[str, ...], dict[str, Tensor]
         return []
     wide, narrow = weights["pooler.dense.weight"].shape
     dense = nn.Linear(narrow, wide)
-    says = (words(dense, is_last=False), *_sizes(dense))
+    says = (words(dense, is_last=False), *sizes(dense))
     return [(says, dict(weights)), (("tanh",), {})]
 
 

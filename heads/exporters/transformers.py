@@ -55,7 +55,7 @@ def write_native(
         CheckpointError: It does not load whole, or answers otherwise.
     """
     tokenizer = tokenizer_of(classifier)
-    config = config_of(classifier, native, tokenizer)
+    config = config_of(classifier, native.config, tokenizer)
     model = filled_with(classifier.backbone, native, config)
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
@@ -80,9 +80,9 @@ def tokenizer_of(classifier: Classifier) -> Any:
     return tokenizer
 
 
-def config_of(classifier: Classifier, native: Equivalent, tokenizer: Any) -> Any:
-    """The config of the class, with what is known of the head's classes and answers."""
-    config = copy.deepcopy(native.config)
+def config_of(classifier: Classifier, config: Any, tokenizer: Any) -> Any:
+    """A copy of a config, with what is known of the head's classes and answers."""
+    config = copy.deepcopy(config)
     config.id2label = dict(enumerate(classifier.classes))
     config.label2id = {name: number for number, name in enumerate(classifier.classes)}
     head = classifier.head

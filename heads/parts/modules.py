@@ -354,6 +354,28 @@ def words(layer: nn.Module, *, is_last: bool) -> str:
     return f"{name} ({value:g})" if value is not None else name
 
 
+def acting(chain: nn.Module) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:
+    """The layers that act in use: what each does, with its shapes; and its tensors by name.
+
+    Two chains of which that is the same are the same function, whatever their layers are called.
+    """
+    last = last_linear(chain)
+    return [
+        (
+            (words(layer, is_last=name == last), *sizes(layer)),
+            {f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()},
+        )
+        for name, layer in leaves(chain)
+        if not (is_idle(layer) or acts_in_training_only(layer))
+    ]
+
+
+def sizes(layer: nn.Module) -> tuple[str, ...]:
+    """What a layer's tensors are called, with their shapes; and the least deviation of a norm."""
+    shapes = [f"{key} {tuple(t.shape)}" for key, t in layer.state_dict().items()]
+    return (*shapes, f"eps {layer.eps}") if isinstance(layer, nn.LayerNorm) else tuple(shapes)
+
+
 def formula(chain: nn.Sequential) -> str:
     """The chain as one line of mathematics, from h outwards.
 

@@ -258,6 +258,7 @@ def export(
     data: str = "",
     run: str = "",
     model: str = BUNDLED,
+    library: str = "",
     onnx: bool = False,
     adapter: bool = False,
     calibrated: bool = False,
@@ -269,18 +270,20 @@ def export(
         to: A new folder; with --onnx a file.
         data: What it is trained on, as `heads read` takes it; sentiment, if not given.
         run: Take a head of this run instead.
+        library: For what: transformers, sentence-transformers or portable; what fits, if not given.
         onnx: Write one ONNX file instead.
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         calibrated: Divide its logits by the temperature found in training: as sure as it is right.
     """
-    from heads.exporters.export import check_place
+    from heads.exporters.export import check_library, check_place
 
     check_place(to, onnx=onnx)  # before the work, not after it
+    check_library(library, adapter=adapter, onnx=onnx)
     if onnx and adapter:
         what = "An adapter is put onto a base model, and an ONNX file has its own in it."
         raise DataError(what, "Leave out --onnx, or --adapter.")
-    if adapter and not run:
-        _check_adapter(recipe, model)
+    if (adapter or library) and not run:
+        _check_form(recipe, model, library)
     if run and data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
@@ -293,19 +296,25 @@ def export(
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if calibrated:
         classifier = api.calibrated(classifier)
-    found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, adapter=adapter)
+    form = {"library": library, "adapter": adapter}
+    found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, **form)
     yield found.as_json(), lambda: cli.tables.exported(found, classifier)
 
 
-def _check_adapter(recipe: str, model: str) -> None:
-    """Refuses what has no adapter before it is trained; what came with a model has none either."""
+def _check_form(recipe: str, model: str, library: str) -> None:
+    """Refuses what cannot be written so before it is trained; what came with a model is not.
+
+    Args:
+        library: What is to load it; of an adapter "".
+    """
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own
-    from heads.exporters.adapter import check_recipe
+    from heads.exporters import adapter, sentence_transformers
     from heads.parts.resolve import resolve
 
-    if not is_own(recipe):
-        check_recipe(resolve(recipe), load(model, limits=limits()))
+    check = adapter.check_recipe if not library else sentence_transformers.check_recipe
+    if not is_own(recipe) and library in ("", sentence_transformers.LIBRARY):
+        check(resolve(recipe), load(model, limits=limits()))
 
 
 @command(api.push)

@@ -32,6 +32,7 @@ FLAGS = {
     "losses": ("--loss",),
     "prefixes": ("--prefix",),
     "parts": ("--with",),
+    "library": ("--as",),
 }
 REPEATED = ("recipes", "readings", "prefixes")  # a flag each; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say

@@ -252,6 +252,11 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["export", "cls+bert", "/tmp/never-written", "--adapter"], "learns no adapter of its"),
         (["export", "mean+linear?tune=lora", "/tmp/x", "--adapter"], "no class of Transformers"),
         (["export", "a+b", "/tmp/never.onnx", "--adapter", "--onnx"], "has its own in it"),
+        (["export", "mean+linear", "/tmp/never-written", "--as", "setfit"], "head as a pickle"),
+        (
+            ["export", "std+linear", "/tmp/never-written", "--as", "sentence-transformers"],
+            "no pooling that reads as std does",
+        ),
         (["explain", "own", "cls+roberta", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "mean+robert", "/tmp/never-written"], "Did you mean 'roberta'?"),
         (["comprae", "x"], "heads: There is no command 'comprae'. Did you mean 'compare'?"),
