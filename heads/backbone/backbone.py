@@ -24,7 +24,7 @@ from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
-from heads.errors import ModelError, RecipeError
+from heads.errors import DataError, ModelError, RecipeError
 from heads.parts.resolved_recipe import PREFIX, ResolvedRecipe
 from heads.rng import IsolatedRng
 
@@ -102,6 +102,11 @@ class Backbone:
     def untuned(self) -> "Backbone":
         """The base model that the process shares: what it learned with a head is not in it."""
         return self.before or self
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it only stands where a base model would: vectors come from elsewhere."""
+        return self.model is None
 
     @property
     def device(self) -> torch.device:
@@ -182,7 +187,15 @@ class Backbone:
         )
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
-        """Cuts gated texts into tokens; what looks like a special token stays text."""
+        """Cuts gated texts into tokens; what looks like a special token stays text.
+
+        Raises:
+            DataError: No base model is known that made the vectors which a head learned from.
+        """
+        if self.is_given:
+            what = f"The heads learned from vectors of {self.width:,} numbers, and which model "
+            hint = "Give vectors of that model: heads predict new.parquet --run RUN."
+            raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
         texts = [f"{self.prefix}{text}" for text in texts] if self.prefix else texts
         if pairs and not self.separates:
             texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()

@@ -28,6 +28,7 @@ class States:
         eos: (n, t), 1 on end-of-text tokens.
         decoder: (n, t, d) or None, the last layer of a decoder that stands on the encoder.
         decoder_mask: (n, t) or None, 1 where the decoder was given something.
+        vectors: (n, d) or None, vectors that came from elsewhere, in the place of all of it.
     """
 
     mask: Tensor
@@ -38,6 +39,7 @@ class States:
     eos: Tensor
     decoder: Tensor | None = None
     decoder_mask: Tensor | None = None
+    vectors: Tensor | None = None
 
     def here(self) -> "States":
         """The same on the processor."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
+from heads.backbone.given import states_of
 from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
@@ -147,6 +148,12 @@ def base_inputs(
             for one, base in apart.items()
         },
     )
+
+
+def vector_inputs(backbone: Backbone, vectors: Tensor) -> BaseInputs:
+    """Vectors (n, w) as heads take what a base model makes of texts."""
+    read = ReadTexts(encoded=(), states=states_of(vectors))
+    return BaseInputs(backbone=backbone, joint={backbone.written: read}, sides={})
 
 
 def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Written, Backbone]:

@@ -19,9 +19,10 @@ from heads.data.checks import (
     spread_of,
     text_findings,
     told,
+    vector_findings,
 )
 from heads.data.columns import doubts, guess
-from heads.data.corpus import Corpus, build, in_order, numbered
+from heads.data.corpus import Corpus, build, in_order, numbered, on_vectors
 from heads.data.files import open_table
 from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
@@ -167,11 +168,14 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     """
     chosen = columns or guess(table)
     check_columns(table, chosen)
-    rows = collect(table, chosen, limits)
+    vectors = table.vectors[chosen.vectors]() if chosen.vectors else None
+    rows = collect(table, chosen, limits, vectors)
     if not rows.texts:
         raise _none_left(rows, table)
     about_labels = _check(rows, chosen, table, limits)
     corpus = _corpus(rows, chosen, name or table.name)
+    if vectors:
+        corpus = on_vectors(corpus, vectors, rows.places, are_named=rows.are_named)
     findings = [
         *table.findings,
         *([] if columns else doubts(table)),
@@ -180,6 +184,7 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         *about_labels,
         *text_findings(rows),
         *group_findings(rows, corpus, chosen),
+        *vector_findings(table, chosen, corpus),
     ]
     return Data(
         corpus=corpus,
