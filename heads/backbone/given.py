@@ -1,7 +1,7 @@
 """What stands where a base model would, if vectors come from elsewhere.
 
-A vector is the one state of a text of one token, so a recipe on vectors is the module that any other
-is, and heads, runs, exports and answers know of no second kind.
+A vector is the one state of a text of one token, so a recipe on vectors is the module that any
+other is, and heads, runs, exports and answers know of no second kind.
 
 Legend: n rows, w width of a vector.
 """

@@ -134,7 +134,7 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         LimitError: It holds more than this place allows.
     """
     from heads.data.numpy_files import of_matrix
-    from heads.data.vectors import KINDS, check_shape
+    from heads.data.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
     if found.ndim != 2 or found.dtype.kind not in KINDS:

@@ -51,8 +51,8 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
     found = [
         rows.found(
             "duplicates",
-            f"{count(len(again), 'row repeats', 'rows repeat')} the {rows.thing} of an earlier row: "
-            f"{rows.where(again)}. Repeated {rows.thing}s stay on one side of each split.",
+            f"{count(len(again), 'row repeats', 'rows repeat')} the {rows.thing} of an earlier "
+            f"row: {rows.where(again)}. Repeated {rows.thing}s stay on one side of each split.",
             again,
         )
     ]
@@ -62,8 +62,8 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
         places = sorted(row for group in torn for row in group)
         what = "numbers" if rows.numbers else "labels"
         says = (
-            f"{count(len(torn), f'{rows.thing} has', f'{rows.thing}s have')} different {what} in different rows: "
-            f"{rows.where(places)}. Decide for one."
+            f"{count(len(torn), f'{rows.thing} has', f'{rows.thing}s have')} different {what} "
+            f"in different rows: {rows.where(places)}. Decide for one."
         )
         found.append(rows.found("conflict", says, places))
     return found

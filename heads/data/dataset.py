@@ -28,6 +28,7 @@ from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
 from heads.data.samples import Sample
 from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
+from heads.data.vector_reading import check_different
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -168,7 +169,10 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     """
     chosen = columns or guess(table)
     check_columns(table, chosen)
-    vectors = table.vectors[chosen.vectors]() if chosen.vectors else None
+    vectors = None
+    if chosen.vectors:
+        vectors = table.vectors[chosen.vectors]()
+        check_different(vectors, table.name)
     rows = collect(table, chosen, limits, vectors)
     if not rows.texts:
         raise _none_left(rows, table)

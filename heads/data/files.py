@@ -20,7 +20,8 @@ from heads.data.parquet_files import read_columnar, stream_columnar
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
 from heads.data.table_stream import Delimited, TableStream
-from heads.data.vectors import RowVectors, hold_vectors, of_cells
+from heads.data.vector_reading import hold_vectors, of_cells
+from heads.data.vectors import RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -310,7 +311,7 @@ def _hint(name: str) -> str:
 def open_table(
     path: Path, limits: Limits, header: bool | None = None, *, of_labels: bool = False
 ) -> Table:
-    """Reads a CSV, TSV, JSON, JSONL, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
+    """Reads a CSV, TSV, JSON, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
 
     Args:
         header: Whether the first line names the columns; None finds out.

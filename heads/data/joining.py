@@ -195,8 +195,8 @@ def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
     both = sum(key in known for key in keys[learned:])
     if both:
         notes.append(
-            f"{both:,} of the {len(test):,} {things} of the test file stand in {train.name} as well: "
-            "remove them, or scores are too good."
+            f"{both:,} of the {len(test):,} {things} of the test file stand in {train.name} as "
+            "well: remove them, or scores are too good."
         )
     parts = ["train"] * learned + ["test"] * len(test)
     half = len(shared(corpus.texts, corpus.pairs, parts)) if corpus.pairs else 0

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from heads.data.table import CELL, Table, check_size, short
 from heads.data.table_stream import SAMPLE, Block, Row, TableStream
-from heads.data.vectors import BLOCK, RowVectors, VectorSink
+from heads.data.vector_reading import VectorSink
+from heads.data.vectors import BLOCK, RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 

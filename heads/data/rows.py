@@ -83,12 +83,7 @@ def check_columns(table: Table, columns: Columns) -> None:
     Raises:
         DataError: One is not, or they say two things of the labels.
     """
-    read = columns.text or columns.vectors
-    if not read or not (columns.label or columns.labels):
-        what = f"No column of {'labels' if read else 'texts'} is chosen."
-        raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
-    if columns.vectors:
-        _check_vectors(table, columns)
+    _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:
             what = f"{table.name} has no column '{short(name)}'."
@@ -109,13 +104,18 @@ def check_columns(table: Table, columns: Columns) -> None:
         raise DataError(what, "Choose one or the other.")
 
 
-def _check_vectors(table: Table, columns: Columns) -> None:
-    """Checks that a column holds vectors, and that nothing is asked for besides that takes texts.
+def _check_chosen(table: Table, columns: Columns) -> None:
+    """Checks that something is read, and something is to be found from it.
 
     Raises:
-        DataError: It does not, or there is a column of second texts.
+        DataError: Neither texts nor vectors are chosen, or no labels; or second texts of vectors.
     """
-    name = columns.vectors
+    read, name = columns.text or columns.vectors, columns.vectors
+    if not read or not (columns.label or columns.labels):
+        what = f"No column of {'labels' if read else 'texts'} is chosen."
+        raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
+    if not name:
+        return
     if name not in table.vectors:
         held = ", ".join(map(short, table.vectors)) or "none"
         what = f"{table.name} has no column of vectors called '{short(name)}' (it has: {held})."
