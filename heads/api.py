@@ -505,6 +505,7 @@ def predict(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     header: bool | None = None,
     lines: bool = False,
     logits: bool = False,
@@ -532,6 +533,7 @@ def predict(
         text: The column of the texts; the one called as where the head learned, or else guessed,
             if not named.
         pair: The column of the second texts; likewise.
+        vectors: The column of the vectors, where the head learned from vectors; likewise.
         header: Whether the first line names the columns; found out, if not given.
         lines: Each line is one text, whatever signs it holds.
         logits: Write every class's logit as well.
@@ -558,6 +560,7 @@ def predict(
     how: dict[str, Any] = {
         "text": text,
         "pair": pair,
+        "vectors": vectors,
         "header": header,
         "lines": lines,
         "logits": logits,
@@ -579,6 +582,7 @@ def evaluate(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
     separator: str | None = None,
@@ -605,6 +609,7 @@ def evaluate(
         text: The column of the texts; the one called as where the head learned, or else guessed,
             if not named.
         pair: The column of the second texts; likewise.
+        vectors: The column of the vectors, where the head learned from vectors; likewise.
         label: The column of the labels; the one called as where the head learned, or else the one
             that holds its classes, if not named.
         labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
@@ -635,6 +640,7 @@ def evaluate(
     }
     more: dict[str, Any] = {
         "pair": pair,
+        "vectors": vectors,
         "labels": said,
         "metric": metric,
         "header": header,

@@ -149,9 +149,10 @@ def neighbourhood(
     module = classifier.head.module
     if module.reader.resolved.learns_to_read and len(rows) > READ_AT_MOST:
         rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
+    asked = encoded(classifier, texts)
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
-        states = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+        states = [classifier.backbone.states([one]) for one in asked]
         own = module.vectors(*states)
         answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]

@@ -35,6 +35,10 @@ Pooler = Literal["pretrained", "untrained", "new", "none"]
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
 
 
+class NoModel:
+    """Stands where a model would, if vectors come from elsewhere."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backbone:
     """A base model, ready to read.
@@ -106,7 +110,7 @@ class Backbone:
     @property
     def is_given(self) -> bool:
         """Whether it only stands where a base model would: vectors come from elsewhere."""
-        return self.model is None
+        return isinstance(self.model, NoModel)
 
     @property
     def device(self) -> torch.device:

@@ -2,17 +2,11 @@
 
 A vector is the one state of a text of one token, so a recipe on vectors is the module that any
 other is, and heads, runs, exports and answers know of no second kind.
-
-Legend: n rows, w width of a vector.
 """
 
 import re
 
-import torch
-from torch import Tensor
-
-from heads.backbone.backbone import Backbone
-from heads.backbone.states import States
+from heads.backbone.backbone import Backbone, NoModel
 from heads.errors import LimitError
 from heads.settings import Limits
 
@@ -63,20 +57,6 @@ def given(model: str, limits: Limits) -> Backbone:
         ends=frozenset(),
         skipped=None,
         reads_padding=False,
-        model=None,
+        model=NoModel(),
         tokenizer=None,
-    )
-
-
-def states_of(vectors: Tensor) -> States:
-    """Vectors (n, w) as what a base model would have made of n texts of one token."""
-    one = torch.ones(len(vectors), 1)
-    return States(
-        mask=one,
-        unpadded=one,
-        content=one,
-        hidden=(vectors[:, None],),
-        pooler=None,
-        eos=torch.zeros(len(vectors), 1),
-        vectors=vectors,
     )

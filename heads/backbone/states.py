@@ -62,6 +62,20 @@ class States:
         return self.hidden[number]
 
 
+def states_of(vectors: Tensor) -> States:
+    """Vectors (n, w) as what a base model would have made of n texts of one token."""
+    one = torch.ones_like(vectors[:, :1])
+    return States(
+        mask=one,
+        unpadded=one,
+        content=one,
+        hidden=(vectors[:, None],),
+        pooler=None,
+        eos=torch.zeros_like(one),
+        vectors=vectors,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
     """One text as the base model takes it: its token numbers and what goes with them.

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
-from heads.backbone.given import states_of
-from heads.backbone.states import Encoded, States
+from heads.backbone.states import Encoded, States, states_of
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
 from heads.parts.resolved_recipe import ResolvedRecipe

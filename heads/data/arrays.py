@@ -14,6 +14,8 @@ from heads.errors import DataError
 from heads.settings import Limits
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from heads.data.vectors import RowVectors
 
 _SHOWN = 40
@@ -30,10 +32,12 @@ class GatedTexts:
     Attributes:
         texts: One a row.
         pairs: The second text of each row; empty where rows hold one text.
+        vectors: The vector of each row, where rows hold those; the texts are their names.
     """
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] = ()
+    vectors: "RowVectors | None" = None
 
 
 def texts_of(X: Any, limits: Limits) -> GatedTexts:
@@ -48,6 +52,27 @@ def texts_of(X: Any, limits: Limits) -> GatedTexts:
     columns = _columns(X)
     both = [_gated(column, limits, at, len(columns)) for at, column in enumerate(columns)]
     return GatedTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
+
+
+def named_vectors(X: Any, limits: Limits) -> GatedTexts:
+    """The vectors of an array-like (n, w), and their names in the place of texts.
+
+    Raises:
+        ArrayError: It is something else, or holds what is no number.
+        LimitError: It holds more than this place allows.
+    """
+    if not is_array(X) and not hasattr(X, "columns"):
+        import numpy as np
+
+        try:
+            X = np.asarray(X, dtype=float)
+        except (TypeError, ValueError):
+            what = "X holds something else than numbers, and the recipe learns from vectors."
+            raise ArrayError(
+                what, "Give an array (n, w) of floats, or write mean+linear."
+            ) from None
+    found = vectors_of(X, limits)
+    return GatedTexts(texts=tuple(found.names), vectors=found)
 
 
 def _columns(X: Any) -> list[Sequence[Any]]:
@@ -143,6 +168,34 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         raise ArrayError(what, "Give an array (n, w) of floats.")
     check_shape(name, *found.shape, limits)
     return of_matrix(found, name, limits)
+
+
+def matrix_of(X: Any, width: int) -> "Tensor":
+    """Vectors (n, w) that a head is asked about, as 32-bit floats.
+
+    Raises:
+        ArrayError: They are none, are of another width, or hold what is no number.
+    """
+    import numpy as np
+    import torch
+
+    hint = f"Give an array (n, {width}) of floats."
+    try:
+        found = np.asarray(_as_numpy(X))
+        with np.errstate(over="ignore"):
+            own = found.astype(np.float32 if found.dtype.kind in "fiu" else object)
+    except (TypeError, ValueError):
+        what = f"The head learned from vectors of {width:,} numbers, and these are none."
+        raise ArrayError(what, hint) from None
+    if own.dtype == object or own.ndim != 2 or own.shape[1] != width:
+        shape = " × ".join(f"{size:,}" for size in found.shape) or "a single value"
+        what = f"The head learned from vectors of {width:,} numbers, and X is {shape}"
+        raise ArrayError(f"{what} ({found.dtype}).", hint)
+    bad = ~np.isfinite(own).all(axis=1)
+    if bad.any():
+        what = f"Row {int(bad.argmax())} of X holds NaN, infinity or a number beyond 32 bits."
+        raise ArrayError(what, "Leave such rows out.")
+    return torch.from_numpy(own)
 
 
 def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:

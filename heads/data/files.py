@@ -439,6 +439,8 @@ def open_stream(
             head = file.read(_HEAD)
         if head.startswith(parquet_files.MAGIC):
             return stream_columnar([(path, "")], name, limits, "Read as Parquet.")
+        if numpy_files.is_numpy(path):
+            return stream_columnar([(path, "")], name, limits, "Read as arrays of NumPy.")
         if head.startswith(excel_files.MAGIC):
             return stream_excel(path, limits, header, known)
         refuse_container(head, name)

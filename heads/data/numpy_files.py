@@ -5,7 +5,7 @@ A header is judged before any room is made for what it promises, and objects are
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from heads.data.vector_reading import KINDS, VectorSink, check_shape
 from heads.data.vectors import BLOCK, Matrix, RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
+from heads.settings import limits as limits_here
 
 MAGIC = b"\x93NUMPY"
 ZIP = b"PK\x03\x04"
@@ -315,6 +316,54 @@ def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVector
                 read = _exactly(array, some * width * header.dtype.itemsize, name)
                 sink.add(np.frombuffer(read, header.dtype).reshape(some, width))
     return sink.done()
+
+
+# --- The same as columns of which some rows are asked for at a time.
+
+# Of an array its width, 0 where it is a column of cells; and what gives some of its rows.
+Part = tuple[int, Callable[[int, int], Any]]
+
+
+def is_numpy(path: Path) -> bool:
+    """Whether a file is an array of NumPy, or several."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+    return head == MAGIC or (head.startswith(ZIP) and is_npz(path))
+
+
+def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
+    """How many rows a file has, and its arrays.
+
+    Raises:
+        DataError: It is damaged, or holds no vectors.
+        LimitError: It holds more than this place allows.
+    """
+    allowed = limits_here()
+    with path.open("rb") as file:
+        is_one = file.read(len(MAGIC)) == MAGIC
+    if is_one:
+        header = _header_at(path, name)
+        check_vectors(header, name, allowed)
+        matrix = mapped(path, header)
+        return len(matrix), {VECTOR_COLUMN: _part(matrix)}
+    table = read_npz(path, name, allowed)
+    found: dict[str, Part] = {}
+    for at, one in enumerate(table.columns):
+        if one in table.vectors:
+            ((whole, _),) = table.vectors[one]().vectors.pieces
+            found[one] = _part(whole)
+        else:
+            cells = [row[at] for row in table.rows]
+            found[one] = 0, lambda start, end, cells=cells: cells[start:end]
+    return len(table.rows), found
+
+
+def _part(matrix: Matrix) -> Part:
+    def rows(start: int, end: int) -> Matrix:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
+            return np.ascontiguousarray(matrix[start:end], dtype=np.float32)
+
+    return matrix.shape[1], rows
 
 
 # --- Labels that come beside vectors.

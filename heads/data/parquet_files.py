@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from heads.data import numpy_files
 from heads.data.table import CELL, Table, check_size, short
 from heads.data.table_stream import SAMPLE, Block, Row, TableStream
 from heads.data.vector_reading import VectorSink
@@ -204,10 +205,9 @@ def vectors_of_arrow(
         LimitError: They are more than this place allows.
     """
     width = width or next(filter(None, map(_first_width, arrays())), 0)
-    sink, done = VectorSink(name=name, rows=rows, width=width, limits=limits), 0
+    sink = VectorSink(name=name, rows=rows, width=width, limits=limits)
     for array in arrays():
-        sink.add(*matrix_of(array, done, sink))
-        done += len(array)
+        sink.add(*matrix_of(array, width, sink.ragged))
     return sink.done()
 
 
@@ -219,12 +219,12 @@ def _first_width(array: "pyarrow.Array") -> int:
 
 
 def matrix_of(
-    array: "pyarrow.Array", start: int, sink: VectorSink
+    array: "pyarrow.Array", width: int, odd: Callable[[int, int], Exception]
 ) -> "tuple[numpy.ndarray, numpy.ndarray]":
     """Lists of one length as numbers (n, w), and which rows have none (n,).
 
-    Raises:
-        DataError: One has another length.
+    Args:
+        odd: What is raised of a list that has another length: by its place, and that length.
     """
     import numpy as np
     import pyarrow as pa
@@ -233,12 +233,14 @@ def matrix_of(
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     # Of a list of a fixed size that is missing, the numbers are there, and are none.
     lacks = array.is_null().to_numpy(zero_copy_only=False) | (sizes == 0)
-    odd = np.flatnonzero(~lacks & (sizes != sink.width))
-    if len(odd):
-        raise sink.ragged(start + int(odd[0]), int(sizes[odd[0]]))
+    others = np.flatnonzero(~lacks & (sizes != width))
+    if len(others):
+        raise odd(int(others[0]), int(sizes[others[0]]))
     values = pc.list_flatten(array.filter(pa.array(~lacks))).to_numpy(zero_copy_only=False)
-    found = np.zeros((len(array), sink.width), values.dtype)
-    found[~lacks] = values.reshape(-1, sink.width)
+    if not lacks.any():
+        return values.reshape(-1, width), lacks
+    found = np.zeros((len(array), width), values.dtype)
+    found[~lacks] = values.reshape(-1, width)
     return found, lacks
 
 
@@ -302,7 +304,10 @@ def _opened(
 
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
-    if is_parquet:
+    if numpy_files.is_numpy(path):
+        schema, count, batches = _of_numpy(path, rows)
+        yield schema, count, 0, batches
+    elif is_parquet:
         # One long text under a thousand rows is kept once, not a thousand times.
         once = [each.name for each in parquet.read_schema(path) if _is_text(each.type)]
         # With a buffer a row group that holds the whole file is not read at once.
@@ -319,6 +324,29 @@ def _opened(
     else:  # the stream that Dataset.save_to_disk writes, which pyarrow.dataset cannot open
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             yield stream.schema, 0, 0, map(_validated, stream)
+
+
+def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pyarrow.RecordBatch]]":
+    """The arrays of a NumPy file as columns: their schema, how many rows, and these."""
+    import pyarrow as pa
+
+    rows, arrays = numpy_files.arrays_of(path, short(path.name, 60))
+    kinds = {
+        name: pa.list_(pa.float32(), width) if width else pa.string()
+        for name, (width, _) in arrays.items()
+    }
+    schema = pa.schema(list(kinds.items()))
+
+    def batches() -> "Iterator[pyarrow.RecordBatch]":
+        for start in range(0, rows, most):
+            some = []
+            for width, part in arrays.values():
+                values = part(start, min(start + most, rows))
+                own = pa.array(values.ravel() if width else values)
+                some.append(pa.FixedSizeListArray.from_arrays(own, width) if width else own)
+            yield pa.record_batch(some, schema=schema)
+
+    return schema, rows, batches()
 
 
 def _unpacked(about: "pyarrow.parquet.FileMetaData", left: Collection[str]) -> int:
@@ -348,10 +376,12 @@ def _check_unpacked(name: str, limits: Limits, size: int) -> None:
 
 
 def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
-    """One column as strings; what is neither plain nor a list of that as […]."""
+    """One column as strings; what is neither plain nor a list of that as […], as vectors are."""
     import pyarrow as pa
 
     kind = column.type
+    if is_vector(kind):
+        return [CELL] * len(column)
     if pa.types.is_dictionary(kind):
         # Of a whole row group's words only those that come, or every batch would make all of them.
         used = column.indices.unique().drop_null()
@@ -486,6 +516,8 @@ def _schema_of(path: Path) -> "pyarrow.Schema":
 
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
+    if numpy_files.is_numpy(path):
+        return _of_numpy(path, BATCH_ROWS)[0]
     if is_parquet:
         return parquet.read_schema(path)
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:

@@ -74,11 +74,12 @@ class VectorSink:
             raise DataError(f"{what}holds NaN, infinity or a number beyond 32 bits.", AGAIN)
         if self.into is None:
             self._matrix[start : start + len(own)] = own
-        self._names += _names(own, lacks)
+        self._names += names_of(own, lacks)
 
     def ragged(self, at: int, width: int) -> DataError:
-        """The vector at that place, from 0, has another width than those before."""
-        what = f"The vector on row {at + 1:,} of {self.name} has {count(width, 'number')}, "
+        """The vector so many rows after those that came already has another width."""
+        row = len(self._names) + at + 1
+        what = f"The vector on row {row:,} of {self.name} has {count(width, 'number')}, "
         return DataError(f"{what}and others have {self.width:,}.", "Give vectors of one length.")
 
     def done(self) -> RowVectors:
@@ -134,7 +135,7 @@ def check_shape(name: str, rows: int, width: int, limits: Limits) -> None:
         raise LimitError(what, "Choose a part of the rows.")
 
 
-def _names(block: Matrix, lacks: np.ndarray | None) -> list[str]:
+def names_of(block: Matrix, lacks: np.ndarray | None = None) -> list[str]:
     """What vectors (n, w) are called."""
     heads = block[:, :SHOWN].tolist()
     more = " …" * (block.shape[1] > SHOWN)
@@ -171,7 +172,7 @@ def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
             lacks[at] = not row
             if row:
                 if len(row) != width:
-                    raise sink.ragged(start + at, len(row))
+                    raise sink.ragged(at, len(row))
                 block[at] = row
         sink.add(block, lacks)
     return sink.done()

@@ -67,6 +67,11 @@ def export(
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
     asked = _Asked(classifier=classifier, folder=folder, published=published)
+    if classifier.backbone.is_given:
+        if adapter:
+            what = f"{classifier.recipe} learned from vectors, and has no base model to adapt."
+            raise CheckpointError(what, "Leave out --adapter.")
+        return in_new_folder(folder, lambda path: _write_portable(asked, OF_VECTORS, path))
     if adapter:
         check_adapter(classifier)
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
@@ -77,6 +82,12 @@ def export(
         why = str(error)
         return in_new_folder(folder, lambda path: _write_portable(asked, why, path))
     return in_new_folder(folder, lambda path: _write_native(asked, native, path))
+
+
+OF_VECTORS = (
+    "It is the head alone: which model made the vectors that it learned from is not known here, so "
+    "it is given vectors of that model and no texts."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

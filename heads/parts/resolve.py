@@ -162,8 +162,8 @@ def check_given(recipe: Recipe, given: Mapping[str, Value], reader: Pooling) -> 
         name for name in OF_A_BASE if given.get(name, OF_THE_RECIPE[name]) != OF_THE_RECIPE[name]
     ]
     if reader.is_given and asked:
-        what = f"{recipe}: {asked[0]}= is done by a base model, and vectors are learned from as "
-        raise RecipeError(f"{what}they are.", f"Take {asked[0]}= away.")
+        what = f"{reader.name}+{recipe.head}: {asked[0]}= is of a base model, and vectors are "
+        raise RecipeError(f"{what}learned from as they are.", f"Take {asked[0]}= away.")
 
 
 LARGEST_COUNT = 4096
