@@ -32,6 +32,11 @@ def blocks(rows: int, width: int):
         yield rng.standard_normal((some, width), np.float32) + centres[labels], labels
 
 
+def part(row: int, rows: int) -> str:
+    """The last fifth of the rows is the test."""
+    return "train" if row < 0.8 * rows else "test"
+
+
 def write(folder: Path, rows: int, width: int, form: str) -> tuple[str, str]:
     """The file of vectors, and that of labels or ""."""
     if form == "npy":
@@ -43,19 +48,25 @@ def write(folder: Path, rows: int, width: int, form: str) -> tuple[str, str]:
             labels[start : start + len(block)] = own
             start += len(block)
         matrix.flush()
-        np.save(folder / "labels.npy", labels)
-        return str(path), str(folder / "labels.npy")
+        with (folder / "labels.csv").open("w") as file:
+            file.write("label,split\n")
+            file.writelines(f"class {one},{part(at, rows)}\n" for at, one in enumerate(labels))
+        return str(path), str(folder / "labels.csv")
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     path = folder / "vectors.parquet"
     kind = pa.list_(pa.float32(), width)
-    schema = pa.schema([("embedding", kind), ("label", pa.string())])
-    with parquet.ParquetWriter(path, schema, compression="none", use_dictionary=["label"]) as file:
+    schema = pa.schema([("embedding", kind), ("label", pa.string()), ("split", pa.string())])
+    words, at = ["label", "split"], 0
+    with parquet.ParquetWriter(path, schema, compression="none", use_dictionary=words) as file:
         for block, own in blocks(rows, width):
+            parts = [part(at + one, rows) for one in range(len(own))]
+            at += len(own)
             arrays = [
                 pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), width),
                 pa.array([f"class {one}" for one in own]),
+                pa.array(parts),
             ]
             file.write_table(pa.table(arrays, schema=schema))
     return str(path), ""
@@ -80,11 +91,9 @@ def work(data: str, labels: str, out: str) -> None:
     from heads.runs.spec import RunRequest
     from heads.settings import limits
 
-    heads.ExperimentConfig()
-    begun, tops = time.perf_counter(), [own_memory()]
+    begun = time.perf_counter()
 
     def tell(what: str, **more) -> None:
-        tops.append(own_memory())
         now = {"step": what, "seconds": round(time.perf_counter() - begun, 1)}
         now |= {"peak_mb": round(memory()), "anonymous_mb": round(own_memory())}
         print(json.dumps(now | more), flush=True)
@@ -93,6 +102,7 @@ def work(data: str, labels: str, out: str) -> None:
     rows = heads.read(data, labels=labels or None)
     tell("read", rows=len(rows.corpus))
     config = heads.ExperimentConfig(test_share=0.2) if False else heads.ExperimentConfig()
+    config = heads.ExperimentConfig(seeds=1)
     request = RunRequest(data=rows, recipes=RECIPES, config=config)
     run = begin(request, limits=limits(), out=Path(out))
     del rows, request

@@ -190,16 +190,24 @@ class Backbone:
             whole_length=text.whole_length + size,
         )
 
+    def check_reads(self) -> None:
+        """Refuses texts where vectors come from elsewhere.
+
+        Raises:
+            DataError: No model is known here that makes such vectors of texts.
+        """
+        if self.is_given:
+            what = f"The heads learned from vectors of {self.width:,} numbers, and which model "
+            hint = "Give vectors of that model: heads predict new.parquet --run RUN."
+            raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
+
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
         """Cuts gated texts into tokens; what looks like a special token stays text.
 
         Raises:
             DataError: No base model is known that made the vectors which a head learned from.
         """
-        if self.is_given:
-            what = f"The heads learned from vectors of {self.width:,} numbers, and which model "
-            hint = "Give vectors of that model: heads predict new.parquet --run RUN."
-            raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
+        self.check_reads()
         texts = [f"{self.prefix}{text}" for text in texts] if self.prefix else texts
         if pairs and not self.separates:
             texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()

@@ -339,6 +339,8 @@ def guess(table: Table, said: ColumnHints | None = None) -> Columns:
         DataError: There are fewer than two columns to choose from.
     """
     said = said or ColumnHints()
+    if said.text in table.vectors:  # as one says it who sees a menu of columns
+        said = replace(said, text="", vectors=said.text)
     if said.label and said.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")

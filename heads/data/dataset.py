@@ -124,6 +124,7 @@ class Data(display.Displayed):
                 {"kind": each.kind, "says": each.says, "lines": list(each.lines)}
                 for each in self.findings
             ],
+            "vectors": self.corpus.vectors.width if self.corpus.vectors else None,
             "preview": {"columns": list(self.names), "rows": [list(row) for row in self.head]},
         }
 
@@ -168,6 +169,8 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         LimitError: It holds more than this place allows.
     """
     chosen = columns or guess(table)
+    if chosen.text in table.vectors and not chosen.vectors:
+        chosen = replace(chosen, text="", vectors=chosen.text)
     check_columns(table, chosen)
     vectors = None
     if chosen.vectors:

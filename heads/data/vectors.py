@@ -112,3 +112,7 @@ class RowVectors:
 
     vectors: Vectors
     names: list[str]
+
+    def of(self, rows: Sequence[int]) -> "RowVectors":
+        """Those of some rows."""
+        return RowVectors(vectors=self.vectors.of(rows), names=[self.names[row] for row in rows])

@@ -102,6 +102,7 @@ def features(
     if corpus.vectors is not None:
         found = given_features([cell.resolved for cell in cells], corpus.vectors)
         return FeatureStore(joint=found, alone=None, siamese={})
+    backbone.check_reads()
     own = [cell for cell in cells if cell.reading]
     siamese = {cell.reading: cell.resolved for cell in own if cell.resolved.pair}
     fixed = {cell.reading: cell.resolved for cell in own if not cell.resolved.pair}

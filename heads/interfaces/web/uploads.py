@@ -28,7 +28,7 @@ from heads.settings import limits as limits_here
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 _brought: dict[str, tuple[str, int]] = {}  # from which address each file came, and its bytes
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
+ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx", ".npz"]
 
 
 def check_sent(inputs: Any) -> None:
