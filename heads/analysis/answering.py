@@ -171,6 +171,7 @@ def columns_read(
             raise DataError(what, "Leave out --vectors, or name a run on vectors.")
         return text_columns(stream, head, text, pair, label)
     width, there = head.classifier.backbone.width, vector_columns(stream)
+    vectors = vectors or text  # as one says it who sees a menu of columns
     name = vectors or head.columns.vectors
     name = name if vectors or name in there else next(iter(there), "")
     if name in there:

@@ -1,6 +1,7 @@
 """Runs on vectors: the cells of the same run on texts, and what every door says of them."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -338,3 +339,11 @@ def test_one_head_is_trained_as_well(file: Path) -> None:
     for bad, says in ((X[:, :2], "X is 120 × 2"), (["a"], r"<U1"), (X * np.nan, "Row 0 of X")):
         with pytest.raises(DataError, match=says):
             found.predict(bad)
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_page_on_vectors_run() -> None:
+    page = (Path(__file__).parents[2] / "docs/vectors.md").read_text("utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    X, y = some()
+    exec(block, {"X": X, "y": y, "X_new": X[:3]})
