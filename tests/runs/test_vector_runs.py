@@ -19,6 +19,7 @@ import heads
 from heads.backbone.loading import load
 from heads.errors import CheckpointError, DataError, HeadsError, RecipeError
 from heads.features.extraction import extract
+from heads.interfaces.views.dataset import card
 from heads.interfaces.views.report import report
 from heads.parts.resolve import resolve
 from heads.runs import spec
@@ -347,3 +348,9 @@ def test_the_lines_of_the_page_on_vectors_run() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     X, y = some()
     exec(block, {"X": X, "y": y, "X_new": X[:3]})
+
+
+def test_the_card_of_the_page_says_what_is_read(file: Path) -> None:
+    page = card(heads.read(file))
+    assert "vectors of 6 numbers" in page
+    assert "embedding" in page
