@@ -42,8 +42,7 @@ class Rows:
         restored: Lines with a cell that had a spreadsheet's `'` before it.
         unit: What lines count: "line" or "row".
         places: The number of each row among all of the table, from 0.
-        of_vectors: Whether vectors are learned from, and texts are only what rows are called.
-        are_named: Whether those names are made of the vectors, since there are no texts.
+        are_named: Whether the texts are names made of vectors, since there are no others.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -60,7 +59,6 @@ class Rows:
     restored: list[int] = field(default_factory=list)
     unit: str = "line"
     places: list[int] = field(default_factory=list)
-    of_vectors: bool = False
     are_named: bool = False
 
     @property
@@ -140,10 +138,8 @@ def collect(
             or one of a 0/1 column something else than these.
     """
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
-    found = Rows(
-        dropped=dropped, unit=table.unit, of_vectors=vectors is not None,
-        are_named=vectors is not None and not columns.text,
-    )  # fmt: skip
+    are_named = vectors is not None and not columns.text
+    found = Rows(dropped=dropped, unit=table.unit, are_named=are_named)
     taking = TextReader.of(table, columns, limits, found) if columns.text else None
     named = vectors.names if vectors else repeat(None, len(table.rows))
     split_at = table.columns.index(columns.split) if columns.split else -1
