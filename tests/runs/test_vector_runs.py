@@ -31,7 +31,7 @@ from heads.settings import ExperimentConfig, Limits
 HEADS = ("linear", "logistic", "knn", "mlp?hidden=8")
 PLAIN = ExperimentConfig(curve=False, steps=30, trials=2, folds=3, precision="exact")
 CONFIG = ExperimentConfig(curve=True, steps=30, trials=2, folds=3, precision="exact")
-ROWS, WIDTH = 120, 6
+ROWS, WIDTH = 360, 6
 
 
 def some(rows: int = ROWS) -> tuple[np.ndarray, list[str]]:
@@ -338,7 +338,7 @@ def test_one_head_is_trained_as_well(file: Path) -> None:
     X, _ = some()
     assert len(found.predict(X)) == ROWS
     assert found.predict(X[:0]) == []
-    for bad, says in ((X[:, :2], "X is 120 × 2"), (["a"], r"<U1"), (X * np.nan, "Row 0 of X")):
+    for bad, says in ((X[:, :2], f"X is {ROWS} × 2"), (["a"], r"<U1"), (X * np.nan, "Row 0 of X")):
         with pytest.raises(DataError, match=says):
             found.predict(bad)
 
