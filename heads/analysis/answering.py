@@ -324,7 +324,8 @@ class AskedVectors(Asked):
 
     def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
         """(n, c)."""
-        return self.classifier.logits(np.stack([self.known[name] for (name,) in texts]))
+        vectors: Any = np.stack([self.known[name] for (name,) in texts])
+        return self.classifier.logits(vectors)
 
 
 def block_rows(classifier: Classifier) -> int:

@@ -166,7 +166,8 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         shape = " × ".join(f"{size:,}" for size in found.shape) or "a single value"
         what = f"{name} is an array of {shape} ({found.dtype}), and vectors are rows × numbers."
         raise ArrayError(what, "Give an array (n, w) of floats.")
-    check_shape(name, *found.shape, limits)
+    rows, width = found.shape
+    check_shape(name, rows, width, limits)
     return of_matrix(found, name, limits)
 
 

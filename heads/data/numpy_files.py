@@ -100,7 +100,8 @@ def check_vectors(header: Header, name: str, limits: Limits) -> None:
         told = " × ".join(f"{one:,}" for one in header.shape) or "a single number"
         what = f"{name} is an array of {count(len(header.shape), 'dimension')} ({told})."
         raise DataError(what, "Vectors are an array of two: rows × numbers.")
-    check_shape(name, *header.shape, limits)
+    rows, width = header.shape
+    check_shape(name, rows, width, limits)
 
 
 # --- One array.
