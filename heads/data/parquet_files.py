@@ -211,10 +211,16 @@ def vectors_of_arrow(
     return sink.done()
 
 
+def _compute() -> Any:
+    """The functions of pyarrow, which makes them as it is imported: no checker knows of them."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
 def _first_width(array: "pyarrow.Array") -> int:
     """The length of the first list that is not empty."""
-    import pyarrow.compute as pc
-
+    pc = _compute()
     return next(filter(None, pc.list_value_length(array).to_pylist()), 0)
 
 
@@ -228,8 +234,8 @@ def matrix_of(
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    pc = _compute()
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     # Of a list of a fixed size that is missing, the numbers are there, and are none.
     lacks = array.is_null().to_numpy(zero_copy_only=False) | (sizes == 0)
@@ -349,7 +355,7 @@ def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pya
     return schema, rows, batches()
 
 
-def _unpacked(about: "pyarrow.parquet.FileMetaData", left: Collection[str]) -> int:
+def _unpacked(about: Any, left: Collection[str]) -> int:
     """How many bytes a file says that it unpacks to, less those of some columns."""
     found = 0
     for at in range(about.num_row_groups):
