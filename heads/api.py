@@ -156,6 +156,8 @@ def read(
     *,
     header: bool | None = None,
     group: str = "",
+    vectors: str = "",
+    labels: Any = None,
     model: str = BUNDLED,
     limits: Limits | None = None,
 ) -> Data:
@@ -167,11 +169,16 @@ def read(
             a DataFrame of pandas or Polars, a table of pyarrow, a `datasets.Dataset`, or a
             DatasetDict, whose splits are used as they are called; or, as hub:owner/name,
             hub:owner/name:config or hub:owner/name:config:split, the Parquet files of a data set
-            of the Hub. Rows of these count from 1.
+            of the Hub. Rows of these count from 1. Vectors may stand in the place of texts: in a
+            column of lists of floats, in a .npy or .npz file, or as an array (n, w).
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
         group: The column that says which rows belong together, such as their author: no split
             parts them.
+        vectors: The column of vectors to learn from in the place of texts; one is taken by itself
+            where there are no texts.
+        labels: The labels of vectors that have none beside them, one a row in the same order: a
+            CSV, JSONL or .npy file, or a list or an array.
         model: The base model whose tokenizer says which texts are cut.
 
     Raises:
@@ -179,11 +186,16 @@ def read(
         LimitError: It holds more than this place allows.
     """
     limits = limits or limits_here()
-    return _with_token_findings(_opened(data, columns, header, group, limits), model, limits)
+    found = _opened(
+        data, columns, header, ColumnHints(group=group, vectors=vectors), labels, limits
+    )
+    return _with_token_findings(found, model, limits)
 
 
 def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
     """The rows, with a warning of those that the base model cuts."""
+    if data.corpus.vectors is not None:
+        return data
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
 
@@ -194,13 +206,16 @@ def _opened(
     data: str | Path | Frame,
     columns: Columns | None,
     header: bool | None,
-    group: str,
+    said: ColumnHints,
+    labels: Any,
     limits: Limits,
 ) -> Data:
     """The rows of a file or a table, without what a tokenizer knows of them."""
-    table, name = open_source(data, limits, header)
-    if group:
-        columns = replace(columns or guess(table, ColumnHints(group=group)), group=group)
+    table, name = open_source(data, limits, header, labels)
+    if said:
+        given = {"group": said.group, "vectors": said.vectors}
+        known = {one: column for one, column in given.items() if column}
+        columns = replace(columns or guess(table, said), **known)
     return data_of(table, limits, columns, name=name)
 
 
@@ -211,6 +226,9 @@ def train_grid(
     grid: str = "small",
     test: str | Path | Frame | Data | None = None,
     group: str = "",
+    vectors: str = "",
+    labels: Any = None,
+    test_labels: Any = None,
     pairs: Sequence[str] = (JOINT,),
     losses: Sequence[str] = (SOFTMAX,),
     tune: Sequence[str] = (FROZEN,),
@@ -231,6 +249,12 @@ def train_grid(
         test: Rows that are scored; without them some of the data are held out, several times.
         group: The column that says which rows belong together, such as their author: no split
             parts them.
+        vectors: The column of vectors to learn from in the place of texts, whichever engine made
+            them; one is taken by itself where there are no texts. All heads then have one reading,
+            as in vectors+linear, and no base model is loaded.
+        labels: The labels of vectors that have none beside them, one a row in the same order: a
+            CSV, JSONL or .npy file, or a list or an array.
+        test_labels: The same of the test.
         pairs: How two texts enter: joint, as one sequence; siamese, each by itself; features, in
             all ways of putting two vectors together; or a pairing by name, such as uv_diff.
         losses: What one class a row is learned by: softmax, ovr (one versus the rest), ordinal,
@@ -257,12 +281,12 @@ def train_grid(
     from heads.runs.spec import RunRequest
 
     limits = limits_here()
-    rows = _data(data, group, limits)
+    rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
     if not isinstance(data, Data):
         rows = _with_token_findings(rows, model, limits)
     request = RunRequest(
         data=rows,
-        test=_scored(test, rows, limits),
+        test=_scored(test, rows, limits, test_labels),
         recipes=recipes,
         grid=grid,
         pairs=pairs,
@@ -277,11 +301,13 @@ def train_grid(
     )
 
 
-def _scored(test: str | Path | Frame | Data | None, data: Data, limits: Limits) -> Data | None:
+def _scored(
+    test: str | Path | Frame | Data | None, data: Data, limits: Limits, labels: Any = None
+) -> Data | None:
     """The rows to be scored, read as the data were."""
     if isinstance(test, Data) or test is None:
         return test
-    table, name = open_source(test, limits)
+    table, name = open_source(test, limits, labels=labels)
     return data_of(table, limits, fitting(data.columns, table), name=name)
 
 
@@ -439,6 +465,7 @@ def training(
     from heads.classifier.classifier import Classifier
     from heads.classifier.pretrained import is_own
     from heads.parts.resolve import resolve
+    from heads.runs.spec import base_of
     from heads.runs.trainer import trained
 
     limits = limits or limits_here()
@@ -449,7 +476,7 @@ def training(
     if resolved is None or corpus is None:
         yield load(model, limits=limits)
         return
-    backbone = load_backbone(model, limits=limits)
+    backbone = load_backbone(base_of(corpus, model), limits=limits)
     head = (yield from trained([resolved], corpus, backbone, limits, config))[0]
     yield Classifier(backbone=backbone, head=head)
 
@@ -473,17 +500,20 @@ def _corpus(
         return corpus_of(SAMPLES[data], limits)
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    rows = _data(data, group, limits)
+    rows = _data(data, ColumnHints(group=group), limits)
     return rows_of(rows, _scored(test, rows, limits), config.unseen)[0]
 
 
-def _data(data: str | Path | Frame | Data, group: str, limits: Limits) -> Data:
+def _data(
+    data: str | Path | Frame | Data, said: ColumnHints, limits: Limits, labels: Any = None
+) -> Data:
     """The rows of a file, read now or before."""
     if not isinstance(data, Data):
-        return _opened(data, None, None, group, limits)
-    if group and group != data.columns.group:
-        what = "The rows are read already, without a column of groups."
-        raise DataError(what, f"Write heads.read(…, group={group!r}).")
+        return _opened(data, None, None, said, labels, limits)
+    for what, name in (("group", said.group), ("vectors", said.vectors)):
+        if name and name != getattr(data.columns, what):
+            told = "The rows are read already, without this column."
+            raise DataError(told, f"Write heads.read(…, {what}={name!r}).")
     return data
 
 
@@ -556,7 +586,7 @@ def _rows_or_run(name: str | Path, limits: Limits) -> Data | Leaderboard:
     place = Path(name)
     is_file = not limits.public and place.exists() and not (place / "run.json").is_file()
     if str(name) in SAMPLES or is_file:
-        return _opened(name, None, None, "", limits)
+        return _opened(name, None, None, ColumnHints(), None, limits)
     try:
         run = find(str(name), is_public=limits.public)
     except DataError:
@@ -578,6 +608,7 @@ def predict(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     header: bool | None = None,
     lines: bool = False,
     logits: bool = False,
@@ -605,6 +636,7 @@ def predict(
         text: The column of the texts; the one called as where the head learned, or else guessed,
             if not named.
         pair: The column of the second texts; likewise.
+        vectors: The column of the vectors, where the head learned from vectors; likewise.
         header: Whether the first line names the columns; found out, if not given.
         lines: Each line is one text, whatever signs it holds.
         logits: Write every class's logit as well.
@@ -631,6 +663,7 @@ def predict(
     how: dict[str, Any] = {
         "text": text,
         "pair": pair,
+        "vectors": vectors,
         "header": header,
         "lines": lines,
         "logits": logits,
@@ -652,6 +685,7 @@ def evaluate(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
     separator: str | None = None,
@@ -678,6 +712,7 @@ def evaluate(
         text: The column of the texts; the one called as where the head learned, or else guessed,
             if not named.
         pair: The column of the second texts; likewise.
+        vectors: The column of the vectors, where the head learned from vectors; likewise.
         label: The column of the labels; the one called as where the head learned, or else the one
             that holds its classes, if not named.
         labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
@@ -708,6 +743,7 @@ def evaluate(
     }
     more: dict[str, Any] = {
         "pair": pair,
+        "vectors": vectors,
         "labels": said,
         "metric": metric,
         "header": header,

@@ -29,7 +29,10 @@ NAV = {
     "What is computed": (
         "parts", "catalogue", "statistics", "training", "tuning", "looking", "labels", "samples",
     ),
-    "In use": ("scikit-learn", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES"),
+    "In use": (
+        "scikit-learn", "vectors", "folders", "api", "json", "deploy", "PERFORMANCE",
+        "PERFORMANCE-zen4", "PROMISES",
+    ),
     "The project": (
         "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",
     ),

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from heads import interruption
@@ -31,6 +32,8 @@ from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.data.table_stream import Block, Row, TableStream
+from heads.data.vector_reading import names_of
+from heads.data.vector_stream import block_vectors, vector_columns
 from heads.data.writers import Value, check_ending, check_rows, written
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -47,6 +50,7 @@ from heads.settings import limits as limits_here
 
 USUAL = "mean+linear"  # of a sample, where none is named
 FEWEST, MOST = 64, 1_024  # rows of a block: of a large base model few, so that one sees it go on
+NO_NUMBERS = "no vector, or one that holds NaN or infinity"
 NO_COLUMNS = Columns(text="", label="")
 SMALL = 25_000_000  # parameters of a base model that reads the most at once
 TAKES = "Name a run (--run), a fine-tuned checkpoint (--model), or a recipe of a sample (--sample)."
@@ -150,6 +154,35 @@ def _known(found: SelectedHeads, limits: Limits | None = None) -> ChosenHead:
 # --- Which columns hold the texts.
 
 
+def columns_read(
+    stream: TableStream, head: ChosenHead, text: str, pair: str, vectors: str, label: str = ""
+) -> Columns:
+    """The columns of the texts, or that of the vectors where the head learned from some.
+
+    Args:
+        label: The column of the labels, which is none of them.
+
+    Raises:
+        DataError: One is not there or holds something else.
+    """
+    if not head.classifier.backbone.is_given:
+        if vectors:
+            what = f"{head.classifier.head.name} reads texts, and no vectors."
+            raise DataError(what, "Leave out --vectors, or name a run on vectors.")
+        return text_columns(stream, head, text, pair, label)
+    width, there = head.classifier.backbone.width, vector_columns(stream)
+    vectors = vectors or text  # as one says it who sees a menu of columns
+    name = vectors or head.columns.vectors
+    name = name if vectors or name in there else next(iter(there), "")
+    if name in there:
+        return Columns(text="", label=label, vectors=name)
+    what = f"{head.classifier.head.name} learned from vectors of {width:,} numbers, and "
+    if vectors:
+        raise DataError(f"{what}'{short(vectors)}' holds none.", did_you_mean(vectors, there))
+    hint = "Let the model that made those make these, and give a file of vectors."
+    raise DataError(f"{what}no column of {stream.name} holds any.", hint)
+
+
 def text_columns(
     stream: TableStream, head: ChosenHead, text: str, pair: str, label: str = ""
 ) -> Columns:
@@ -220,18 +253,23 @@ class Asked:
     """
 
     classifier: Classifier
-    reading: TextReader
+    reading: TextReader | None = None
     is_paired: bool
     unanswered: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stream: TableStream, head: ChosenHead, columns: Columns, limits: Limits) -> "Asked":
         """That of a file."""
+        if columns.vectors:
+            return AskedVectors(
+                classifier=head.classifier, stream=stream, column=columns.vectors, is_paired=False
+            )
         reading = TextReader.of(stream.sample, columns, limits, Rows(unit=stream.sample.unit))
         return cls(classifier=head.classifier, reading=reading, is_paired=bool(columns.pair))
 
     def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
         """The places in a block of the rows that have texts, and these."""
+        assert self.reading is not None
         places, found = [], []
         for place, row in enumerate(block.rows):
             reason = row.odd
@@ -248,7 +286,8 @@ class Asked:
     def notes(self, stream: TableStream) -> list[str]:
         """How the file was read, and what was done to its texts, a sentence each."""
         table = stream.sample
-        found = [*table.findings, *text_account(self.reading.found, table.unit)]
+        own = text_account(self.reading.found, table.unit) if self.reading else []
+        found = [*table.findings, *own]
         return [*stream.notes, *(one.says for one in found)]
 
     def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
@@ -257,13 +296,45 @@ class Asked:
         return self.classifier.logits([one[0] for one in texts], pairs)
 
 
+@dataclass(kw_only=True, slots=True)
+class AskedVectors(Asked):
+    """Reads the vectors of blocks and asks a head about them.
+
+    Attributes:
+        stream: The file.
+        column: The column of the vectors.
+        known: The vectors of a block by their names, which stand where texts stand elsewhere.
+    """
+
+    stream: TableStream
+    column: str
+    known: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
+        """The places in a block of the rows that have vectors, and the names of these."""
+        width = self.classifier.backbone.width
+        matrix, can = block_vectors(self.stream, block, self.column, width)
+        for row, yes in zip(block.rows, can.tolist(), strict=True):
+            if not yes:
+                self.unanswered.setdefault(NO_NUMBERS, []).append(row.line)
+        places, own = can.nonzero()[0].tolist(), matrix[can]
+        names = names_of(own)
+        self.known = dict(zip(names, own, strict=True))
+        return places, [[name] for name in names]
+
+    def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """(n, c)."""
+        vectors: Any = np.stack([self.known[name] for (name,) in texts])
+        return self.classifier.logits(vectors)
+
+
 def block_rows(classifier: Classifier) -> int:
     """How many rows are asked about at once: always the same for a base model.
 
     What a text is batched with moves the last digits of its logits, so they must not hang on how
     fast the machine is.
     """
-    return max(FEWEST, min(MOST, round(MOST * SMALL / classifier.backbone.parameters)))
+    return max(FEWEST, min(MOST, round(MOST * SMALL / max(1, classifier.backbone.parameters))))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -314,6 +385,7 @@ class FileAnswers:
         notes: How the file was read, and what was done to texts, a sentence each.
         answers: The values of our columns, one for each row; only where no file was written.
         first: The first rows as they are written: names of columns, and cells.
+        vectors: The column of the vectors, where the head learned from vectors; else "".
     """
 
     head: str
@@ -332,6 +404,7 @@ class FileAnswers:
     seconds: float
     unit: str
     notes: tuple[str, ...]
+    vectors: str = ""
     answers: tuple[Mapping[str, Any], ...] = ()
     first: tuple[tuple[str, ...], ...] = ()
 
@@ -457,6 +530,7 @@ def predicting(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     header: bool | None = None,
     lines: bool = False,
     logits: bool = False,
@@ -484,7 +558,7 @@ def predicting(
     stream = open_stream(path, limits, header, head.names, of_lines=lines)
     if target:
         check_rows(target.suffix.lower(), stream.rows)
-    columns = text_columns(stream, head, text, pair)
+    columns = columns_read(stream, head, text, pair, vectors)
     account = Account(
         columns=answer_columns(
             head.classifier,
@@ -523,6 +597,7 @@ def predicting(
         **account.facts(),
         text=columns.text,
         pair=columns.pair,
+        vectors=columns.vectors,
         columns=names,
         seconds=pace.seconds,
         unit=stream.sample.unit,

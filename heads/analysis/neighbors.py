@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 from heads import display
 from heads.analysis.attribution import encoded
 from heads.analysis.selection import SelectedHeads, gated, head_output
+from heads.backbone.states import states_of
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
@@ -149,9 +150,10 @@ def neighbourhood(
     module = classifier.head.module
     if module.reader.resolved.learns_to_read and len(rows) > READ_AT_MOST:
         rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
+    asked = encoded(classifier, texts)
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
-        states = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+        states = [classifier.backbone.states([one]) for one in asked]
         own = module.vectors(*states)
         answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]
@@ -201,6 +203,9 @@ def vectors_of(
     """What a head gets of some rows of a corpus, (n, W); fixed readings are kept on disk."""
     module, backbone = classifier.head.module, classifier.backbone
     resolved = module.reader.resolved
+    if corpus.vectors is not None:
+        with torch.no_grad():
+            return module.vectors(states_of(corpus.vectors.of(rows.tolist()).tensor()))
     if resolved.learns_to_read:
         return (yield from _learned(classifier, corpus, rows))
     sides = [*corpus.texts, *corpus.pairs] if resolved.pair else corpus.texts

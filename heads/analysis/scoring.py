@@ -19,7 +19,7 @@ from heads.analysis.answering import (
     FilePace,
     block_rows,
     choosing_head,
-    text_columns,
+    columns_read,
 )
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
@@ -50,6 +50,7 @@ from heads.data.table import (
 )
 from heads.data.table_stream import Row, TableStream
 from heads.data.text import folded
+from heads.data.vector_stream import vector_columns
 from heads.errors import DataError, did_you_mean
 from heads.evaluation.calibration import calibration_error, confidence, decided, reliability
 from heads.evaluation.details import Measures, measure
@@ -468,8 +469,9 @@ class Scoring:
         said, known = said or LabelHints(), _Known.of(head.classifier, limits)
         asked = head.metric if metric == "auto" else metric
         ranked = metric_of(asked, known.problem, ordered=head.ordered)
-        columns = label_columns(stream, head, known, said, (texts.text, texts.pair))
-        columns = replace(columns, text=texts.text, pair=texts.pair)
+        taken = (texts.text, texts.pair, *vector_columns(stream))
+        columns = label_columns(stream, head, known, said, taken)
+        columns = replace(columns, text=texts.text, pair=texts.pair, vectors=texts.vectors)
         return cls(
             stream=stream, head=head, columns=columns, metric=ranked, known=known,
             read=label_cells(stream.sample, columns),
@@ -603,6 +605,7 @@ def evaluating(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     labels: LabelHints | None = None,
     metric: str = "auto",
     header: bool | None = None,
@@ -619,7 +622,7 @@ def evaluating(
     head = yield from choosing_head(recipe, **asked)
     yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
     stream = open_stream(path, limits, header, head.names)
-    texts = text_columns(stream, head, text, pair, said.label)
+    texts = columns_read(stream, head, text, pair, vectors, said.label)
     scoring = Scoring.of(stream, head, texts, limits, said, metric)
     asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
     for block in stream.blocks(block_rows(head.classifier)):
@@ -646,7 +649,7 @@ def _outcome(logits: Tensor, own: TrainedHead, task: EvaluationTask) -> CellPred
 def _repeats(head: ChosenHead, texts: Sequence[Sequence[str]]) -> Tensor | None:
     """(n,), whether a row's text is among those that the head learned from."""
     corpus, learned = head.selected.corpus, head.selected.learned
-    if corpus is None:
+    if corpus is None or (corpus.vectors is not None and not corpus.are_named):
         return None
     pairs = corpus.pairs or [""] * len(corpus)
     known = {_key(corpus.texts[row], pairs[row]) for row in learned}

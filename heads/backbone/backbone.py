@@ -24,7 +24,7 @@ from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
-from heads.errors import ModelError, RecipeError
+from heads.errors import DataError, ModelError, RecipeError
 from heads.parts.resolved_recipe import PREFIX, ResolvedRecipe
 from heads.rng import IsolatedRng
 
@@ -33,6 +33,10 @@ A_NAME = re.compile(r"[\w-]+( [\w-]+)*")  # what may be the name of a prompt, an
 # `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
 Pooler = Literal["pretrained", "untrained", "new", "none"]
 _encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
+
+
+class NoModel:
+    """Stands where a model would, if vectors come from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,6 +106,11 @@ class Backbone:
     def untuned(self) -> "Backbone":
         """The base model that the process shares: what it learned with a head is not in it."""
         return self.before or self
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it only stands where a base model would: vectors come from elsewhere."""
+        return isinstance(self.model, NoModel)
 
     @property
     def device(self) -> torch.device:
@@ -181,8 +190,24 @@ class Backbone:
             whole_length=text.whole_length + size,
         )
 
+    def check_reads(self) -> None:
+        """Refuses texts where vectors come from elsewhere.
+
+        Raises:
+            DataError: No model is known here that makes such vectors of texts.
+        """
+        if self.is_given:
+            what = f"The heads learned from vectors of {self.width:,} numbers, and which model "
+            hint = "Give vectors of that model: heads predict new.parquet --run RUN."
+            raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
+
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
-        """Cuts gated texts into tokens; what looks like a special token stays text."""
+        """Cuts gated texts into tokens; what looks like a special token stays text.
+
+        Raises:
+            DataError: No base model is known that made the vectors which a head learned from.
+        """
+        self.check_reads()
         texts = [f"{self.prefix}{text}" for text in texts] if self.prefix else texts
         if pairs and not self.separates:
             texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()

@@ -15,6 +15,7 @@ from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
+from heads.backbone.given import given, is_given
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
@@ -50,6 +51,8 @@ def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Back
     Raises:
         ModelError: It cannot be reached, or must not be loaded.
     """
+    if is_given(model):
+        return given(model, limits)
     checkpoint = admit(model, limits, download)
     key = checkpoint.id, checkpoint.revision, limits
     if found := _in_memory(key):

@@ -28,6 +28,7 @@ class States:
         eos: (n, t), 1 on end-of-text tokens.
         decoder: (n, t, d) or None, the last layer of a decoder that stands on the encoder.
         decoder_mask: (n, t) or None, 1 where the decoder was given something.
+        vectors: (n, d) or None, vectors that came from elsewhere, in the place of all of it.
     """
 
     mask: Tensor
@@ -38,6 +39,7 @@ class States:
     eos: Tensor
     decoder: Tensor | None = None
     decoder_mask: Tensor | None = None
+    vectors: Tensor | None = None
 
     def here(self) -> "States":
         """The same on the processor."""
@@ -58,6 +60,20 @@ class States:
             what = f"There is no layer {number}: this base model has 0 to {len(self.hidden) - 1}."
             raise RecipeError(what, "0 is the embeddings.")
         return self.hidden[number]
+
+
+def states_of(vectors: Tensor) -> States:
+    """Vectors (n, w) as what a base model would have made of n texts of one token."""
+    one = torch.ones_like(vectors[:, :1])
+    return States(
+        mask=one,
+        unpadded=one,
+        content=one,
+        hidden=(vectors[:, None],),
+        pooler=None,
+        eos=torch.zeros_like(one),
+        vectors=vectors,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,17 @@ Legend: n texts, c classes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from heads import display
 from heads.backbone.backbone import Backbone
+from heads.backbone.states import states_of
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
+from heads.data.arrays import matrix_of
 from heads.data.corpus import gate
 from heads.errors import DataError
 from heads.features.store import FeatureMatrices
@@ -61,12 +64,14 @@ class Classifier(display.Displayed):
         """One number a text and class, before softmax or sigmoid, (n, c).
 
         Args:
-            texts: Any number of texts.
+            texts: Any number of texts; of a head that learned from vectors an array (n, w).
             pairs: As many second texts, or none.
 
         Raises:
             DataError: A text is empty, or there are not as many second texts as it needs.
         """
+        if self.backbone.is_given:
+            return self._of_vectors(texts)
         texts, pairs = self._let_in(texts, pairs)
         if not texts:
             return torch.zeros(0, len(self.classes))
@@ -91,7 +96,7 @@ class Classifier(display.Displayed):
             DataError: As of `logits`.
         """
         resolved = self.head.module.reader.resolved
-        if self.head.base is not None or resolved.needs_states:
+        if self.head.base is not None or resolved.needs_states or self.backbone.is_given:
             return self.logits(texts, pairs)
         texts, pairs = self._let_in(texts, pairs)
         logits = torch.zeros(len(texts), len(self.classes))
@@ -99,6 +104,17 @@ class Classifier(display.Displayed):
             some = slice(start, start + AT_ONCE)
             logits[some] = self.head.module.head(self._kept(resolved, texts[some], pairs[some]))
         return logits
+
+    def _of_vectors(self, vectors: Any) -> Tensor:
+        """What the head says of vectors (n, w), some at a time.
+
+        Raises:
+            DataError: They are none, are of another width, or hold what is no number.
+        """
+        matrix = matrix_of(vectors, self.backbone.width)
+        blocks = matrix.split(AT_ONCE) if len(matrix) else ()
+        logits = [self.head.module(states_of(block)) for block in blocks]
+        return torch.cat([torch.zeros(0, len(self.classes)), *logits])
 
     def _let_in(
         self, texts: Sequence[str], pairs: Sequence[str]

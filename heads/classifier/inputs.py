@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
-from heads.backbone.states import Encoded, States
+from heads.backbone.states import Encoded, States, states_of
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import DataError
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -147,6 +147,12 @@ def base_inputs(
             for one, base in apart.items()
         },
     )
+
+
+def vector_inputs(backbone: Backbone, vectors: Tensor) -> BaseInputs:
+    """Vectors (n, w) as heads take what a base model makes of texts."""
+    read = ReadTexts(encoded=(), states=states_of(vectors))
+    return BaseInputs(backbone=backbone, joint={backbone.written: read}, sides={})
 
 
 def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Written, Backbone]:

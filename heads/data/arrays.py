@@ -3,13 +3,20 @@
 Nothing is left out, as rows of a file are: whoever hands over arrays counts on one answer a row.
 """
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from heads.data.corpus import gate
+from heads.data.table import CELL, VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
 from heads.settings import Limits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heads.data.vectors import RowVectors
 
 _SHOWN = 40
 
@@ -25,10 +32,12 @@ class GatedTexts:
     Attributes:
         texts: One a row.
         pairs: The second text of each row; empty where rows hold one text.
+        vectors: The vector of each row, where rows hold those; the texts are their names.
     """
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] = ()
+    vectors: "RowVectors | None" = None
 
 
 def texts_of(X: Any, limits: Limits) -> GatedTexts:
@@ -43,6 +52,27 @@ def texts_of(X: Any, limits: Limits) -> GatedTexts:
     columns = _columns(X)
     both = [_gated(column, limits, at, len(columns)) for at, column in enumerate(columns)]
     return GatedTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
+
+
+def named_vectors(X: Any, limits: Limits) -> GatedTexts:
+    """The vectors of an array-like (n, w), and their names in the place of texts.
+
+    Raises:
+        ArrayError: It is something else, or holds what is no number.
+        LimitError: It holds more than this place allows.
+    """
+    if not is_array(X) and not hasattr(X, "columns"):
+        import numpy as np
+
+        try:
+            X = np.asarray(X, dtype=float)
+        except (TypeError, ValueError):
+            what = "X holds something else than numbers, and the recipe learns from vectors."
+            raise ArrayError(
+                what, "Give an array (n, w) of floats, or write mean+linear."
+            ) from None
+    found = vectors_of(X, limits)
+    return GatedTexts(texts=tuple(found.names), vectors=found)
 
 
 def _columns(X: Any) -> list[Sequence[Any]]:
@@ -90,3 +120,161 @@ def _no_text(cell: Any, row: int, what: str) -> ArrayError:
     came = f"{cell!r:.{_SHOWN}} ({type(cell).__name__})"
     hint = "Leave such rows out, or make it a text with str()."
     return ArrayError(f"Row {row} of X has no {what} but {came}.", hint)
+
+
+# --- Vectors, and labels beside them.
+
+
+def is_array(data: object) -> bool:
+    """Whether something is an array of NumPy, a tensor of torch, or the like."""
+    return hasattr(data, "__array__") and hasattr(data, "ndim") and not hasattr(data, "columns")
+
+
+def is_numbers(X: Any) -> bool:
+    """Whether an array-like holds numbers, and so no texts."""
+    import numpy as np
+
+    try:
+        return is_array(X) and np.dtype(getattr(_as_numpy(X), "dtype", object)).kind in "fiub"
+    except (TypeError, ValueError):
+        return False
+
+
+def _as_numpy(X: Any) -> Any:
+    """An array as NumPy has it, without a copy where there need be none."""
+    import numpy as np
+
+    if hasattr(X, "detach"):  # a tensor: of bfloat16 NumPy knows nothing
+        X = X.detach().cpu()
+        X = X.float() if X.is_floating_point() and X.element_size() < 4 else X
+        return X.numpy()
+    return np.asarray(X)
+
+
+def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
+    """The vectors of an array-like (n, w) of numbers.
+
+    Raises:
+        DataError: It is something else, or holds what is no number.
+        LimitError: It holds more than this place allows.
+    """
+    from heads.data.numpy_files import of_matrix
+    from heads.data.vector_reading import KINDS, check_shape
+
+    found = _as_numpy(X)
+    if found.ndim != 2 or found.dtype.kind not in KINDS:
+        shape = " × ".join(f"{size:,}" for size in found.shape) or "a single value"
+        what = f"{name} is an array of {shape} ({found.dtype}), and vectors are rows × numbers."
+        raise ArrayError(what, "Give an array (n, w) of floats.")
+    rows, width = found.shape
+    check_shape(name, rows, width, limits)
+    return of_matrix(found, name, limits)
+
+
+def matrix_of(X: Any, width: int) -> "Tensor":
+    """Vectors (n, w) that a head is asked about, as 32-bit floats.
+
+    Raises:
+        ArrayError: They are none, are of another width, or hold what is no number.
+    """
+    import numpy as np
+    import torch
+
+    hint = f"Give an array (n, {width}) of floats."
+    try:
+        found = np.asarray(_as_numpy(X))
+        with np.errstate(over="ignore"):
+            own = found.astype(np.float32 if found.dtype.kind in "fiu" else object)
+    except (TypeError, ValueError):
+        what = f"The head learned from vectors of {width:,} numbers, and these are none."
+        raise ArrayError(what, hint) from None
+    if own.dtype == object or own.ndim != 2 or own.shape[1] != width:
+        shape = " × ".join(f"{size:,}" for size in found.shape) or "a single value"
+        what = f"The head learned from vectors of {width:,} numbers, and X is {shape}"
+        raise ArrayError(f"{what} ({found.dtype}).", hint)
+    bad = ~np.isfinite(own).all(axis=1)
+    if bad.any():
+        what = f"Row {int(bad.argmax())} of X holds NaN, infinity or a number beyond 32 bits."
+        raise ArrayError(what, "Leave such rows out.")
+    return torch.from_numpy(own)
+
+
+def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
+    """An array of vectors as a table with that one column; labels come from elsewhere.
+
+    Raises:
+        DataError: It holds no vectors.
+        LimitError: It holds more than this place allows.
+    """
+    found = vectors_of(X, limits, name)
+    rows, width = len(found.vectors), found.vectors.width
+    return Table(
+        name=name,
+        columns=(VECTOR_COLUMN,),
+        rows=[(CELL,)] * rows,
+        lines=range(1, rows + 1),
+        nested={VECTOR_COLUMN: 1},
+        vectors={VECTOR_COLUMN: lambda: found},
+        notes=(f"Read from memory: {count(rows, 'vector')} of {count(width, 'number')}.",),
+        unit="row",
+    )
+
+
+def table_of_labels(labels: Any) -> Table:
+    """Labels in memory as a table: one a row, several, or an array (n, labels) of 0 and 1.
+
+    Raises:
+        ArrayError: They are none.
+    """
+    import numpy as np
+
+    from heads.data.numpy_files import COLUMNS, label_table
+
+    values = _as_numpy(labels) if is_array(labels) else None
+    if values is not None and values.dtype.kind in COLUMNS and values.ndim in (1, 2):
+        return label_table(values, "labels")
+    cells = list(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else []
+    if not cells:
+        hint = "Give a list or an array of one label a row."
+        raise ArrayError(f"The labels are a {type(labels).__name__}.", hint)
+    told = [_label_cell(one.item() if isinstance(one, np.generic) else one) for one in cells]
+    lists = (
+        frozenset(["label"]) if any(isinstance(one, list | tuple) for one in cells) else frozenset()
+    )
+    return Table(
+        name="labels", columns=("label",), rows=[(one,) for one in told],
+        lines=range(1, len(told) + 1), unit="row", lists=lists, nested=dict.fromkeys(lists, 1),
+    )  # fmt: skip
+
+
+def _label_cell(label: Any) -> str:
+    if label is None or label != label:  # NaN is no label
+        return ""
+    if isinstance(label, list | tuple):
+        return json.dumps([str(one) for one in label], ensure_ascii=False)
+    return str(label)
+
+
+def beside(table: Table, labels: Table) -> Table:
+    """A table with the columns of another, which has as many rows in the same order.
+
+    Raises:
+        DataError: It has not.
+    """
+    if len(table.rows) != len(labels.rows):
+        what = f"{table.name} has {count(len(table.rows), 'row')} and {labels.name} "
+        what += f"{len(labels.rows):,}."
+        raise DataError(what, "Give one label for each, in the same order.")
+    twice = [name for name in labels.columns if name in table.columns]
+    if twice:
+        what = f"Both {table.name} and {labels.name} have a column called '{short(twice[0])}'."
+        raise DataError(what, "Rename one of them.")
+    return replace(
+        table,
+        columns=(*table.columns, *labels.columns),
+        rows=[(*one, *other) for one, other in zip(table.rows, labels.rows, strict=True)],
+        nested={**table.nested, **labels.nested},
+        lists=table.lists | labels.lists,
+        notes=(*table.notes, f"The labels come from {labels.name}."),
+        findings=(*table.findings, *labels.findings),
+    )

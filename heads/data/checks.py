@@ -11,7 +11,7 @@ from heads.data.groups import LARGEST, shared
 from heads.data.labels import SEPARATORS, find_separator, is_measured, numbers_of
 from heads.data.numbers import plainest
 from heads.data.rows import Rows
-from heads.data.table import LISTS, Columns, Finding, count, finding, short
+from heads.data.table import LISTS, Columns, Finding, Table, count, finding, short
 from heads.data.text import folded
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
@@ -31,16 +31,17 @@ def text_findings(rows: Rows) -> list[Finding]:
     groups: dict[str, list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
         groups[key].append(row)
-    found = _leaks(rows)
+    found = [] if rows.are_named else _leaks(rows)
     most = max(groups.values(), key=len)
     if len(most) > _ONE_TEXT * len(keys) and len(keys) > 2:
         says = (
-            f"{len(most):,} of {len(keys):,} rows have the same text, "
+            f"{len(most):,} of {len(keys):,} rows have the same {rows.thing}, "
             f"'{short(rows.texts[most[0]])}'; nothing can be learned from it."
         )
         found.append(rows.found("constant", says, most))
     twins = [group for group in groups.values() if len(group) > 1]
-    return found + _repeated(twins, rows) + _across(twins, rows) + _near(keys, rows)
+    near = [] if rows.are_named else _near(keys, rows)
+    return found + _repeated(twins, rows) + _across(twins, rows) + near
 
 
 def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
@@ -50,8 +51,8 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
     found = [
         rows.found(
             "duplicates",
-            f"{count(len(again), 'row repeats', 'rows repeat')} the text of an earlier row: "
-            f"{rows.where(again)}. Repeated texts stay on one side of each split.",
+            f"{count(len(again), 'row repeats', 'rows repeat')} the {rows.thing} of an earlier "
+            f"row: {rows.where(again)}. Repeated {rows.thing}s stay on one side of each split.",
             again,
         )
     ]
@@ -61,8 +62,8 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
         places = sorted(row for group in torn for row in group)
         what = "numbers" if rows.numbers else "labels"
         says = (
-            f"{count(len(torn), 'text has', 'texts have')} different {what} in different rows: "
-            f"{rows.where(places)}. Decide for one."
+            f"{count(len(torn), f'{rows.thing} has', f'{rows.thing}s have')} different {what} "
+            f"in different rows: {rows.where(places)}. Decide for one."
         )
         found.append(rows.found("conflict", says, places))
     return found
@@ -91,7 +92,7 @@ def _across(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
         return found
     leaked.sort()
     says = (
-        f"{count(len(leaked), 'text')} for validation or testing also among the training rows: "
+        f"{count(len(leaked), rows.thing)} for validation or testing also among the training rows: "
         f"{rows.where(leaked)}. Remove them, or scores are too good."
     )
     return [rows.found("split_overlap", says, leaked), *found]
@@ -506,3 +507,23 @@ def spread_of(numbers: Sequence[float]) -> tuple[float, ...]:
         above = ranked[min(at + 1, last)]
         found.append(round(ranked[at] + (above - ranked[at]) * over / 4, 9))
     return tuple(found)
+
+
+def vector_findings(table: Table, columns: Columns, corpus: Corpus) -> list[Finding]:
+    """What was taken where a file holds vectors, and texts as well."""
+    if corpus.vectors is None:
+        others = [name for name in table.vectors if name not in columns.used]
+        if not others:
+            return []
+        says = f"The texts of '{short(columns.text)}' are learned from, not the vectors of "
+        says += (
+            f"'{short(others[0])}'; choose these if they are meant (--vectors {short(others[0])})."
+        )
+        return [finding("vectors", says)]
+    says = f"Learned from: vectors of {count(corpus.vectors.width, 'number')}, as they are."
+    if corpus.are_named:
+        return [finding("vectors", says)]
+    says += (
+        f" The texts of '{short(columns.text)}' only name the rows, and words are counted in them."
+    )
+    return [finding("vectors", says)]

@@ -24,6 +24,7 @@ from heads.data.table import (
     SPLITS,
     SURELY,
     TEXTS,
+    VECTORS,
     WEAK,
     ColumnHints,
     Columns,
@@ -318,12 +319,12 @@ def fitting(columns: Columns, table: Table) -> Columns | None:
 
     Its classes need no order of their own, and it need not say what is a test or a group.
     """
-    columns = replace(
-        columns,
-        split=columns.split if columns.split in table.columns else "",
-        group=columns.group if columns.group in table.columns else "",
-    )
-    if all(name in table.columns for name in columns.used):
+    optional = ("split", "group", "text") if columns.vectors else ("split", "group")
+    known = {name: getattr(columns, name) for name in optional}
+    left = {name: column if column in table.columns else "" for name, column in known.items()}
+    columns = replace(columns, **left)
+    is_read = not columns.vectors or columns.vectors in table.vectors
+    if is_read and all(name in table.columns for name in columns.used):
         return replace(columns, order=())
     return None
 
@@ -338,12 +339,14 @@ def guess(table: Table, said: ColumnHints | None = None) -> Columns:
         DataError: There are fewer than two columns to choose from.
     """
     said = said or ColumnHints()
+    if said.text in table.vectors:  # as one says it who sees a menu of columns
+        said = replace(said, text="", vectors=said.text)
     if said.label and said.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
     choice = _choice(table, said)
     found, flags = choice.columns, choice.flags
-    named = {key: getattr(said, key) for key in ("text", "label", "pair", "split")}
+    named = {key: getattr(said, key) for key in ("text", "label", "pair", "split", "vectors")}
     found = replace(found, **{key: name for key, name in named.items() if name})
     is_plain = not (said.label or said.separator or said.number or said.order)
     labels = said.labels or (flags if is_plain and said.separator is None else ())
@@ -386,6 +389,10 @@ class _Choice:
 
 
 def _choice(table: Table, said: ColumnHints) -> _Choice:
+    if table.vectors or said.vectors:
+        found = _beside_vectors(table, said)
+        if said.vectors or not found.columns.text:
+            return found
     names = [name for name in table.columns if name not in table.unnamed]
     split = _split(table, [name for name in names if name != said.group])
     free = [name for name in names if name not in (split, said.group)]
@@ -408,6 +415,58 @@ def _choice(table: Table, said: ColumnHints) -> _Choice:
     return _Choice(
         columns=columns, flags=flags, texts={} if pair else texts, labels={} if flags else labels
     )
+
+
+def _beside_vectors(table: Table, said: ColumnHints) -> _Choice:
+    """The columns where vectors are learned from: labels, and texts if any are there.
+
+    Raises:
+        DataError: There is nothing beside the vectors, or it is not said which vectors are meant.
+    """
+    names = _without([n for n in table.columns if n not in table.unnamed], *table.vectors)
+    split = _split(table, _without(names, said.group))
+    free = _without(names, split, said.group)
+    seen = profiles_of(table, free)
+    texts = {
+        name: text_points(name, seen[name])
+        for name in _without(free, said.label, *said.labels)
+        if name not in table.nested and _are_texts(name, seen[name])
+    }
+    text = said.text or next(iter(ranked(texts)), "")
+    left = _without(free, text)
+    if not left:
+        what = f"{table.name} holds vectors and no labels."
+        raise DataError(what, "Give these in a file of their own (--labels-file), in one order.")
+    labels = _labels(table, left, seen, paired=False)
+    label = next(iter(ranked(labels)), "")
+    flags = _flags_among(table, left, seen, label)
+    columns = Columns(
+        text=text, label=label, split=split, group=said.group,
+        vectors=said.vectors or ("" if text else _the_vectors(table)),
+    )  # fmt: skip
+    return _Choice(columns=columns, flags=flags, texts={}, labels={} if flags else labels)
+
+
+def _are_texts(name: str, look: ColumnProfile) -> bool:
+    """Whether a column beside vectors holds texts: sentences, or what is called so."""
+    return not (look.numbers or look.constant) and (
+        look.sentences > _HALF or (plain(name) in TEXTS and not look.repeats)
+    )
+
+
+def _the_vectors(table: Table) -> str:
+    """The column of vectors, if there is one, or one of several that is called so.
+
+    Raises:
+        DataError: It is not clear which is meant.
+    """
+    called = [name for name in table.vectors if plain(name) in VECTORS]
+    found = called if len(called) == 1 else list(table.vectors)
+    if len(found) == 1:
+        return found[0]
+    told = ", ".join(map(short, found))
+    what = f"{table.name} has several columns of vectors ({told})."
+    raise DataError(what, f"Name one: --vectors {short(found[0])}.")
 
 
 def _without(names: Sequence[str], *taken: str) -> list[str]:

@@ -20,6 +20,8 @@ from heads.settings import Limits
 if TYPE_CHECKING:  # tables are read before torch is imported
     from torch import Tensor
 
+    from heads.data.vectors import RowVectors, Vectors
+
 SEPARATOR = "|"
 # Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -44,6 +46,9 @@ class Corpus:
         ordered: Whether the classes stand in an order, from low to high.
         groups: The group that the data put each row into, such as its author, "" for none; empty
             where they do not.
+        vectors: One a row, which heads learn from in the place of texts; None where they learn
+            from texts.
+        are_named: Whether the texts are names made of vectors, since there are no others.
     """
 
     name: str
@@ -58,6 +63,8 @@ class Corpus:
     numbers: tuple[float, ...] = ()
     ordered: bool = False
     groups: tuple[str, ...] = ()
+    vectors: "Vectors | None" = None
+    are_named: bool = False
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -259,3 +266,22 @@ def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
 def groups_of(corpus: Corpus) -> Grouping:
     """Which rows belong together: those that share a text, or a group of the data."""
     return grouping(corpus.texts, corpus.pairs, corpus.groups, corpus.parts)
+
+
+def on_vectors(
+    corpus: Corpus, given: "RowVectors", rows: Sequence[int], *, are_named: bool
+) -> Corpus:
+    """The same rows with vectors that heads learn from in the place of their texts.
+
+    Args:
+        given: The vectors of a file.
+        rows: The numbers of these rows in it.
+        are_named: Whether the texts are the names of the vectors.
+    """
+    names = () if are_named else [given.names[row] for row in rows]  # digests of the vectors
+    return replace(
+        corpus,
+        vectors=given.vectors.of(rows),
+        are_named=are_named,
+        fingerprint=_digest([corpus.fingerprint, "vectors", given.vectors.width, *names]),
+    )

@@ -19,14 +19,16 @@ from heads.data.checks import (
     spread_of,
     text_findings,
     told,
+    vector_findings,
 )
 from heads.data.columns import doubts, guess
-from heads.data.corpus import Corpus, build, in_order, numbered
+from heads.data.corpus import Corpus, build, in_order, numbered, on_vectors
 from heads.data.files import open_table
 from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
 from heads.data.samples import Sample
 from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
+from heads.data.vector_reading import check_different
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -122,6 +124,7 @@ class Data(display.Displayed):
                 {"kind": each.kind, "says": each.says, "lines": list(each.lines)}
                 for each in self.findings
             ],
+            "vectors": self.corpus.vectors.width if self.corpus.vectors else None,
             "preview": {"columns": list(self.names), "rows": [list(row) for row in self.head]},
         }
 
@@ -166,12 +169,20 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         LimitError: It holds more than this place allows.
     """
     chosen = columns or guess(table)
+    if chosen.text in table.vectors and not chosen.vectors:
+        chosen = replace(chosen, text="", vectors=chosen.text)
     check_columns(table, chosen)
-    rows = collect(table, chosen, limits)
+    vectors = None
+    if chosen.vectors:
+        vectors = table.vectors[chosen.vectors]()
+        check_different(vectors, table.name)
+    rows = collect(table, chosen, limits, vectors)
     if not rows.texts:
         raise _none_left(rows, table)
     about_labels = _check(rows, chosen, table, limits)
     corpus = _corpus(rows, chosen, name or table.name)
+    if vectors:
+        corpus = on_vectors(corpus, vectors, rows.places, are_named=rows.are_named)
     findings = [
         *table.findings,
         *([] if columns else doubts(table)),
@@ -180,6 +191,7 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         *about_labels,
         *text_findings(rows),
         *group_findings(rows, corpus, chosen),
+        *vector_findings(table, chosen, corpus),
     ]
     return Data(
         corpus=corpus,

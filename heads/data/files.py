@@ -4,14 +4,15 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from heads.data import excel_files, parquet_files
+from heads.data import excel_files, numpy_files, parquet_files
 from heads.data.delimited import TextSource, head_of, read_delimited, stream_delimited
 from heads.data.excel_files import read_excel, stream_excel
 from heads.data.json_files import is_json, read_objects, stream_objects
@@ -19,6 +20,8 @@ from heads.data.parquet_files import read_columnar, stream_columnar
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
 from heads.data.table_stream import Delimited, TableStream
+from heads.data.vector_reading import hold_vectors, of_cells
+from heads.data.vectors import RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -276,6 +279,7 @@ def _listed(path: Path, key: str) -> list[str]:
 
 
 _HEAD = 4_096
+_FEW = 20  # rows by which it is told whether cells are vectors
 
 
 def place_of(data: str | Path) -> Path:
@@ -304,11 +308,14 @@ def _hint(name: str) -> str:
     return f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
 
 
-def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
-    """Reads a CSV, TSV, JSON, JSONL, Parquet or Excel file, or a folder of `datasets`, as cells.
+def open_table(
+    path: Path, limits: Limits, header: bool | None = None, *, of_labels: bool = False
+) -> Table:
+    """Reads a CSV, TSV, JSON, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
 
     Args:
         header: Whether the first line names the columns; None finds out.
+        of_labels: Whether an array of NumPy holds labels, not vectors.
 
     Raises:
         DataError: It is no such file, or it is damaged; names the line.
@@ -318,9 +325,9 @@ def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
     with _readable(name):
         if path.is_dir():
             return read_folder(path, limits)
+        if table := _of_numbers(path, name, limits, of_labels=of_labels):
+            return table
         raw = _bytes(path, name, limits)
-    if raw.startswith(parquet_files.MAGIC):
-        return read_columnar([(path, "")], name, limits, "Read as Parquet.")
     if raw.startswith(excel_files.MAGIC):
         return read_excel(path, limits, header)
     refuse_container(raw[:_HEAD], name)
@@ -331,7 +338,39 @@ def open_table(path: Path, limits: Limits, header: bool | None = None) -> Table:
         table = read_objects(text, name, limits)
     else:
         table = read_delimited(text, name, limits, header)
-    return replace(table, notes=(*notes, *table.notes), findings=(*findings, *table.findings))
+    return replace(
+        table,
+        notes=(*notes, *table.notes),
+        findings=(*findings, *table.findings),
+        vectors=_vectors_among(table, limits),
+    )
+
+
+def _of_numbers(path: Path, name: str, limits: Limits, *, of_labels: bool) -> Table | None:
+    """A file that may hold more vectors than one wants to read at once; None if it is another."""
+    _check_file(path, name)
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if head.startswith(parquet_files.MAGIC):
+        _check_bytes(path.stat().st_size, name, limits)
+        return read_columnar([(path, "")], name, limits, "Read as Parquet.")
+    if head.startswith(numpy_files.MAGIC):
+        reads = numpy_files.read_labels if of_labels else numpy_files.read_npy
+        return reads(path, name, limits)
+    if head.startswith(numpy_files.ZIP) and numpy_files.is_npz(path):
+        return numpy_files.read_npz(path, name, limits)
+    return None
+
+
+def _vectors_among(table: Table, limits: Limits) -> dict[str, Callable[[], RowVectors]]:
+    """The columns of a text table that hold vectors as lists, by the first of their cells."""
+    found = {}
+    for at, name in enumerate(table.columns):
+        if hold_vectors(row[at] for row in table.rows[:_FEW]):
+            called = f"'{short(name)}' of {table.name}"
+            cells = [row[at] for row in table.rows]
+            found[name] = partial(of_cells, cells, called, limits)
+    return found
 
 
 @contextmanager
@@ -400,6 +439,8 @@ def open_stream(
             head = file.read(_HEAD)
         if head.startswith(parquet_files.MAGIC):
             return stream_columnar([(path, "")], name, limits, "Read as Parquet.")
+        if numpy_files.is_numpy(path):
+            return stream_columnar([(path, "")], name, limits, "Read as arrays of NumPy.")
         if head.startswith(excel_files.MAGIC):
             return stream_excel(path, limits, header, known)
         refuse_container(head, name)

@@ -6,12 +6,14 @@ for it: who gives a frame has imported its own.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.files import SPLIT
 from heads.data.parquet_files import BATCH_ROWS, Gathered
 from heads.data.table import PARTS, Table, check_size, count, short
+from heads.data.vectors import BLOCK
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -66,7 +68,8 @@ def read_frame(data: Any, limits: Limits) -> Table:
     if isinstance(data, _kinds("datasets", "Dataset")):
         gathered = Gathered(name=called(data), limits=limits)
         _add(gathered, data)
-        return gathered.table("Read as a Dataset of the datasets library.")
+        again = partial(_column_of, [data])
+        return gathered.table("Read as a Dataset of the datasets library.", again=again)
     return _of_arrow(data, limits)
 
 
@@ -94,7 +97,16 @@ def _of_splits(data: Mapping[Any, Any], limits: Limits) -> Table:
         if name not in parts
     ]
     note = "Read as a DatasetDict of the datasets library."
-    return gathered.table(f"{note} Left out: {', '.join(left)}." if left else note, SPLIT)
+    told = f"{note} Left out: {', '.join(left)}." if left else note
+    return gathered.table(told, SPLIT, partial(_column_of, list(parts.values())))
+
+
+def _column_of(parts: Sequence[Any], column: str) -> "Iterator[pyarrow.Array]":
+    """One column of some data sets, in the order that they have after a shuffle or a filter."""
+    for part in parts:
+        arrow = part.select_columns([column]).with_format("arrow")
+        for table in arrow.iter(batch_size=BLOCK):
+            yield from table.column(0).chunks
 
 
 def _add(gathered: Gathered, data: Any, part: str = "") -> None:
@@ -121,7 +133,14 @@ def _of_arrow(data: Any, limits: Limits) -> Table:
         raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None
     gathered = Gathered(name=name, limits=limits)
     gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
-    return gathered.table(f"Read from memory: a {type(data).__name__} of {kind}.")
+    note = f"Read from memory: a {type(data).__name__} of {kind}."
+    return gathered.table(note, again=partial(_chunks, table))
+
+
+def _chunks(table: "pyarrow.Table", column: str) -> "Iterator[pyarrow.Array]":
+    """One column of a table, some rows at a time."""
+    for batch in table.select([column]).to_batches(BLOCK):
+        yield batch.column(0)
 
 
 def _names(columns: Iterable[Any], name: str) -> list[str]:

@@ -37,6 +37,7 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
         what = f"The labels of {train.name} and of {test.name} are not of one kind."
         hint = "Name the same columns for both, and the same separator."
         raise DataError(what, hint)
+    _check_vectors(train, test)
     parts = train.parts or ("train",) * len(train)
     kept = [row for row, part in enumerate(parts) if part != "test"]
     classes, moved, notes = _classes(train, test)
@@ -52,6 +53,8 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
         parts=(*(parts[row] for row in kept), *["test"] * len(test)),
         groups=_groups(train, test, kept),
         fingerprint=train.fingerprint + test.fingerprint,
+        vectors=train.vectors and test.vectors and train.vectors.of(kept).followed_by(test.vectors),
+        are_named=train.are_named or test.are_named,
     )
     if len(kept) < len(train):
         left = len(train) - len(kept)
@@ -61,6 +64,22 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
     # An order is of the classes that were learned; others have no place in it.
     ordered = train.ordered and corpus.classes == train.classes
     return replace(corpus, ordered=ordered), notes + more
+
+
+def _check_vectors(train: Corpus, test: Corpus) -> None:
+    """Refuses vectors beside texts, and vectors of two widths.
+
+    Raises:
+        DataError: So it is.
+    """
+    widths = [one.vectors.width if one.vectors else 0 for one in (train, test)]
+    if widths[0] == widths[1]:
+        return
+    if not all(widths):
+        what = f"{train.name} and {test.name} hold vectors in one and texts in the other."
+        raise DataError(what, "Choose the same columns in both (--vectors).")
+    what = f"The vectors of {train.name} have {widths[0]:,} numbers and those of {test.name} "
+    raise DataError(f"{what}{widths[1]:,}.", "Let one model make both.")
 
 
 def _classes(
@@ -161,13 +180,14 @@ def _only(corpus: Corpus, rows: Sequence[int], classes: set[int]) -> Corpus:
         lines=some(corpus.lines),
         parts=some(corpus.parts),
         groups=some(corpus.groups),
+        vectors=corpus.vectors and corpus.vectors.of(rows),
         fingerprint=f"{corpus.fingerprint}:{len(rows)}",
     )
 
 
 def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
     """What rows of the test share with rows to learn from."""
-    notes = []
+    notes, things = [], "vectors" if corpus.are_named else "texts"
     seconds = corpus.pairs or [""] * len(corpus)
     keys = [folded(*sorted(pair)) for pair in zip(corpus.texts, seconds, strict=True)]
     learned = len(corpus) - len(test)
@@ -175,8 +195,8 @@ def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
     both = sum(key in known for key in keys[learned:])
     if both:
         notes.append(
-            f"{both:,} of the {len(test):,} texts of the test file stand in {train.name} as well: "
-            "remove them, or scores are too good."
+            f"{both:,} of the {len(test):,} {things} of the test file stand in {train.name} as "
+            "well: remove them, or scores are too good."
         )
     parts = ["train"] * learned + ["test"] * len(test)
     half = len(shared(corpus.texts, corpus.pairs, parts)) if corpus.pairs else 0

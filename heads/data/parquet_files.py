@@ -6,7 +6,7 @@ turns whole numbers with a gap among them into 1.0.
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -15,16 +15,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heads.data.table import Table, check_size, short
+from heads.data import numpy_files
+from heads.data.table import CELL, Table, check_size, short
 from heads.data.table_stream import SAMPLE, Block, Row, TableStream
+from heads.data.vector_reading import VectorSink
+from heads.data.vectors import BLOCK, RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
 if TYPE_CHECKING:
+    import numpy
     import pyarrow
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
+BUFFER = 1_000_000  # bytes
 _BATCH_CHARACTERS = 1_000_000
 _WHOLE = "Save it again, or choose another file."
 
@@ -51,9 +56,10 @@ def read_columnar(
     """
     gathered = Gathered(name=name, limits=limits, has_split=bool(split), classes=classes)
     for path, part in files:
-        with _refused(path, name), _opened(path) as found:
+        with _refused(path, name), _opened(path, without=is_vector) as found:
             gathered.add(*found, part)
-    return gathered.table(note, split)
+    again = partial(_columns_again, files, name)
+    return gathered.table(note, split, again)
 
 
 @dataclass(kw_only=True)
@@ -76,6 +82,7 @@ class Gathered:
     _nested: dict[str, int] = field(default_factory=dict)
     _lists: set[str] = field(default_factory=set)
     _characters: int = 0
+    _vectors: dict[str, int] = field(default_factory=dict)
 
     def add(
         self,
@@ -101,26 +108,37 @@ class Gathered:
         _check_promise(name, self.limits, schema, len(rows) + promised, size, self._columns)
         self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
+        self._vectors |= {one.name: _width(one.type) for one in schema if is_vector(one.type)}
         for batch in batches:
             check_size(name, self.limits, rows=len(rows) + batch.num_rows)
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             cells = [
-                _strings(column, classes.get(each, ()))
-                for each, column in zip(names, batch.columns, strict=True)
+                _strings(columns[each], classes.get(each, ()))
+                if each not in self._vectors
+                else [CELL] * batch.num_rows
+                for each in names
             ]
-            for each, column in zip(names, batch.columns, strict=True):
-                if not _is_plain(column.type):
+            for each in names:
+                kind = schema.field(each).type
+                if not _is_plain(kind):
                     self._nested.setdefault(each, len(rows) + 1)
-                    self._lists.update([each] if _is_list(column.type) else ())
+                    self._lists.update([each] if _is_list(kind) and not is_vector(kind) else ())
             self._characters += sum(sum(map(len, column)) for column in cells)
             _check_unpacked(name, self.limits, self._characters)
             rows.extend([*row, *more] for row in zip(*cells, strict=True))
 
-    def table(self, note: str, split: str = "") -> Table:
+    def table(
+        self,
+        note: str,
+        split: str = "",
+        again: "Callable[[str], Iterable[pyarrow.Array]] | None" = None,
+    ) -> Table:
         """All that has come.
 
         Args:
             note: How it was read.
             split: The name of the column of parts, where there is one.
+            again: Gives one column again, some rows at a time: so vectors are read, if ever.
 
         Raises:
             DataError: Nothing has.
@@ -134,7 +152,112 @@ class Gathered:
         return Table(
             name=self.name, columns=columns, rows=self._rows, lines=range(1, len(self._rows) + 1),
             nested=self._nested, lists=frozenset(self._lists), notes=(note,), unit="row",
+            vectors=self._readers(again) if again else {},
         )  # fmt: skip
+
+    def _readers(
+        self, again: "Callable[[str], Iterable[pyarrow.Array]]"
+    ) -> "dict[str, Callable[[], RowVectors]]":
+        """What reads each column of vectors."""
+        return {
+            each: partial(
+                vectors_of_arrow, partial(again, each), f"'{short(each)}' of {self.name}",
+                len(self._rows), self._vectors[each], self.limits,
+            )
+            for each in self._vectors
+        }  # fmt: skip
+
+
+# --- Columns of vectors: lists of floats, all of one length.
+
+
+def is_vector(kind: "pyarrow.DataType") -> bool:
+    """Whether cells are lists of floats."""
+    from pyarrow import types
+
+    tests = types.is_list, types.is_large_list, types.is_fixed_size_list
+    return any(test(kind) for test in tests) and types.is_floating(kind.value_type)
+
+
+def _width(kind: "pyarrow.DataType") -> int:
+    """How many numbers a vector has, where the schema says it, else 0."""
+    from pyarrow import types
+
+    return kind.list_size if types.is_fixed_size_list(kind) else 0
+
+
+def vectors_of_arrow(
+    arrays: "Callable[[], Iterable[pyarrow.Array]]",
+    name: str,
+    rows: int,
+    width: int,
+    limits: Limits,
+) -> RowVectors:
+    """A column of vectors, some rows at a time.
+
+    Args:
+        arrays: Gives the column from its beginning.
+        rows: How many rows it has.
+        width: How many numbers a vector has; 0 where that is still to be found out.
+
+    Raises:
+        DataError: They are not of one length, or cannot be used.
+        LimitError: They are more than this place allows.
+    """
+    width = width or next(filter(None, map(_first_width, arrays())), 0)
+    sink = VectorSink(name=name, rows=rows, width=width, limits=limits)
+    for array in arrays():
+        sink.add(*matrix_of(array, width, sink.ragged))
+    return sink.done()
+
+
+def _compute() -> Any:
+    """The functions of pyarrow, which makes them as it is imported: no checker knows of them."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def _first_width(array: "pyarrow.Array") -> int:
+    """The length of the first list that is not empty."""
+    pc = _compute()
+    return next(filter(None, pc.list_value_length(array).to_pylist()), 0)
+
+
+def matrix_of(
+    array: "pyarrow.Array", width: int, odd: Callable[[int, int], Exception]
+) -> "tuple[numpy.ndarray, numpy.ndarray]":
+    """Lists of one length as numbers (n, w), and which rows have none (n,).
+
+    Args:
+        odd: What is raised of a list that has another length: by its place, and that length.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    pc = _compute()
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    # Of a list of a fixed size that is missing, the numbers are there, and are none.
+    lacks = array.is_null().to_numpy(zero_copy_only=False) | (sizes == 0)
+    others = np.flatnonzero(~lacks & (sizes != width))
+    if len(others):
+        raise odd(int(others[0]), int(sizes[others[0]]))
+    values = pc.list_flatten(array.filter(pa.array(~lacks))).to_numpy(zero_copy_only=False)
+    if not lacks.any():
+        return values.reshape(-1, width), lacks
+    found = np.zeros((len(array), width), values.dtype)
+    found[~lacks] = values.reshape(-1, width)
+    return found, lacks
+
+
+def _columns_again(
+    files: Sequence[tuple[Path, str]], name: str, column: str
+) -> "Iterator[pyarrow.Array]":
+    """One column of some files, a few thousand rows at a time."""
+    for path, _ in files:
+        with _refused(path, name), _opened(path, only=column, rows=BLOCK) as (*_, batches):
+            for batch in batches:
+                yield batch.column(batch.schema.get_field_index(column))
 
 
 @contextmanager
@@ -170,23 +293,79 @@ def _check_promise(
 @contextmanager
 def _opened(
     path: Path,
+    *,
+    without: "Callable[[pyarrow.DataType], bool] | None" = None,
+    only: str = "",
+    rows: int = BATCH_ROWS,
 ) -> "Iterator[tuple[pyarrow.Schema, int, int, Iterable[pyarrow.RecordBatch]]]":
-    """A file's schema, how many rows and bytes it promises, and its rows."""
+    """A file's schema, how many rows and bytes it promises, and its rows.
+
+    Args:
+        without: The kinds of columns that are not read where that saves something.
+        only: The one column that is.
+        rows: How many come at a time.
+    """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
-    if is_parquet:
+    if numpy_files.is_numpy(path):
+        schema, count, batches = _of_numpy(path, rows)
+        yield schema, count, 0, batches
+    elif is_parquet:
         # One long text under a thousand rows is kept once, not a thousand times.
         once = [each.name for each in parquet.read_schema(path) if _is_text(each.type)]
-        with parquet.ParquetFile(path, read_dictionary=once) as file:
-            about = file.metadata
-            size = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
-            yield file.schema_arrow, about.num_rows, size, file.iter_batches(BATCH_ROWS)
+        # With a buffer a row group that holds the whole file is not read at once.
+        with parquet.ParquetFile(path, read_dictionary=once, buffer_size=BUFFER) as file:
+            about, schema = file.metadata, file.schema_arrow
+            left = {each.name for each in schema if without and without(each.type)}
+            wanted = [only] if only else [each for each in schema.names if each not in left]
+            yield (
+                schema,
+                about.num_rows,
+                _unpacked(about, left),
+                file.iter_batches(rows, columns=wanted),
+            )
     else:  # the stream that Dataset.save_to_disk writes, which pyarrow.dataset cannot open
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             yield stream.schema, 0, 0, map(_validated, stream)
+
+
+def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pyarrow.RecordBatch]]":
+    """The arrays of a NumPy file as columns: their schema, how many rows, and these."""
+    import pyarrow as pa
+
+    rows, arrays = numpy_files.arrays_of(path, short(path.name, 60))
+    kinds = {
+        name: pa.list_(pa.float32(), width) if width else pa.string()
+        for name, (width, _) in arrays.items()
+    }
+    schema = pa.schema(list(kinds.items()))
+
+    def batches() -> "Iterator[pyarrow.RecordBatch]":
+        for start in range(0, rows, most):
+            some = []
+            for width, part in arrays.values():
+                values = part(start, min(start + most, rows))
+                own = pa.array(values.ravel() if width else values)
+                some.append(pa.FixedSizeListArray.from_arrays(own, width) if width else own)
+            yield pa.record_batch(some, schema=schema)
+
+    return schema, rows, batches()
+
+
+def _unpacked(about: Any, left: Collection[str]) -> int:
+    """How many bytes a file says that it unpacks to, less those of some columns."""
+    found = 0
+    for at in range(about.num_row_groups):
+        group = about.row_group(at)
+        found += group.total_byte_size
+        for column in range(group.num_columns) if left else ():
+            one = group.column(column)
+            if any(one.path_in_schema.startswith(f"{name}.") for name in left):
+                found -= one.total_uncompressed_size
+    return found
 
 
 def _validated(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
@@ -203,10 +382,12 @@ def _check_unpacked(name: str, limits: Limits, size: int) -> None:
 
 
 def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
-    """One column as strings; what is neither plain nor a list of that as […]."""
+    """One column as strings; what is neither plain nor a list of that as […], as vectors are."""
     import pyarrow as pa
 
     kind = column.type
+    if is_vector(kind):
+        return [CELL] * len(column)
     if pa.types.is_dictionary(kind):
         # Of a whole row group's words only those that come, or every batch would make all of them.
         used = column.indices.unique().drop_null()
@@ -341,6 +522,8 @@ def _schema_of(path: Path) -> "pyarrow.Schema":
 
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
+    if numpy_files.is_numpy(path):
+        return _of_numpy(path, BATCH_ROWS)[0]
     if is_parquet:
         return parquet.read_schema(path)
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from heads.data.corpus import CONTROLS, gate
 from heads.data.labels import Marks, label_cells
@@ -19,10 +20,11 @@ from heads.data.table import (
     unguard_cell,
     where,
 )
+from heads.data.vectors import RowVectors
 from heads.errors import DataError, did_you_mean
 from heads.settings import Limits
 
-NO_TEXT, NO_PAIR = "no text", "no second text"
+NO_TEXT, NO_PAIR, NO_VECTOR = "no text", "no second text", "no vector"
 
 
 @dataclass(kw_only=True)
@@ -39,6 +41,8 @@ class Rows:
         spilled: Lines whose text went on in columns without a name.
         restored: Lines with a cell that had a spreadsheet's `'` before it.
         unit: What lines count: "line" or "row".
+        places: The number of each row among all of the table, from 0.
+        are_named: Whether the texts are names made of vectors, since there are no others.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -54,6 +58,13 @@ class Rows:
     spilled: list[int] = field(default_factory=list)
     restored: list[int] = field(default_factory=list)
     unit: str = "line"
+    places: list[int] = field(default_factory=list)
+    are_named: bool = False
+
+    @property
+    def thing(self) -> str:
+        """What stands in a row, in a sentence."""
+        return "vector" if self.are_named else "text"
 
     def where(self, rows: Sequence[int]) -> str:
         """Names the lines of some rows in a sentence."""
@@ -70,9 +81,7 @@ def check_columns(table: Table, columns: Columns) -> None:
     Raises:
         DataError: One is not, or they say two things of the labels.
     """
-    if not columns.text or not (columns.label or columns.labels):
-        what = f"No column of {'labels' if columns.text else 'texts'} is chosen."
-        raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
+    _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:
             what = f"{table.name} has no column '{short(name)}'."
@@ -93,25 +102,60 @@ def check_columns(table: Table, columns: Columns) -> None:
         raise DataError(what, "Choose one or the other.")
 
 
-def collect(table: Table, columns: Columns, limits: Limits) -> Rows:
+def _check_chosen(table: Table, columns: Columns) -> None:
+    """Checks that something is read, and something is to be found from it.
+
+    Raises:
+        DataError: Neither texts nor vectors are chosen, or no labels; or second texts of vectors.
+    """
+    read, name = columns.text or columns.vectors, columns.vectors
+    if not read or not (columns.label or columns.labels):
+        what = f"No column of {'labels' if read else 'texts'} is chosen."
+        raise DataError(what, f"{table.name} has {', '.join(map(short, table.columns[:8]))}.")
+    if not name:
+        return
+    if name not in table.vectors:
+        held = ", ".join(map(short, table.vectors)) or "none"
+        what = f"{table.name} has no column of vectors called '{short(name)}' (it has: {held})."
+        hint = "Vectors are lists of floats, all of one length."
+        raise DataError(what, did_you_mean(name, table.vectors) if held != "none" else hint)
+    if columns.pair:
+        what = "Vectors are learned from as they are, so a column of second texts says nothing."
+        raise DataError(what, "Put the vectors of two texts side by side, or choose the texts.")
+
+
+def collect(
+    table: Table, columns: Columns, limits: Limits, vectors: RowVectors | None = None
+) -> Rows:
     """Cleans the chosen cells of every row, and keeps account of rows that cannot be used.
+
+    Args:
+        vectors: Those of all rows, which are then learned from; a text only says what a row is
+            called.
 
     Raises:
         DataError: A cell of the split column says something else than train, validation, test,
             or one of a 0/1 column something else than these.
     """
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
-    found = Rows(dropped=dropped, unit=table.unit)
-    taking = TextReader.of(table, columns, limits, found)
+    are_named = vectors is not None and not columns.text
+    found = Rows(dropped=dropped, unit=table.unit, are_named=are_named)
+    taking = TextReader.of(table, columns, limits, found) if columns.text else None
+    named = vectors.names if vectors else repeat(None, len(table.rows))
     split_at = table.columns.index(columns.split) if columns.split else -1
     group_at = table.columns.index(columns.group) if columns.group else -1
     read = label_cells(table, columns)
-    for line, row in zip(table.lines, table.rows, strict=True):
-        texts = taking.texts(row, line)
-        reason = missing(texts) or _add_labels(row, line, read, found)
+    for at, (line, row, name) in enumerate(zip(table.lines, table.rows, named, strict=True)):
+        texts = taking.texts(row, line) if taking and name != "" else [""]
+        if name:
+            texts = [texts[0] or name]
+        reason = (NO_VECTOR if name == "" else missing(texts)) or _add_labels(
+            row, line, read, found
+        )
         if reason:
             found.dropped.setdefault(reason, []).append(line)
             continue
+        found.places.append(at)
         found.texts.append(texts[0])
         found.pairs.extend(texts[1:])
         found.lines.append(line)

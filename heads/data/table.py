@@ -4,15 +4,20 @@ import csv
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from heads.data.corpus import CONTROLS
 from heads.data.text import is_blank
 from heads.errors import LimitError
 from heads.settings import Limits
 
+if TYPE_CHECKING:
+    from heads.data.vectors import RowVectors
+
 MOST_LINES = 100
+VECTOR_COLUMN, CELL = "vectors", "[…]"  # an array without a name; what stands in such cells
 _SHOWN = 5
 
 
@@ -31,6 +36,8 @@ class Columns:
         number: Whether the label is a number that is to be predicted.
         order: The classes from low to high, where they have an order.
         group: The column that says which rows belong together, such as their author.
+        vectors: The column of vectors that are learned from in the place of texts; a column of
+            texts then says what the rows are called, and what words are counted in.
     """
 
     text: str
@@ -42,6 +49,7 @@ class Columns:
     number: bool = False
     order: tuple[str, ...] = ()
     group: str = ""
+    vectors: str = ""
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -66,6 +74,8 @@ class ColumnHints:
         order: The classes from low to high, where they have an order.
         group: The column that says which rows belong together, such as their author: no split
             parts them.
+        vectors: The column of vectors to learn from in the place of texts; one is taken by itself
+            where there are no texts.
     """
 
     text: str = ""
@@ -77,6 +87,7 @@ class ColumnHints:
     number: bool | None = None
     order: tuple[str, ...] = ()
     group: str = ""
+    vectors: str = ""
 
     def __bool__(self) -> bool:
         return self != ColumnHints()
@@ -116,6 +127,8 @@ class Table:
         findings: Warnings on how it was read.
         unit: What `lines` counts: "line" or "row".
         source: Of a data set of the Hub its name down to the commit, by which it is read again.
+        vectors: The columns that hold vectors, and what reads them once they are asked for; the
+            cells say "[…]" there.
     """
 
     name: str
@@ -132,6 +145,7 @@ class Table:
     findings: tuple[Finding, ...] = ()
     unit: str = "line"
     source: str = ""
+    vectors: "Mapping[str, Callable[[], RowVectors]]" = field(default_factory=dict)
 
 
 def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) -> None:
@@ -312,6 +326,7 @@ PAIRS = (
     ("query1", "query2"), ("question", "sentence"), ("claim", "evidence"), ("text", "textpair"),
     ("sentence", "sentencepair"), ("question", "passage"), ("headline", "body"),
 )  # fmt: skip
+VECTORS = ("vectors", "vector", "embeddings", "embedding", "features", "x", "arr0")
 SPLITS = ("split", "set", "fold", "partition", "subset", "usage")
 # What the cells of such a column say, and what they mean.
 PARTS = {

@@ -84,6 +84,11 @@ def export(
     _check_trained(classifier)
     asked = _Asked(classifier=classifier, folder=folder, published=published)
     check_library(library, adapter=adapter)
+    if classifier.backbone.is_given:
+        if adapter or library not in ("", PORTABLE):
+            what = f"{classifier.recipe} learned from vectors, and has no base model."
+            raise CheckpointError(what, "It goes out as a head alone: leave out --adapter and --as.")
+        return in_new_folder(folder, lambda path: _write_portable(asked, OF_VECTORS, path))
     if adapter:
         check_adapter(classifier)
         native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
@@ -100,6 +105,12 @@ def export(
         why = str(error)
         return in_new_folder(folder, lambda path: _write_portable(asked, why, path))
     return in_new_folder(folder, lambda path: _write_native(asked, native, path))
+
+
+OF_VECTORS = (
+    "It is the head alone: which model made the vectors that it learned from is not known here, so "
+    "it is given vectors of that model and no texts."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

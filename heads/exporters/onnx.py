@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from heads import display
-from heads.backbone.states import States, layers_of
+from heads.backbone.states import States, layers_of, states_of
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.exporters.model_card import base_name, hub_id
-from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
+from heads.exporters.verification import PAIRS, TEXTS, example, first_line, tried
 from heads.problem import OutputActivation
 
 # --- A classifier as one module, from token numbers to logits, and torch's exporter.
@@ -78,6 +78,17 @@ class TokensToLogits(nn.Module):
         )
 
 
+class VectorsToLogits(nn.Module):
+    """A head alone, from the vectors (n, w) that it learned from to logits (n, c)."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.assembly = classifier.head.module
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return self.assembly(states_of(vectors))
+
+
 def inputs(
     classifier: Classifier, texts: Sequence[str], pairs: Sequence[str] = ()
 ) -> dict[str, Tensor]:
@@ -85,6 +96,8 @@ def inputs(
 
     Of pairs that are read apart, the names of the second side end in ``_pair``.
     """
+    if classifier.backbone.is_given:
+        return {"vectors": torch.as_tensor(texts)}
     return {
         name + suffix: numbers
         for side, suffix in zip(sides(classifier, texts, pairs), SUFFIXES, strict=False)
@@ -134,6 +147,20 @@ def exported(whole: TokensToLogits, example: Sequence[Tokens]) -> Any:
         )
 
 
+def exported_head(head: VectorsToLogits, vectors: Tensor) -> Any:
+    """Torch's ONNX program of a head alone, for any number of vectors."""
+    with _quiet(), torch.no_grad():
+        return torch.onnx.export(
+            head.eval(),
+            kwargs={"vectors": vectors},
+            dynamic_shapes={"vectors": {0: "rows"}},
+            input_names=["vectors"],
+            output_names=["logits"],
+            dynamo=True,
+            verbose=False,
+        )
+
+
 def _sort(tensor: Any, stable: bool = True, dim: int = -1, descending: bool = False) -> Any:
     """`torch.sort(stable=True)`, which the exporter lacks: TopK takes equals in their order."""
     from onnxscript import opset18
@@ -177,6 +204,17 @@ tokenizer = AutoTokenizer.from_pretrained({tokenizer}, split_special_tokens=True
 session = onnxruntime.InferenceSession({file})
 {given}
 [logits] = session.run(["logits"], given)  # (texts, {classes})
+{answer}
+"""
+USAGE_OF_VECTORS = """\
+import json
+
+import numpy
+import onnxruntime
+
+session = onnxruntime.InferenceSession({file})
+vectors = numpy.zeros((2, {width}), dtype="float32")  # those of the model that it learned from
+[logits] = session.run(["logits"], {{"vectors": vectors}})  # (rows, {classes})
 {answer}
 """
 CLASSES = """\
@@ -273,6 +311,13 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
         tokenizer: The folder of the tokenizer; where it lies here, if not given.
     """
     backbone = classifier.backbone
+    if backbone.is_given:
+        return USAGE_OF_VECTORS.format(
+            file=json.dumps(file),
+            width=backbone.width,
+            classes=len(classifier.classes),
+            answer=_answer(classifier),
+        )
     given = ["truncation=True", f"max_length={backbone.tokens}", 'return_tensors="np"']
     if asks_content(classifier):
         given.append("return_special_tokens_mask=True")
@@ -293,10 +338,14 @@ def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
         file=json.dumps(file),
         given=page,
         classes=len(classifier.classes),
-        answer={"sigmoid": CHOSEN, "none": "print(logits)"}.get(
-            head.problem.output_activation, ANSWER
-        ),
+        answer=_answer(classifier),
     )
+
+
+def _answer(classifier: Classifier) -> str:
+    """The lines that make answers of logits."""
+    activation = classifier.head.problem.output_activation
+    return {"sigmoid": CHOSEN, "none": "print(logits)"}.get(activation, ANSWER)
 
 
 def _check(classifier: Classifier, path: Path) -> None:
@@ -310,7 +359,8 @@ def _check(classifier: Classifier, path: Path) -> None:
     if classifier.backbone.written:
         what = f"{classifier.recipe} writes a prompt around every text, which ONNX does not hold."
         raise RecipeError(what, INSTEAD)
-    parts = (classifier.backbone.model, classifier.head.module)
+    backbone, head = classifier.backbone, classifier.head.module
+    parts = [head] if backbone.is_given else [backbone.model, head]
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:
         what = f"{base_name(classifier.backbone)} takes {size / 1e9:.1f} GB; "
@@ -318,14 +368,8 @@ def _check(classifier: Classifier, path: Path) -> None:
 
 
 def _write(classifier: Classifier, path: Path) -> None:
-    pairs = PAIRS[1:3] if classifier.head.module.is_siamese else ()
-    example = sides(classifier, TEXTS[1:3], pairs)
     try:
-        try:
-            program = exported(TokensToLogits(classifier, torch.long), example)
-        except Exception:
-            # XLNet takes its mask from 1.0, which the exporter understands of floats only.
-            program = exported(TokensToLogits(classifier, torch.float32), example)
+        program = _program(classifier)
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
     except OSError:  # it is the disk's
@@ -335,6 +379,19 @@ def _write(classifier: Classifier, path: Path) -> None:
         name, recipe = base_name(classifier.backbone), classifier.recipe
         what = f"{recipe} on {name} does something that torch cannot write as ONNX ({said})."
         raise ModelError(what, INSTEAD) from error
+
+
+def _program(classifier: Classifier) -> Any:
+    """Torch's ONNX program of a classifier."""
+    if given := example(classifier):
+        return exported_head(VectorsToLogits(classifier), torch.as_tensor(given[0]))
+    pairs = PAIRS[1:3] if classifier.head.module.is_siamese else ()
+    tokens = sides(classifier, TEXTS[1:3], pairs)
+    try:
+        return exported(TokensToLogits(classifier, torch.long), tokens)
+    except Exception:
+        # XLNet takes its mask from 1.0, which the exporter understands of floats only.
+        return exported(TokensToLogits(classifier, torch.float32), tokens)
 
 
 def _metadata(classifier: Classifier) -> dict[str, str]:
@@ -382,9 +439,9 @@ def _notes(classifier: Classifier) -> Iterator[str]:
         yield "A label applies where its logit is above its own one in the metadata 'thresholds'."
     if backbone.reads_padding:
         yield "This base model reads padding: give it texts of one length at a time."
-    elif backbone.tokenizer.pad_token_id is None:
+    elif not backbone.is_given and backbone.tokenizer.pad_token_id is None:
         yield f"Its tokenizer has no padding token: one text at a time, or pad with {backbone.pad}."
     if backbone.stubborn:
         yield "What looks like a special token in a text counts as one here, unlike in our reading."
-    if not backbone.separates:
+    if not backbone.separates and not backbone.is_given:
         yield "A second text comes after the first one and a line break."

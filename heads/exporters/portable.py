@@ -44,7 +44,7 @@ from heads.catalog.base_models import base_of
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.model_card import Publication, base_name, formulas, model_card, versions
-from heads.exporters.verification import PAIRS, TEXTS, first_line, tried
+from heads.exporters.verification import PAIRS, TEXTS, example, first_line, tried
 from heads.parts.modules import last_linear, leaves, words
 from heads.parts.registry import loss, pairing
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -187,6 +187,7 @@ from huggingface_hub import snapshot_download
 
 sys.path.insert(0, snapshot_download({repo}))
 """
+VECTORS = "vectors"  # an array (n, w)
 TEXTS_OR_PAIRS = '["a text", "another text"]', '["a text"], ["a second text"]'
 ANSWER = '{"label": …, "score": …}'
 BEFORE: Mapping[OutputActivation, str] = {
@@ -225,7 +226,7 @@ def write_portable(
         imports="\n".join(imports + [f"import {package}.{name}" for name in own]),
     )
     use = USE.format(
-        texts=TEXTS_OR_PAIRS[head.needs_pairs],
+        texts=VECTORS if classifier.backbone.is_given else TEXTS_OR_PAIRS[head.needs_pairs],
         answer=f"[[{ANSWER}, …], …]" if head.problem.has_label_sets else f"[{ANSWER}, …]",
         activation=BEFORE[head.problem.output_activation],
     )
@@ -245,7 +246,8 @@ def write_portable(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8", newline="\n")
     save_tensors(folder / "head.safetensors", head.module.state_dict())
-    _save_base(classifier.backbone, folder / "backbone")
+    if not classifier.backbone.is_given:
+        _save_base(classifier.backbone, folder / "backbone")
     return _verify(classifier, folder, package)
 
 
@@ -286,7 +288,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "tokens": backbone.tokens,
         "versions": versions(),
         "letters": limits_here().text_characters,
-        "base": _base(backbone),
+        "base": None if backbone.is_given else _base(backbone),
         "backbone": {
             one.name: getattr(backbone, one.name)
             for one in fields(backbone)
@@ -317,7 +319,7 @@ def _verify(classifier: Classifier, folder: Path, package: str) -> float:
     with _imported(folder, package):
         try:
             loaded = runpy.run_path(str(folder / "load.py"))["load"](folder)
-            loaded(TEXTS[2:3], PAIRS[2:3])
+            loaded(*(example(classifier) or (TEXTS[2:3], PAIRS[2:3])))
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
             what = f"The folder of {classifier.recipe} does not load ({said})."

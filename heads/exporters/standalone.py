@@ -8,7 +8,7 @@ Legend: n texts, t tokens, w width of a pooled vector, c classes.
 import importlib
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from heads.backbone.backbone import Backbone
-from heads.backbone.states import States
+from heads.backbone.backbone import Backbone, NoModel
+from heads.backbone.states import States, states_of
 from heads.backbone.trained_reading import sentence_config, trained_reading
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
@@ -43,24 +43,26 @@ class StandaloneModule(nn.Module):
         return (read.reads[:, None] @ logits).squeeze(-2)
 
 
+def _loaded(folder: Path, base: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The base model and its tokenizer."""
+    model = getattr(importlib.import_module(base["module"]), base["class"]).from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation=base["attention"],
+        **base["arguments"],
+    )
+    return model.eval(), AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
+
+
 class StandaloneClassifier:
     """A base model and the head on it: texts in, labels or numbers out."""
 
     def __init__(self, folder: Path) -> None:
         facts = json.loads((folder / "head.json").read_text("utf-8"))
         resolved, base = resolve(facts["recipe"]), facts["base"]
-        model = getattr(importlib.import_module(base["module"]), base["class"]).from_pretrained(
-            folder / "backbone",
-            dtype=torch.float32,
-            attn_implementation=base["attention"],
-            **base["arguments"],
-        )
+        model, tokenizer = _loaded(folder / "backbone", base) if base else (NoModel(), None)
         self.backbone = Backbone(
-            model=model.eval(),
-            tokenizer=AutoTokenizer.from_pretrained(folder / "backbone", split_special_tokens=True),
-            folder=None,
-            pooler_weights={},
-            **facts["backbone"],
+            model=model, tokenizer=tokenizer, folder=None, pooler_weights={}, **facts["backbone"]
         )
         if resolved.pooling.is_trained:
             home, width = folder / "backbone", self.backbone.width
@@ -80,7 +82,8 @@ class StandaloneClassifier:
     def __call__(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Any]:
         """The label of each text and its probability; a list of them where several may apply.
 
-        Of a head that gives numbers the score is the number.
+        Of a head that gives numbers the score is the number; one that learned from vectors is given
+        an array (n, w) of such vectors.
         """
         logits = self.logits(texts, pairs)
         scores = self.problem.probabilities(logits).tolist()
@@ -99,6 +102,8 @@ class StandaloneClassifier:
     def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
         """One number a text and class, before softmax or sigmoid, (n, c)."""
         resolved, reader = self.head.reader.resolved, self.head.reader
+        if self.backbone.is_given:
+            return self.head(states_of(torch.as_tensor(texts, dtype=torch.float32)))
         if isinstance(texts, str) or isinstance(pairs, str):
             raise ValueError("The texts must be a list: write [text] for a single one.")
         if resolved.pair and len(pairs) != len(texts):

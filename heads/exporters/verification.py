@@ -5,7 +5,9 @@ Legend: n texts, c classes.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from heads.classifier.classifier import Classifier
@@ -18,8 +20,8 @@ TEXTS = (
     " ".join(["We sat at the gate for two hours, and nobody told us why."] * 20),
 )
 PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
-Batch = tuple[Sequence[str], Sequence[str]]
-Reads = Callable[[Sequence[str], Sequence[str]], Tensor]
+Batch = tuple[Any, Sequence[str]]
+Reads = Callable[[Any, Sequence[str]], Tensor]
 
 
 def tried(
@@ -36,7 +38,8 @@ def tried(
         CheckpointError: The export fails, or differs by more.
     """
     count, largest = 0, 0.0
-    for texts, pairs in _batches(padded, paired=classifier.head.needs_pairs):
+    given = example(classifier)
+    for texts, pairs in [given] if given else _batches(padded, paired=classifier.head.needs_pairs):
         try:
             ours = classifier.logits(texts, pairs)
         except ModelError:
@@ -52,6 +55,15 @@ def tried(
         what = f"{classifier.backbone.id} reads none of the texts to try it on."
         raise CheckpointError(what, "Choose another base model.")
     return count, largest
+
+
+def example(classifier: Classifier) -> Batch | None:
+    """Vectors, and no second ones, for a head that learned from vectors; None for any other."""
+    if not classifier.backbone.is_given:
+        return None
+    rng = np.random.default_rng(0)
+    drawn = rng.standard_normal((len(TEXTS), classifier.backbone.width)).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True), ()
 
 
 def _read(classifier: Classifier, theirs: Reads, batch: Batch) -> Tensor:

@@ -15,7 +15,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
 from heads.backbone.trained_reading import why_untrained
 from heads.errors import HeadsError, RecipeError
-from heads.parts.poolings import Pooled, pooled
+from heads.parts.poolings import GIVEN, Pooled, pooled
 from heads.parts.registry import Pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 
@@ -35,6 +35,7 @@ class Featurizer(nn.Module):
 
     def __init__(self, resolved: ResolvedRecipe, backbone: Backbone) -> None:
         super().__init__()
+        _check_given(resolved, backbone)
         if resolved.pooling.is_pooler and backbone.pooler == "none":
             what = f"{backbone.id} has no pooler of its own."
             raise RecipeError(what, f"Write cls+{resolved.head.name} instead.")
@@ -93,6 +94,7 @@ class Featurizer(nn.Module):
             "pooler": states.pooler,
             "eos": states.eos,
             "trained": self._as_trained(states),
+            "vectors": states.vectors,
         }
         asks = self.resolved.pooling.asks
         unknown = [name for name in asks if name not in inputs]
@@ -130,6 +132,18 @@ class Featurizer(nn.Module):
         return choice(*(inputs[name] for name in self.resolved.layers.asks))
 
 
+def _check_given(resolved: ResolvedRecipe, backbone: Backbone) -> None:
+    """Refuses to read tokens where vectors are given, and vectors where a base model reads."""
+    if resolved.pooling.is_given == backbone.is_given:
+        return
+    head = resolved.recipe.head
+    if backbone.is_given:
+        what = f"{resolved.recipe} reads what a base model makes of texts, and vectors are given."
+        raise RecipeError(what, f"Write {GIVEN.name}+{head}.")
+    what = f"{resolved.recipe} learns from vectors that are given, and {backbone.id} reads texts."
+    raise RecipeError(what, f"Write mean+{head}, or name a column of vectors (--vectors).")
+
+
 def _made(part: Pooling | None, size: int, **options: Any) -> Any:
     """A learned part is built for its size; any other is the function itself."""
     if part is None:
@@ -148,4 +162,5 @@ def _nothing(backbone: Backbone) -> States:
         eos=torch.zeros(1, 2),
         decoder=torch.zeros(1, 2, backbone.decoder_width),
         decoder_mask=torch.ones(1, 2),
+        vectors=zeros[:, 0] if backbone.is_given else None,
     )

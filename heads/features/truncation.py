@@ -16,6 +16,8 @@ FRAME = 2  # tokens that only frame a text are no words of it
 
 def with_token_findings(data: Data, backbone: Backbone) -> Data:
     """The data with warnings of texts that are cut, or that the tokenizer does not know."""
+    if data.corpus.vectors is not None:
+        return data
     corpus, counts = data.corpus, []
     foreign = backbone.tokenizer.unk_token_id  # looking it up takes as long as cutting a text
     for start in range(0, len(corpus), CHUNK):
@@ -33,6 +35,8 @@ def token_findings(
     tokens: Tensor, whole: Tensor, unknown: Tensor, corpus: Corpus, backbone: Backbone
 ) -> list[Finding]:
     """Warnings from counts a row: tokens read, tokens in all, tokens unknown; (n,) each."""
+    if corpus.vectors is not None:
+        return []  # nothing was cut into tokens
     cut = (whole > tokens).nonzero().flatten().tolist()
     foreign = (unknown * 2 > (tokens - FRAME).clamp_min(1)).nonzero().flatten().tolist()
     found = []

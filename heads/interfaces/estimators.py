@@ -27,16 +27,18 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import is_own
-from heads.data.arrays import ArrayError, GatedTexts, texts_of
+from heads.data.arrays import ArrayError, GatedTexts, is_numbers, named_vectors, texts_of
 from heads.data.checks import check_numbers
-from heads.data.corpus import Corpus, numbered, of_targets
+from heads.data.corpus import Corpus, numbered, of_targets, on_vectors
 from heads.data.text import is_blank
 from heads.errors import DataError, LimitError, ModelError, RecipeError
 from heads.events import result
+from heads.parts.poolings import GIVEN
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL
 from heads.recipe import Recipe
 from heads.runs import trainer
+from heads.runs.spec import base_of
 from heads.settings import ExperimentConfig, limits
 
 Kind = TypeVar("Kind", bound=type)
@@ -108,9 +110,8 @@ class _HeadEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False  # of numbers, which scikit-learn's checks then send
+        tags.input_tags.string = tags.input_tags.one_d_array = not self._takes_vectors
+        tags.input_tags.two_d_array = self._takes_vectors  # of numbers, which its checks then send
         tags.target_tags.required = True
         return tags
 
@@ -146,18 +147,39 @@ class _HeadEstimator(BaseEstimator):
         allowed = limits()
         with _value_errors():
             resolved, config = resolve(_resolvable(self.recipe)), self._config()
-            texts = texts_of(X, allowed)
+            texts = self._rows(X)
             validate_data(self, X, skip_check_array=True)  # counts columns and keeps their names
             if y is None:
                 what = f"{type(self).__name__} requires y to be passed, but the target y is None."
                 raise ArrayError(what, "Call fit(X, y).")
             check_consistent_length(texts.texts, y, groups)
             corpus = self._corpus(texts, y, [] if groups is None else _names(groups))
-            backbone = load(self.model, limits=allowed)
+            if vectors := texts.vectors:
+                corpus = on_vectors(corpus, vectors, range(len(corpus)), are_named=True)
+            backbone = load(base_of(corpus, self.model), limits=allowed)
             fitting = trainer.fit(resolved, corpus, backbone, config=config, limits=allowed)
             self.head_ = result(fitting)
         self.revision_ = backbone.revision
         self._classifier = Classifier(backbone=backbone, head=self.head_)
+
+    @property
+    def _takes_vectors(self) -> bool:
+        """Whether X are vectors from elsewhere: the recipe says so, as in vectors+linear."""
+        return str(self.recipe).startswith(f"{GIVEN.name}+")
+
+    def _rows(self, X: Any) -> GatedTexts:
+        """The texts of X, or where the recipe learns from vectors these.
+
+        Raises:
+            ArrayError: It holds something else.
+        """
+        if self._takes_vectors:
+            return named_vectors(X, limits())
+        if is_numbers(X):
+            what = f"X holds numbers, and {self.recipe} reads texts."
+            hint = f"For vectors from elsewhere write {GIVEN.name}+linear."
+            raise ArrayError(what, hint)
+        return texts_of(X, limits())
 
     @abstractmethod
     def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
@@ -174,7 +196,10 @@ class _HeadEstimator(BaseEstimator):
         """What the head says of some rows, (n, c)."""
         check_is_fitted(self)
         with _value_errors():
-            texts = texts_of(X, limits())
+            if self.classifier_.backbone.is_given:
+                validate_data(self, X, reset=False, skip_check_array=True)
+                return self.classifier_.kept_logits(X)
+            texts = self._rows(X)
             if bool(texts.pairs) and not self.head_.needs_pairs:
                 what = "X has two texts a row, and this estimator was fitted on one."
                 raise ArrayError(what, "Give one text a row, or fit it on pairs.")
@@ -188,7 +213,9 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
     """A head on a transformer as a classifier of scikit-learn, trained as `heads.train_grid` does.
 
     X is a list, an array or a column of texts; or of pairs of texts, as a list of tuples, an array
-    (n, 2) or a data frame of two columns. y holds a label a row, of any type that scikit-learn
+    (n, 2) or a data frame of two columns. Where the recipe is one on vectors, such as
+    ``"vectors+linear"``, X is an array (n, w) of floats, whichever engine made them, and no base
+    model is loaded. y holds a label a row, of any type that scikit-learn
     takes, or says with 0 and 1 which of several labels a row has, (n, labels).
 
     `fit` learns from every row that it is given, so it has no scores of its own. Inside, some of

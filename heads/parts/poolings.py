@@ -3,7 +3,8 @@
 Legend: n texts, t tokens, d width; `mask` (n, t) is 1 on real tokens and 0 on padding;
 `content` (n, t) is 1 on real tokens that are not special; `states` (n, t, d), 0 on padding;
 `pooler` (n, d) is the base model's own pooler output; `eos` (n, t) is 1 on end-of-text tokens;
-`trained` is `Pooled`, what the base model's own sentence-transformers modules make of a text.
+`trained` is `Pooled`, what the base model's own sentence-transformers modules make of a text;
+`vectors` (n, w) are those that come from elsewhere, where no base model reads.
 
 A pooling asks for what it reads by the names of its arguments. It answers with weights over
 tokens, (n, t), or (n, k, t) for k vectors side by side; the pooled vector is weights @ states.
@@ -304,3 +305,16 @@ class multi_query(nn.Module):
         read = weights @ states  # (n, m, d): to weigh first and then to take the values is cheaper
         vectors = (read[:, :, None] @ self.value.mT).flatten(1)
         return Pooled(vectors, weights.mean(dim=1))
+
+
+def vectors(mask: Tensor, vectors: Tensor) -> Pooled:
+    """The vectors of the file, whichever engine made them: no base model reads.
+
+    Formula: h = the row's vector
+    Source: the linear probe (Alain and Bengio 2016, arXiv 1610.01644), on features from elsewhere.
+    """
+    return Pooled(vectors, mask)
+
+
+# In no menu: a base model has nothing that it could read, and vectors can be read in no other way.
+GIVEN = pooling.described(vectors, title="Vectors of the file")

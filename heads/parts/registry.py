@@ -81,6 +81,11 @@ class Pooling(Part):
         """Whether it is what the base model's sentence-transformers modules make of a text."""
         return "trained" in self.asks
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it is a vector that comes from elsewhere, and that no base model reads."""
+        return "vectors" in self.asks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
@@ -217,6 +222,10 @@ class Registry(Mapping[str, P], Generic[P]):
             raise ValueError(f"'{maker.__name__}' must be lower case to stand in a recipe.")
         self._parts[maker.__name__] = self._describe(maker, facts)
         return maker
+
+    def described(self, maker: Callable[..., Any], **facts: Any) -> P:
+        """A part that has the form of the others and stands in no menu beside them."""
+        return self._describe(maker, facts)
 
     def _describe(self, maker: Callable[..., Any], facts: dict[str, Any]) -> P:
         doc = inspect.getdoc(maker) if maker.__doc__ else None

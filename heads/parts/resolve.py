@@ -17,6 +17,7 @@ from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
 from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
 from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
 from heads.parts.modules import Repeat, layers_of, left_out
+from heads.parts.poolings import GIVEN
 from heads.parts.registry import (
     Head,
     Part,
@@ -155,8 +156,19 @@ def check_prefix(
         raise RecipeError(what, f"Take {INCLUDE_PREFIX}= away, or add {PREFIX}=query:_.")
 
 
+def check_given(recipe: Recipe, given: Mapping[str, Value], reader: Pooling) -> None:
+    """Whether vectors from elsewhere are asked for what only a base model can do."""
+    asked = [
+        name for name in OF_A_BASE if given.get(name, OF_THE_RECIPE[name]) != OF_THE_RECIPE[name]
+    ]
+    if reader.is_given and asked:
+        what = f"{reader.name}+{recipe.head}: {asked[0]}= is of a base model, and vectors are "
+        raise RecipeError(f"{what}learned from as they are.", f"Take {asked[0]}= away.")
+
+
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
+OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, TUNE)  # options
 PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
 
 
@@ -173,11 +185,20 @@ def resolve(recipe: Recipe | str) -> ResolvedRecipe:
     """
     if not isinstance(recipe, Recipe):
         recipe = Recipe.parse(recipe)
-    reader, top = pooling[recipe.pooling], head[recipe.head]
+    reader, top = reader_of(recipe.pooling), head[recipe.head]
     part, _ = _layers_of(recipe, reader)
     # The text tells 1 from true, which are the same to a dictionary; the makers, a part that was
     # defined anew from the one before.
     return _resolved(recipe, repr(recipe), reader.make, top.make, part and part.make)
+
+
+def reader_of(name: str) -> Pooling:
+    """The pooling of that name, or what stands for one where vectors are given.
+
+    Raises:
+        RecipeError: There is no such pooling.
+    """
+    return GIVEN if name == GIVEN.name else pooling[name]
 
 
 def with_options(recipe: Recipe | ResolvedRecipe, options: Mapping[str, Value]) -> ResolvedRecipe:
@@ -209,7 +230,7 @@ def other_heads(recipe: ResolvedRecipe) -> Iterator[ResolvedRecipe]:
 
 @lru_cache(maxsize=2048)
 def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
-    reader, top = pooling[recipe.pooling], head[recipe.head]
+    reader, top = reader_of(recipe.pooling), head[recipe.head]
     part, number = _layers_of(recipe, reader)
     given = dict(recipe.options)
     known = {**reader.options, **top.options, **OF_THE_RECIPE}
@@ -229,6 +250,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     check_paired(recipe, tune, step_by_step=step_by_step, siamese=pair != JOINT)
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
     check_prefix(recipe, given, reader, step_by_step)
+    check_given(recipe, given, reader)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
@@ -357,7 +379,7 @@ def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) 
     if name not in known:
         what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
         raise RecipeError(what, did_you_mean(name, known))
-    own = {**pooling[recipe.pooling].ranges, **head[recipe.head].ranges}
+    own = {**reader_of(recipe.pooling).ranges, **head[recipe.head].ranges}
     return _checked(name, value, known[name], own.get(name))
 
 

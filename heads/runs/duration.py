@@ -68,7 +68,7 @@ class Expected:
     def says(self) -> str:
         """The same as a sentence."""
         less = ", less what the race saves" * self.has_race
-        told = "an earlier run has read all texts, and heads are trained at once"
+        told = "nothing has to be read, and heads are trained at once"
         if self.reading:
             told = f"{_spoken(self.reading)} to read all texts once, then training"
         if self.tuning:
@@ -189,6 +189,8 @@ def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: 
 def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> float:
     """Seconds to read what is not kept from before, in each precision."""
     corpus, scored = asked.corpus, scored_rows(asked)
+    if corpus.vectors is not None:
+        return 0.0
     joint = list(zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True))
     alone = [(text, "") for text in (*corpus.texts, *corpus.pairs)]
     fixed = [cell.resolved for cell in cells if cell.reading and not cell.resolved.pair]

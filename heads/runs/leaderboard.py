@@ -404,6 +404,7 @@ def _highest(run: RunFolder) -> Mapping[str, Any]:
 def _told(
     run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str, stopped: int
 ) -> dict[str, Any]:
+    has_no_texts = bool(facts.get("vectors", {}).get("are_named"))  # in which words are counted
     cells = run.path / "cells"
     done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
     best = found.get("best", "")
@@ -419,7 +420,7 @@ def _told(
         "model": facts.get("model", ""),
         "created": facts.get("created", 0.0),
         "cells": done + stopped,  # who is stopped in a race is done with
-        "planned": len(facts.get("recipes", [])) + len(BASELINES),
+        "planned": len(facts.get("recipes", [])) + len(BASELINES) - has_no_texts,
         "state": state,
         "best": best,
         "score": of_best.get("score"),

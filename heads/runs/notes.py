@@ -8,6 +8,7 @@ from torch import Tensor
 
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
+from heads.features.given import ENGINE as GIVEN_ENGINE
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
@@ -255,7 +256,8 @@ def read_and_learned(facts: Mapping[str, Any]) -> str:
     """How the texts were read, and in how many bits heads learned where those were not 32."""
     reading = facts.get("reading", {})
     says = reading.get("says", "")
-    if "states" not in reading and facts.get("forward_seconds") == 0:
+    is_kept = "states" not in reading and reading.get("engine") != GIVEN_ENGINE
+    if is_kept and facts.get("forward_seconds") == 0:
         says = f"{NOTHING_READ} {says}"
     if facts.get("training", "float32") != "float32":
         says += " Heads learned with 16-bit products of 32-bit weights."

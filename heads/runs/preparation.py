@@ -10,6 +10,7 @@ from heads.backbone.precision import EXACT, products
 from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract
+from heads.features.given import given_features
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.features.token_states import TokenStates, check_states, different, keep_states
 from heads.features.truncation import token_findings
@@ -98,6 +99,10 @@ def features(
         apart: How each text of a pair is read by itself.
     """
     corpus = asked.corpus
+    if corpus.vectors is not None:
+        found = given_features([cell.resolved for cell in cells], corpus.vectors)
+        return FeatureStore(joint=found, alone=None, siamese={})
+    backbone.check_reads()
     own = [cell for cell in cells if cell.reading]
     siamese = {cell.reading: cell.resolved for cell in own if cell.resolved.pair}
     fixed = {cell.reading: cell.resolved for cell in own if not cell.resolved.pair}

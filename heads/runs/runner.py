@@ -78,7 +78,7 @@ def filled(
     if asked.config.race:
         searched = yield from race(run, asked, cells, training_data, workers)
     jobs = _left(run, asked, cells, training_data, searched)
-    if not is_kept(run, asked, TFIDF):
+    if TFIDF in asked.baselines and not is_kept(run, asked, TFIDF):
         jobs.append(words_job(asked, training_data, cells[0].reading))
     with contextlib.closing(run_trials(jobs, training_data, workers)) as events:
         for event in events:
@@ -193,7 +193,7 @@ def begin(
 
 def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial], Backbone]:
     """The question, held to the base model and to what this place allows."""
-    backbone = load(request.model, limits=limits)
+    backbone = load(request.base, limits=limits)
     chosen, left_out = chosen_recipes(request, backbone, limits)
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)

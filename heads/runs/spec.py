@@ -12,17 +12,21 @@ from typing import Any
 
 import torch
 
+from heads.backbone import given
 from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
+from heads.caching import writing
 from heads.classifier.inputs import check_pairs
 from heads.classifier.module import assemble
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, every_row, split
+from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
-from heads.evaluation.predictions import BASELINES, EvaluationTask, strata
+from heads.evaluation.predictions import BASELINES, TFIDF, EvaluationTask, strata
+from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
 from heads.parts.resolved_recipe import (
     FEATURES,
@@ -45,6 +49,7 @@ from heads.settings import ExperimentConfig, Limits
 from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
 
+VECTORS = "vectors.npy"  # the file of a run that holds them
 NONE = "none"  # of what is written before a text
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
@@ -67,7 +72,7 @@ class RunRequest:
             layernorm, setfit (by the library of that name); each gives a cell of its own.
         prefixes: What is written before every text: texts such as "query: ", names of prompts of
             the base model, or none; each gives a cell of its own.
-        model: The base model.
+        model: The base model; where the data hold vectors, there is none.
         config: The settings.
     """
 
@@ -81,6 +86,30 @@ class RunRequest:
     prefixes: Sequence[str] = (NONE,)
     model: str = BUNDLED
     config: ExperimentConfig = field(default_factory=ExperimentConfig)
+
+    @property
+    def base(self) -> str:
+        """The base model, or what stands for one where the data hold vectors.
+
+        Raises:
+            DataError: The data hold vectors, and a base model is named.
+        """
+        return base_of(self.data.corpus, self.model)
+
+
+def base_of(corpus: Corpus, model: str) -> str:
+    """The base model that reads some rows, or what stands for one where they hold vectors.
+
+    Raises:
+        DataError: They hold vectors, and another base model than the usual one is named.
+    """
+    if corpus.vectors is None:
+        return model
+    own = given.named(corpus.vectors.width)
+    if model not in (BUNDLED, own):
+        what = f"{corpus.name} is learned from by its vectors, which {model[:80]} does not read."
+        raise DataError(what, "Leave out the base model, or choose a column of texts (--text).")
+    return own
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
@@ -119,7 +148,12 @@ class RunSpec:
     @property
     def names(self) -> tuple[str, ...]:
         """The cells of the leaderboard, by the numbers under which they are kept."""
-        return (*self.recipes, *BASELINES)
+        return (*self.recipes, *self.baselines)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """What heads are held against; where there are no texts no words are counted."""
+        return tuple(n for n in BASELINES if n != TFIDF or not self.corpus.are_named)
 
     @cached_property
     def task(self) -> EvaluationTask:
@@ -288,6 +322,9 @@ def save(run: RunFolder, asked: RunSpec) -> None:
     corpus = asked.corpus
     rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts", "groups")}
     rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
+    if corpus.vectors is not None:
+        with writing("The vectors of the run"):
+            corpus.vectors.save(run.path / VECTORS)
     run.write("rows.json", rows)
     run.write(
         "run.json",
@@ -305,6 +342,7 @@ def save(run: RunFolder, asked: RunSpec) -> None:
             "account": asked.account,
             "created": asked.created,
             "versions": asked.versions,
+            **({"vectors": {"are_named": corpus.are_named}} if corpus.vectors else {}),
         },
     )
 
@@ -316,6 +354,7 @@ def load(run: RunFolder) -> RunSpec:
         DataError: It is broken, or of another version.
     """
     facts, rows = run.read("run.json"), run.read("rows.json")
+    vectors = facts.get("vectors")
     try:
         if facts["version"] != VERSION:
             raise ValueError("another version")
@@ -332,6 +371,8 @@ def load(run: RunFolder) -> RunSpec:
             lines=tuple(rows["lines"]),
             parts=tuple(rows["parts"]),
             groups=tuple(rows["groups"]),
+            vectors=Vectors.opened(run.path / VECTORS) if vectors else None,
+            are_named=bool(vectors and vectors["are_named"]),
         )
         return RunSpec(
             corpus=corpus,
@@ -344,7 +385,7 @@ def load(run: RunFolder) -> RunSpec:
             created=facts["created"],
             versions=facts["versions"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OSError) as error:
         what = f"The run {run.id} is broken, or of another version of this app."
         raise DataError(what, "Delete it and train again.") from error
 
@@ -380,6 +421,8 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
     Raises:
         RecipeError: There is no such grid, or its recipe can only be frozen.
     """
+    if backbone.is_given:
+        return _of_vectors(grid)
     name, _, part = grid.partition(":")
     if name == LAYERS:
         reader = resolve(f"{part or 'mean'}+linear").pooling.name
@@ -404,6 +447,19 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
     middle = max(1, backbone.layers // 2)
     readings = tuple(reading.format(middle=middle) for reading in readings)
     return [resolve(f"{reading}+{top}") for reading in readings for top in tops]
+
+
+def _of_vectors(grid: str) -> list[ResolvedRecipe]:
+    """The recipes of a grid where vectors are given, which can be read in one way only.
+
+    Raises:
+        RecipeError: It is a grid of readings, or of base models that learn.
+    """
+    if grid not in (*GRIDS, HEADS):
+        what = f"The grid '{grid[:40]}' compares what a base model gives, and vectors are given."
+        raise RecipeError(what, f"There are: {', '.join((*GRIDS, HEADS))}.")
+    tops = GRIDS[grid][1] if grid in GRIDS else tuple(head)
+    return [resolve(f"{GIVEN.name}+{top}") for top in tops]
 
 
 def chosen_recipes(

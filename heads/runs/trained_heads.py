@@ -13,7 +13,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import base_inputs
+from heads.classifier.inputs import base_inputs, vector_inputs
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, DataError
 from heads.evaluation.calibration import temperature
@@ -226,7 +226,10 @@ def latencies(
     for name in asked.recipes:
         with contextlib.suppress(DataError):
             modules[name] = head_of(run, asked, name, backbone, limits).module
-    given = base_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
+    if asked.corpus.vectors is not None:
+        given = vector_inputs(backbone, asked.corpus.vectors.of([row]).tensor())
+    else:
+        given = base_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
     found = {}
     for name, module in modules.items():
         times = []

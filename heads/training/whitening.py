@@ -22,6 +22,7 @@ from torch import Tensor
 
 WIDEST = 2048  # beyond, principal axes take longer to find than they save: they are not tried
 MOST_ROWS = 4096  # from which they are found
+MANY_ROWS = 100_000
 KEPT_BYTES = 256 * 2**20
 
 
@@ -41,6 +42,11 @@ class InputBasis:
 
     def seen(self, vectors: Tensor, products: torch.dtype) -> Tensor:
         """The vectors along these axes, (n, w) to (n, w)."""
+        if len(vectors) > MANY_ROWS:  # beside so many no second copy of them should lie
+            found = torch.empty(vectors.shape, dtype=products)
+            for some, part in zip(vectors.split(MANY_ROWS), found.split(MANY_ROWS), strict=True):
+                part.copy_(self.seen(some, products))
+            return found
         centred, turn = (vectors - self.shift).to(products), self.turn.to(products)
         return _turned(centred, turn)
 

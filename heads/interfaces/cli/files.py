@@ -31,6 +31,7 @@ def predict(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     header: Header = "guess",
     lines: bool = False,
     logits: bool = False,
@@ -53,7 +54,7 @@ def predict(
         "sample": sample,
         "text": text,
     }
-    asked |= {"pair": pair, "header": HEADERS[header], "logits": logits}
+    asked |= {"pair": pair, "vectors": vectors, "header": HEADERS[header], "logits": logits}
     asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
     with _given(file) as given, _printed(to) as target:
         is_piped = file == "-"
@@ -105,6 +106,7 @@ def evaluate(
     sample: str = "",
     text: str = "",
     pair: str = "",
+    vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
     separator: str = "",
@@ -123,7 +125,8 @@ def evaluate(
         "sample": sample,
         "text": text,
     }
-    asked |= {"pair": pair, "labels": said, "metric": metric, "header": HEADERS[header]}
+    asked |= {"pair": pair, "vectors": vectors, "labels": said, "metric": metric}
+    asked |= {"header": HEADERS[header]}
     found = followed(evaluating(file, **asked))
     yield found.as_json(), lambda: cli.tables.scored_file(found)
 

@@ -337,10 +337,11 @@ def answered(found: FileAnswers, to: Any) -> None:
     """What became of the rows of a file; on stderr, since answers may be printed."""
     console = Console(stderr=True, soft_wrap=True)
     where = f" They are in {to}." if to else ""
-    texts = f"'{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
+    texts = f"texts: '{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
+    texts = f"vectors: '{found.vectors}'" if found.vectors else texts
     lines = [
         f"{found.head} on {found.model} answered {found.answered:,} of {found.rows:,} rows of "
-        f"{found.file} (texts: {texts}) in {found.seconds:.1f} s.{where}",
+        f"{found.file} ({texts}) in {found.seconds:.1f} s.{where}",
         *found.told,
     ]
     if found.counts:
@@ -694,7 +695,7 @@ def data(found: Data) -> None:
         more = " …" if len(lines) > SHOWN else ""
         show(f"Left out, {reason}: {found.unit} {', '.join(map(str, lines[:SHOWN]))}{more}")
     named = {"text": "text", "pair": "second text", "label": "label", "split": "split"}
-    named["group"] = "group"
+    named |= {"group": "group", "vectors": "vectors"}
     used = [(says, getattr(found.columns, name)) for name, says in named.items()]
     used += [("label", name) for name in found.columns.labels]
     how = "guessed" if found.guessed else "as named"

@@ -26,20 +26,28 @@ HEADERS = {"yes": True, "no": False, "guess": None}
 
 @command(api.compare, api.read)
 def read(
-    data: str, *, columns: ColumnHints, header: Header = "guess", model: str = BUNDLED
+    data: str,
+    *,
+    columns: ColumnHints,
+    labels_file: str = "",
+    header: Header = "guess",
+    model: str = BUNDLED,
 ) -> Answers:
     """Shows how a file of texts and labels is read.
 
     Args:
         data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
             JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a data set of the
-            Hub: hub:owner/name, hub:owner/name:config or hub:owner/name:config:split.
+            Hub: hub:owner/name, hub:owner/name:config or hub:owner/name:config:split; or vectors,
+            as .npy, .npz or a column of lists of floats.
+        labels_file: The labels of vectors that have none beside them, one a row in the same order:
+            a CSV, JSONL or .npy file.
     """
-    found = _read(data, columns, header, model)
+    found = _read(data, columns, header, model, labels_file)
     yield found.as_json(), lambda: cli.tables.data(found)
 
 
-def _read(name: str, columns: ColumnHints, header: Header, model: str) -> Any:
+def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str = "") -> Any:
     """A sample or a file, its columns as the user named them."""
     from heads.backbone.loading import load
     from heads.data.columns import guess
@@ -47,20 +55,22 @@ def _read(name: str, columns: ColumnHints, header: Header, model: str) -> Any:
     from heads.data.sources import open_source
     from heads.features.truncation import with_token_findings
 
-    table, called = open_source(name, limits(), HEADERS[header])
+    table, called = open_source(name, limits(), HEADERS[header], labels)
     said = columns if columns.separator != "none" else replace(columns, separator="")
     named = guess(table, said) if said else None
     found = data_of(table, limits(), named, name=called)
+    if found.corpus.vectors is not None:
+        return found
     return with_token_findings(found, load(model, limits=limits()))
 
 
-def _read_test(name: str, header: Header, data: Any) -> Any:
+def _read_test(name: str, header: Header, data: Any, labels: str) -> Any:
     """The rows that are scored; their columns are those of the data, where they are called so."""
     from heads.data.columns import fitting
     from heads.data.dataset import data_of
     from heads.data.sources import open_source
 
-    table, called = open_source(name, limits(), HEADERS[header])
+    table, called = open_source(name, limits(), HEADERS[header], labels)
     return data_of(table, limits(), fitting(data.columns, table), name=called)
 
 
@@ -84,6 +94,8 @@ def train(
     prefixes: Sequence[str] = (),
     test: str = "",
     columns: ColumnHints,
+    labels_file: str = "",
+    test_labels_file: str = "",
     header: Header = "guess",
     model: str = BUNDLED,
     out: Path | None = None,
@@ -93,6 +105,9 @@ def train(
     """Compares a grid of heads on your own data.
 
     Args:
+        labels_file: The labels of vectors that have none beside them, one a row in the same order:
+            a CSV, JSONL or .npy file.
+        test_labels_file: The same of the test.
         resume: Go on with a run that was stopped.
     """
     from heads.runs.folder import find
@@ -111,8 +126,8 @@ def train(
     elif recipes and grid:
         raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
     else:
-        rows = _read(data, columns, header, model)
-        scored = _read_test(test, header, rows) if test else None
+        rows = _read(data, columns, header, model, labels_file)
+        scored = _read_test(test, header, rows, test_labels_file) if test else None
         told += _tell(rows, data)
         told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
         request = RunRequest(

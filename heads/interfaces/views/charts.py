@@ -43,6 +43,7 @@ from heads.interfaces.views.format import (
 from heads.interfaces.views.head_details import abstained_says, useful
 from heads.interfaces.views.lanes import chance
 from heads.interfaces.views.leaderboard import duration
+from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
@@ -473,7 +474,7 @@ def _interval(cell: Cell, measure: Measure) -> str:
 
 def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
     """Recipes in the order of the menu: like poolings and like heads side by side."""
-    poolings, heads, pairs = list(pooling), list(head), ["", *pairing]
+    poolings, heads, pairs = [*pooling, GIVEN.name], list(head), ["", *pairing]
 
     def place(resolved: ResolvedRecipe) -> tuple[int, int, str, int, str, int, str]:
         reader, layers = poolings.index(resolved.pooling.name), resolved.recipe.layers

@@ -15,6 +15,7 @@ SHOWN = 4  # warnings that are not folded away
 MOST_BARS = 20  # classes
 MOST_NAMED = 6  # columns of labels
 ROLES = {
+    "vectors": "vectors",
     "text": "text", "pair": "second text", "label": "label", "split": "split", "group": "group",
 }  # fmt: skip
 # What labels can be: how pages and the API call it, and how a user reads it.

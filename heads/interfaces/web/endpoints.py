@@ -267,7 +267,8 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
 
         Args:
-            file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet or Excel file.
+            file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
+                Vectors may stand in the place of texts: their column is the text then.
             recipes: The heads, such as mean+linear or cls+roberta, parted by spaces.
             pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
             losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
@@ -306,7 +307,8 @@ def read(
     """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
     Args:
-        file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet or Excel file.
+        file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
+            Vectors may stand in the place of texts: their column is the text then.
         labels_are: What the labels are: one, number, columns, or the sign between several.
         label_columns: Columns of 0 and 1, one for each label, parted by commas.
         order: The classes from low to high, parted by commas.

@@ -30,7 +30,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 _brought: dict[str, tuple[str, int]] = {}  # from which address each file came, and its bytes
 FILE = "/gradio_api/file="  # of an address, before its path
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
+ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx", ".npz"]
 
 
 def check_sent(inputs: Any) -> None:

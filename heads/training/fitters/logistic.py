@@ -24,7 +24,7 @@ from heads.training.fitters.base import (
 from heads.training.fitters.lbfgs import Function, Precision, minimise
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
-from heads.training.whitening import InputBasis
+from heads.training.whitening import MANY_ROWS, InputBasis
 
 # --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
@@ -102,7 +102,10 @@ def _scale(problems: LinearProblems) -> Tensor:
     One over the root of the objective's bend along it, as it is between beginning and optimum.
     """
     total = problems.weights.sum()
-    square = problems.weights / total @ problems.vectors.square()  # (w,)
+    shares = (problems.weights / total).split(MANY_ROWS)
+    squares = (own.square() for own in problems.vectors.split(MANY_ROWS))
+    # (w,), in parts: of a million rows no second copy should lie beside them.
+    square = torch.stack([w @ v for w, v in zip(shares, squares, strict=True)]).sum(dim=0)
     bend = 1.0 if not problems.objective.problem.has_classes else BEND / max(2, problems.classes)
     decay = 1 / (problems.strength * total)
     both = torch.cat([bend * square + decay[:, None], torch.full((len(decay), 1), bend)], dim=1)
@@ -286,15 +289,17 @@ class LinearFitter:
             near: How near to the optimum, as a share of the first gradient.
             start: Those of a head to begin with.
         """
-        layer, vectors = self.first.layer, task.of(rows)
+        layer = self.first.layer
         standardise = bool(options[0]["standardise"])
         axes, seen = task.seen(rows, standardise=standardise, centred=self.first.bias)
         # C means what it means in scikit-learn: two classes of a softmax are one sigmoid there.
         trial = 0.5 if task.classes == 2 and not task.objective.each_by_itself else 1.0
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
-            trial /= float(vectors.std(dim=0, correction=0).mean().clamp_min(1e-12)) ** 2
+            spread = task.of(rows).std(dim=0, correction=0).mean()
+            trial /= float(spread.clamp_min(1e-12)) ** 2
+        kind = task.vectors.dtype
         problems = LinearProblems(
-            vectors=seen if seen.dtype == vectors.dtype else axes.seen(vectors, vectors.dtype),
+            vectors=seen if seen.dtype == kind else axes.seen(task.of(rows), kind),
             targets=task.targets[rows],
             objective=task.objective,
             weights=task.weights[rows],

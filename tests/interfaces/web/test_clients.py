@@ -48,7 +48,7 @@ asyncio.run(ask(sys.argv[1], json.load(sys.stdin)))
 
 def blocks(language: str) -> list[str]:
     """The blocks of the page in a language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return re.findall(rf"```{language}(?: no-run)?\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture

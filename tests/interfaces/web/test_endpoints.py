@@ -3,6 +3,7 @@
 import json
 
 import gradio as gr
+import numpy
 import pandas
 import pytest
 from fake_hub import Repository
@@ -257,3 +258,22 @@ def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path,
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     with pytest.raises(gr.Error, match="for local use"):
         endpoints.read(None, *[""] * 8, dataset="hub:me/mine")
+
+
+@pytest.mark.slow
+def test_a_grid_is_trained_on_vectors_over_the_api(client, tmp_path):
+    labels = ["a", "b"] * 30
+    X = numpy.random.default_rng(0).standard_normal((60, 4))
+    X[::2] += 1
+    pandas.DataFrame({"embedding": list(X), "label": labels}).to_parquet(tmp_path / "mine.parquet")
+    file = handle_file(str(tmp_path / "mine.parquet"))
+    found = client.predict(file, "", "", "", "", "", "", "", api_name="/read")
+    assert found["columns"]["vectors"] == "embedding"
+    assert found["vectors"] == 4
+    job = client.submit(file, recipes="vectors+linear vectors+knn", api_name="/train_grid")
+    job.result()
+    board = job.outputs()[-1]
+    assert board["model"] == "vectors:4"
+    assert {cell["recipe"] for cell in board["cells"]} == {
+        "vectors+linear", "vectors+knn", "majority"
+    }  # fmt: skip

@@ -53,7 +53,7 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     form = form or dataset.form_of(columns)
     many = form == "columns"
     return [
-        gr.update(choices=names, value=columns.text),
+        gr.update(choices=names, value=columns.vectors or columns.text),
         gr.update(choices=names, value=columns.label or None, visible=not many),
         gr.update(choices=[NONE, *names], value=columns.pair),
         gr.update(choices=[NONE, *names], value=columns.split),
@@ -211,7 +211,12 @@ def chosen(*asked: Any, most: int = 0) -> Data:
     if most and len(table.rows) > most:
         rows = [at * len(table.rows) // most for at in range(most)]
         table = replace(
-            table, rows=[table.rows[at] for at in rows], lines=[table.lines[at] for at in rows]
+            table,
+            rows=[table.rows[at] for at in rows],
+            lines=[table.lines[at] for at in rows],
+            vectors={
+                column: lambda read=read: read().of(rows) for column, read in table.vectors.items()
+            },
         )
         title = f"{title}, {most:,} rows"
     now = dataset.said(

@@ -1,0 +1,395 @@
+"""Vectors as NumPy writes them: .npy, one array, and .npz, several by name.
+
+A header is judged before any room is made for what it promises, and objects are never unpickled.
+"""
+
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from heads.data.table import CELL, VECTOR_COLUMN, Table, check_size, count, short
+from heads.data.vector_reading import KINDS, VectorSink, check_shape
+from heads.data.vectors import BLOCK, Matrix, RowVectors
+from heads.errors import DataError, LimitError
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+MAGIC = b"\x93NUMPY"
+ZIP = b"PK\x03\x04"
+LABELS = "label"
+_MOST_ARRAYS = 100
+_FLOATS = "Save an array of floats: np.save(file, np.asarray(vectors, dtype='float32'))."
+_WHOLE = "Save it again, or choose another file."
+COLUMNS = "biufSU"  # kinds of NumPy that can be cells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What an array says of itself.
+
+    Attributes:
+        shape: Its size in each direction.
+        by_columns: Whether a column lies in one piece, as in Fortran, and not a row.
+        dtype: The kind of its numbers.
+        offset: Where they begin.
+    """
+
+    shape: tuple[int, ...]
+    by_columns: bool
+    dtype: np.dtype
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it claims to have, as a whole number of any size."""
+        found = self.dtype.itemsize
+        for size in self.shape:
+            found *= size
+        return found
+
+
+def header_of(file: BinaryIO, name: str, size: int) -> Header:
+    """Reads what an array says of itself, and holds it to how much is there.
+
+    Args:
+        size: How many bytes the file has.
+
+    Raises:
+        DataError: It is damaged, claims more than it has, or holds objects.
+    """
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it speaks of Python 2 where bytes are damaged
+            shape, by_columns, dtype = read[np.lib.format.read_magic(file)](file)
+        found = Header(shape=shape, by_columns=bool(by_columns), dtype=dtype, offset=file.tell())
+        sizes = [*shape]
+    except Exception:  # of foreign bytes its parser raises what it likes, also of the tokenizer
+        raise DataError(f"{name} is damaged, or no array of NumPy.", _WHOLE) from None
+    if dtype.hasobject or dtype.names:
+        what = f"{name} holds Python objects or records, which are never loaded."
+        raise DataError(what, _FLOATS)
+    if any(one < 0 for one in sizes) or found.bytes > size - found.offset:
+        what = f"{name} claims {' × '.join(f'{one:,}' for one in sizes) or 'one'} values and holds "
+        raise DataError(f"{what}{max(0, size - found.offset):,} bytes: it is cut short.", _WHOLE)
+    return found
+
+
+def check_vectors(header: Header, name: str, limits: Limits) -> None:
+    """Refuses an array that holds no vectors.
+
+    Raises:
+        DataError: It is no table of numbers.
+        LimitError: It is more than this place allows.
+    """
+    if header.dtype.kind not in KINDS:
+        what = f"{name} holds values of the kind {header.dtype}, and vectors are of numbers."
+        raise DataError(what, _FLOATS)
+    if len(header.shape) != 2:
+        told = " × ".join(f"{one:,}" for one in header.shape) or "a single number"
+        what = f"{name} is an array of {count(len(header.shape), 'dimension')} ({told})."
+        raise DataError(what, "Vectors are an array of two: rows × numbers.")
+    rows, width = header.shape
+    check_shape(name, rows, width, limits)
+
+
+# --- One array.
+
+
+def read_npy(path: Path, name: str, limits: Limits) -> Table:
+    """A file of vectors as a table with that one column; labels come from elsewhere.
+
+    Raises:
+        DataError: It holds no vectors, or is damaged.
+        LimitError: It holds more than this place allows.
+    """
+    header = _header_at(path, name)
+    check_vectors(header, name, limits)
+    rows, width = header.shape
+    return Table(
+        name=name,
+        columns=(VECTOR_COLUMN,),
+        rows=[(CELL,)] * rows,
+        lines=range(1, rows + 1),
+        nested={VECTOR_COLUMN: 1},
+        vectors={VECTOR_COLUMN: partial(vectors_of_npy, path, name, limits)},
+        notes=(f"Read as an array of NumPy: {count(rows, 'vector')} of {count(width, 'number')}.",),
+        unit="row",
+    )
+
+
+def _header_at(path: Path, name: str) -> Header:
+    with path.open("rb") as file:
+        return header_of(file, name, path.stat().st_size)
+
+
+def mapped(path: Path, header: Header) -> Matrix:
+    """The array of a file, which is not read before it is asked for."""
+    order = "F" if header.by_columns else "C"
+    # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
+    return np.memmap(path, header.dtype, "c", header.offset, header.shape, order)
+
+
+def vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
+    """The vectors of a file.
+
+    Raises:
+        DataError: They cannot be used.
+        LimitError: They are more than this place allows.
+    """
+    header = _header_at(path, name)
+    check_vectors(header, name, limits)
+    return of_matrix(mapped(path, header), name, limits)
+
+
+def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
+    """Vectors that lie in an array already, checked; of 32-bit floats they are those of the array.
+
+    Raises:
+        DataError: They cannot be used.
+        LimitError: They are more than this place allows.
+    """
+    is_ready = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.flags.writeable
+    sink = VectorSink(
+        name=name, rows=len(matrix), width=matrix.shape[1], limits=limits,
+        into=matrix if is_ready else None,
+    )  # fmt: skip
+    for start in range(0, len(matrix), BLOCK):
+        sink.add(matrix[start : start + BLOCK])
+    return sink.done()
+
+
+# --- Several arrays by name.
+
+
+def is_npz(path: Path) -> bool:
+    """Whether a file is a zip of arrays, as an Excel file, which is one as well, is not."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = file.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def read_npz(path: Path, name: str, limits: Limits) -> Table:
+    """The arrays of a file: those of two dimensions are vectors, those of one are columns.
+
+    Raises:
+        DataError: They are not of one length, or are damaged.
+        LimitError: They are more than this place allows.
+    """
+    with _unzipped(path, name) as file:
+        headers = _headers(file, name, limits)
+        tables = [one for one, header in headers.items() if len(header.shape) == 2]
+        plain = [one for one, header in headers.items() if len(header.shape) == 1]
+        if not tables:
+            what = f"{name} holds no array of vectors: {_told(headers)}."
+            raise DataError(
+                what, "Save one of rows × numbers: np.savez(file, X=vectors, y=labels)."
+            )
+        rows = headers[tables[0]].shape[0]
+        for one in (*tables, *plain):
+            if headers[one].shape[0] != rows:
+                what = f"{name} has {rows:,} rows in {tables[0]} and {headers[one].shape[0]:,} in "
+                raise DataError(f"{what}{short(one)}.", "Save one row of each for each text.")
+        for one in tables:
+            check_vectors(headers[one], f"{short(one)} of {name}", limits)
+        cells = [_cells(file, one, headers[one], name) for one in plain]
+    left = [one for one in headers if one not in tables and one not in plain]
+    note = f"Read as arrays of NumPy: {_told(headers)}."
+    return Table(
+        name=name,
+        columns=(*tables, *plain),
+        rows=list(zip(*([[CELL] * rows] * len(tables)), *cells, strict=True)),
+        lines=range(1, rows + 1),
+        nested=dict.fromkeys(tables, 1),
+        vectors={one: partial(vectors_of_npz, path, one, name, limits) for one in tables},
+        notes=(note, *[f"Left out: {', '.join(map(short, left))}."] * bool(left)),
+        unit="row",
+    )
+
+
+def _told(headers: dict[str, Header]) -> str:
+    shapes = (
+        f"{short(one)} ({' × '.join(f'{size:,}' for size in header.shape)})"
+        for one, header in headers.items()
+    )
+    return ", ".join(shapes)
+
+
+@contextmanager
+def _unzipped(path: Path, name: str) -> Iterator[zipfile.ZipFile]:
+    """Within it, a zip that is damaged is said to be."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError):
+        raise DataError(f"{name} is damaged, or no file of arrays.", _WHOLE) from None
+
+
+def _headers(file: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, Header]:
+    """What all arrays say of themselves, by name."""
+    members = file.infolist()
+    if len(members) > _MOST_ARRAYS:
+        what = f"{name} has {len(members):,} arrays; at most {_MOST_ARRAYS} are read."
+        raise LimitError(what, "Keep the vectors and their labels.")
+    if (size := sum(one.file_size for one in members)) > limits.unpacked_bytes:
+        what = f"{name} unpacks to {size / 1e6:,.0f} MB, and this place reads "
+        raise LimitError(f"{what}{limits.unpacked_bytes / 1e6:,.0f} MB.", "Choose a part of it.")
+    found = {}
+    for one in members:
+        title = one.filename.removesuffix(".npy")
+        with file.open(one) as array:
+            found[title] = header_of(array, f"{short(title)} of {name}", one.file_size)  # type: ignore[arg-type]
+    return found
+
+
+def _cells(file: zipfile.ZipFile, one: str, header: Header, name: str) -> Sequence[str]:
+    """A column of cells from an array of one dimension."""
+    if header.dtype.kind not in COLUMNS:
+        what = f"{short(one)} of {name} holds values of the kind {header.dtype}."
+        raise DataError(what, "Save labels as texts or as numbers.")
+    with file.open(f"{one}.npy") as array:
+        array.read(header.offset)
+        return cells_of(np.frombuffer(_exactly(array, header.bytes, name), header.dtype))
+
+
+def _exactly(file: Any, size: int, name: str) -> bytes:
+    found = file.read(size)
+    if len(found) < size:
+        raise DataError(f"{name} is cut short.", _WHOLE)
+    return found
+
+
+def cells_of(values: np.ndarray) -> list[str]:
+    """An array of labels as cells."""
+    if values.dtype.kind == "S":
+        return [one.decode("utf-8", "replace") for one in values.tolist()]
+    if values.dtype.kind == "b":
+        return [str(one).lower() for one in values.tolist()]
+    if values.dtype.kind == "f":  # NaN is no label
+        return ["" if one != one else _number(one) for one in values.tolist()]
+    return [str(one) for one in values.tolist()]
+
+
+def _number(value: float) -> str:
+    """Classes that are numbers are often kept as 32-bit floats: 3.0 is the class 3."""
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
+    """The vectors of one array, unpacked a block at a time.
+
+    Raises:
+        DataError: They cannot be used.
+        LimitError: They are more than this place allows.
+    """
+    called = f"{short(one)} of {name}"
+    with _unzipped(path, name) as file:
+        member = file.getinfo(f"{one}.npy")
+        with file.open(member) as array:
+            header = header_of(array, called, member.file_size)  # type: ignore[arg-type]
+            check_vectors(header, called, limits)
+            rows, width = header.shape
+            if header.by_columns:  # a row of it lies everywhere
+                whole = np.frombuffer(_exactly(array, header.bytes, name), header.dtype)
+                return of_matrix(whole.reshape(width, rows).T, called, limits)
+            sink, each = VectorSink(name=called, rows=rows, width=width, limits=limits), BLOCK
+            for start in range(0, rows, each):
+                some = min(each, rows - start)
+                read = _exactly(array, some * width * header.dtype.itemsize, name)
+                sink.add(np.frombuffer(read, header.dtype).reshape(some, width))
+    return sink.done()
+
+
+# --- The same as columns of which some rows are asked for at a time.
+
+# Of an array its width, 0 where it is a column of cells; and what gives some of its rows.
+Part = tuple[int, Callable[[int, int], Any]]
+
+
+def is_numpy(path: Path) -> bool:
+    """Whether a file is an array of NumPy, or several."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+    return head == MAGIC or (head.startswith(ZIP) and is_npz(path))
+
+
+def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
+    """How many rows a file has, and its arrays.
+
+    Raises:
+        DataError: It is damaged, or holds no vectors.
+        LimitError: It holds more than this place allows.
+    """
+    allowed = limits_here()
+    with path.open("rb") as file:
+        is_one = file.read(len(MAGIC)) == MAGIC
+    if is_one:
+        header = _header_at(path, name)
+        check_vectors(header, name, allowed)
+        matrix = mapped(path, header)
+        return len(matrix), {VECTOR_COLUMN: _part(matrix)}
+    table = read_npz(path, name, allowed)
+    found: dict[str, Part] = {}
+    for at, one in enumerate(table.columns):
+        if one in table.vectors:
+            ((whole, _),) = table.vectors[one]().vectors.pieces
+            found[one] = _part(whole)
+        else:
+            cells = [row[at] for row in table.rows]
+            found[one] = 0, lambda start, end, cells=cells: cells[start:end]
+    return len(table.rows), found
+
+
+def _part(matrix: Matrix) -> Part:
+    def rows(start: int, end: int) -> Matrix:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
+            return np.ascontiguousarray(matrix[start:end], dtype=np.float32)
+
+    return matrix.shape[1], rows
+
+
+# --- Labels that come beside vectors.
+
+
+def read_labels(path: Path, name: str, limits: Limits) -> Table:
+    """The labels of an array: one a row, or columns of 0 and 1.
+
+    Raises:
+        DataError: It holds none.
+    """
+    header = _header_at(path, name)
+    if header.dtype.kind not in COLUMNS or len(header.shape) not in (1, 2):
+        what = (
+            f"{name} holds no labels (an array of {len(header.shape)} dimensions, {header.dtype})."
+        )
+        raise DataError(what, "Save one label a row, as texts or numbers.")
+    check_size(name, limits, rows=header.shape[0], columns=[*header.shape, 1][1])
+    return label_table(np.asarray(mapped(path, header)), name)
+
+
+def label_table(values: np.ndarray, name: str) -> Table:
+    """Labels (n,), or (n, labels) of 0 and 1, as a table."""
+    columns = [values] if values.ndim == 1 else list(values.T)
+    names = (LABELS,) if len(columns) == 1 else tuple(f"{LABELS} {n}" for n in range(len(columns)))
+    cells = [cells_of(column) for column in columns]
+    return Table(
+        name=name,
+        columns=names,
+        rows=list(zip(*cells, strict=True)),
+        lines=range(1, len(values) + 1),
+        unit="row",
+    )

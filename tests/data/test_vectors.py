@@ -1,0 +1,448 @@
+"""Vectors in the place of texts: what is read of files and arrays, and what is refused."""
+
+import contextlib
+import io
+import json
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from heads.data import vector_reading
+from heads.data.columns import guess
+from heads.data.dataset import Data, data_of
+from heads.data.sources import open_source
+from heads.data.table import ColumnHints
+from heads.data.vector_reading import numbers_in
+from heads.data.vectors import Vectors
+from heads.errors import DataError, HeadsError, LimitError
+from heads.settings import PUBLIC, Limits
+
+ROWS, WIDTH = 24, 5
+HERE = Limits()
+
+
+def some(rows: int = ROWS, width: int = WIDTH) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
+
+
+LABELS = ["yes", "no", "perhaps"] * (ROWS // 3)
+
+
+def read(
+    data: Any, said: ColumnHints | None = None, labels: Any = None, limits: Limits = HERE
+) -> Data:
+    table, name = open_source(str(data) if isinstance(data, Path) else data, limits, labels=labels)
+    return data_of(table, limits, guess(table, said) if said else None, name=name)
+
+
+def held(data: Data) -> np.ndarray:
+    assert data.corpus.vectors is not None
+    return np.concatenate(list(data.corpus.vectors.blocks()))
+
+
+def as_list(X: np.ndarray, kind: pa.DataType) -> pa.Array:
+    return pa.array([row.tolist() for row in X], kind)
+
+
+# --- Every way in gives the same vectors.
+
+
+def a_list(X: np.ndarray, folder: Path) -> Any:
+    return written(folder, embedding=as_list(X, pa.list_(pa.float64())))
+
+
+def a_fixed_list(X: np.ndarray, folder: Path) -> Any:
+    return written(folder, embedding=as_list(X, pa.list_(pa.float32(), WIDTH)))
+
+
+def a_large_list(X: np.ndarray, folder: Path) -> Any:
+    return written(folder, embedding=as_list(X, pa.large_list(pa.float32())))
+
+
+def written(folder: Path, **columns: Any) -> Path:
+    path = folder / "rows.parquet"
+    columns = {"label": LABELS} | columns
+    parquet.write_table(pa.table(columns), path, row_group_size=7)
+    return path
+
+
+def npz(X: np.ndarray, folder: Path) -> Any:
+    np.savez_compressed(folder / "rows.npz", X=X, y=np.array(LABELS))
+    return folder / "rows.npz"
+
+
+def by_columns(X: np.ndarray, folder: Path) -> Any:
+    np.savez(folder / "rows.npz", X=np.asfortranarray(X), y=np.array(LABELS))
+    return folder / "rows.npz"
+
+
+def jsonl(X: np.ndarray, folder: Path) -> Any:
+    path, rows = folder / "rows.jsonl", zip(X.tolist(), LABELS, strict=True)
+    path.write_text("\n".join(json.dumps({"embedding": x, "label": y}) for x, y in rows))
+    return path
+
+
+def csv(X: np.ndarray, folder: Path) -> Any:
+    frame = pd.DataFrame({"embedding": [str(row) for row in X.tolist()], "label": LABELS})
+    frame.to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv"
+
+
+def a_frame(X: np.ndarray, folder: Path) -> Any:
+    return pd.DataFrame({"embedding": list(X), "label": LABELS})
+
+
+@pytest.mark.parametrize(
+    "way", [a_list, a_fixed_list, a_large_list, npz, by_columns, jsonl, csv, a_frame]
+)
+def test_every_way_in_gives_the_same_vectors(
+    way: Callable[[np.ndarray, Path], Any], tmp_path: Path
+) -> None:
+    X = some()
+    found = read(way(X, tmp_path))
+    assert np.array_equal(held(found), X)
+    assert found.corpus.labels == tuple(LABELS)
+    assert found.columns.label in ("label", "y")
+    assert found.corpus.are_named
+    assert f"vectors of {WIDTH} numbers" in found.findings[-1].says
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", ">f4"])
+def test_an_array_beside_labels(kind: str, tmp_path: Path) -> None:
+    X = (some() * 20).astype(kind)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", np.array(LABELS))
+    (tmp_path / "y.csv").write_text("label\n" + "\n".join(LABELS))
+    expected = X.astype(np.float32)
+    for labels in (str(tmp_path / "y.npy"), tmp_path / "y.csv", LABELS, pd.Series(LABELS)):
+        assert np.array_equal(held(read(tmp_path / "X.npy", labels=labels)), expected)
+    assert np.array_equal(held(read(X, labels=LABELS)), expected)
+
+
+def test_tensors_are_arrays_as_well() -> None:
+    X = torch.from_numpy(some())
+    assert np.array_equal(held(read(X, labels=LABELS)), X.numpy())
+    half = read(X.to(torch.bfloat16), labels=torch.arange(ROWS) % 3)
+    assert np.array_equal(held(half), X.to(torch.bfloat16).float().numpy())
+    assert half.corpus.classes == ("0", "1", "2")
+
+
+def test_what_is_large_lies_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_reading, "IN_MEMORY", 10)
+    found = read(a_list(some(), tmp_path))
+    assert isinstance(found.corpus.vectors.pieces[0][0], np.memmap)
+    assert np.array_equal(held(found), some())
+
+
+def test_a_float32_array_is_not_copied(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", some())
+    found = read(tmp_path / "X.npy", labels=LABELS).corpus.vectors
+    assert found is not None
+    assert isinstance(found.pieces[0][0], np.memmap)
+    assert found.tensor().data_ptr() == found.pieces[0][0].ctypes.data
+
+
+# --- Which columns.
+
+
+def test_texts_are_taken_before_vectors_unless_these_are_named(tmp_path: Path) -> None:
+    texts = [f"this is the text of row {row}" for row in range(ROWS)]
+    path = written(tmp_path, text=texts, embedding=as_list(some(), pa.list_(pa.float32())))
+    by_text = read(path)
+    assert by_text.corpus.vectors is None
+    assert by_text.columns.text == "text"
+    assert any("--vectors embedding" in one.says for one in by_text.findings)
+    for said in (ColumnHints(vectors="embedding"), ColumnHints(text="embedding")):
+        found = read(path, said)
+        assert np.array_equal(held(found), some())
+        # The texts still say what a row is called, and words can be counted in them.
+        assert found.corpus.texts == tuple(texts)
+        assert not found.corpus.are_named
+
+
+def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
+    two = {"a": as_list(some(), pa.list_(pa.float32()))} | {
+        "b": as_list(-some(), pa.list_(pa.float32()))
+    }
+    path = written(tmp_path, **two)
+    with pytest.raises(DataError, match=r"several columns of vectors \(a, b\)"):
+        read(path)
+    assert np.array_equal(held(read(path, ColumnHints(vectors="b"))), -some())
+
+
+def test_lists_of_whole_numbers_are_no_vectors(tmp_path: Path) -> None:
+    texts = [f"this is the text of row {row}" for row in range(ROWS)]
+    path = written(tmp_path, text=texts, ids=[[1, 2]] * ROWS)
+    assert not open_source(str(path), HERE)[0].vectors
+
+
+def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
+    rows = [None, *some().tolist()[1:]]
+    labels = [*LABELS[:-1], None]
+    path = written(tmp_path, embedding=pa.array(rows, pa.list_(pa.float32(), WIDTH)), label=labels)
+    found = read(path)
+    assert found.dropped == {"no vector": (1,), "no label": (ROWS,)}
+    assert np.array_equal(held(found), some()[1:-1])
+    assert found.corpus.lines == tuple(range(2, ROWS))
+
+
+def test_equal_vectors_are_repeats_and_leaks(tmp_path: Path) -> None:
+    X, split = some(), ["train"] * 16 + ["test"] * 8
+    X[20], X[3] = X[2], X[2]
+    path = written(tmp_path, embedding=as_list(X, pa.list_(pa.float32())), split=split)
+    told = {one.kind: one.says for one in read(path).findings}
+    assert "2 rows repeat the vector of an earlier row" in told["duplicates"]
+    assert (
+        "1 vector for validation or testing also among the training rows" in told["split_overlap"]
+    )
+    assert "near_duplicates" not in told
+    assert "vector has different labels" in told["conflict"]
+
+
+# --- What is refused, each in one sentence.
+
+
+def ragged(folder: Path) -> Any:
+    rows = [row.tolist() for row in some()]
+    rows[9] = rows[9][:3]
+    return written(folder, embedding=pa.array(rows, pa.list_(pa.float32())))
+
+
+def with_value(value: float) -> Callable[[Path], Any]:
+    def way(folder: Path) -> Any:
+        X = some().astype(np.float64)
+        X[9, 2] = value
+        return written(folder, embedding=as_list(X, pa.list_(pa.float64())))
+
+    return way
+
+
+def an_inner_null(folder: Path) -> Any:
+    rows: list[list[float | None]] = [row.tolist() for row in some()]
+    rows[9][1] = None
+    return written(folder, embedding=pa.array(rows, pa.list_(pa.float32())))
+
+
+def the_same(folder: Path) -> Any:
+    return written(folder, embedding=as_list(np.ones((ROWS, WIDTH)), pa.list_(pa.float32())))
+
+
+def empty_lists(folder: Path) -> Any:
+    return written(folder, embedding=pa.array([[]] * ROWS, pa.list_(pa.float32())))
+
+
+def no_labels(folder: Path) -> Any:
+    path = folder / "rows.parquet"
+    parquet.write_table(pa.table({"embedding": as_list(some(), pa.list_(pa.float32()))}), path)
+    return path
+
+
+def ragged_cells(folder: Path) -> Any:
+    path = folder / "rows.jsonl"
+    rows = [
+        {"embedding": [0.5] * (3 if n == 9 else 4 + n % 2 * 0), "label": "ab"[n % 2]}
+        for n in range(12)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        (ragged, r"The vector on row 10 of 'embedding' of rows.parquet has 3 numbers, and others"),
+        (ragged_cells, r"The vector on row 10 of 'embedding' of rows.jsonl has 3 numbers"),
+        (with_value(np.nan), r"The vector on row 10 of .* holds NaN, infinity"),
+        (with_value(np.inf), r"The vector on row 10 of .* holds NaN, infinity"),
+        (with_value(1e300), r"The vector on row 10 of .* a number beyond 32 bits"),
+        (an_inner_null, r"The vector on row 10 of .* holds NaN"),
+        (the_same, r"All 24 vectors of rows.parquet are the same"),
+        (empty_lists, r"'embedding' of rows.parquet holds 24 vectors of 0 numbers"),
+        (no_labels, r"rows.parquet holds vectors and no labels"),
+    ],
+)
+def test_columns_that_cannot_be_used(way: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says):
+        read(way(tmp_path))
+
+
+class Trap:
+    """What must never be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return (pytest.fail, ("it was unpickled",))
+
+
+def saved(X: Any, folder: Path) -> Path:
+    np.save(folder / "X.npy", X, allow_pickle=True)
+    return folder / "X.npy"
+
+
+def claims(shape: str, kind: str = "<f4") -> bytes:
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + b"\0" * 64
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        (np.array([[Trap()]]), "Python objects or records, which are never loaded"),
+        (np.zeros((2, 3, 4)), r"an array of 3 dimensions \(2 × 3 × 4\)"),
+        (np.zeros(6), r"an array of 1 dimension \(6\)"),
+        (np.array(1.0), r"0 dimensions \(a single number\)"),
+        (np.zeros((0, 4)), "0 vectors of 4 numbers"),
+        (np.zeros((4, 0)), "4 vectors of 0 numbers"),
+        (np.zeros((4, 4), complex), "complex128, and vectors are of numbers"),
+        (np.array([["a", "b"]]), "<U1, and vectors are of numbers"),
+        (np.zeros((4, 4), bool), "bool, and vectors are of numbers"),
+        (np.array([(1, 2.0)], [("a", "i4"), ("b", "f4")]), "objects or records"),
+        (np.full((ROWS, 3), np.nan), "The vector on row 1 of X.npy holds NaN"),
+        (some(ROWS - 1), "X.npy has 23 rows and labels 24"),
+        (np.ones((ROWS, 3)), "All 24 vectors of X.npy are the same"),
+    ],
+)
+def test_arrays_that_cannot_be_used(X: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says):
+        read(saved(X, tmp_path), labels=LABELS)
+
+
+@pytest.mark.parametrize(
+    "shape", ["(1000000000, 384)", "(-1, 4)", "(10, 99999999999999999999999)", "'(1,)'", "()", "(4"]
+)
+@pytest.mark.parametrize("limits", [HERE, PUBLIC])
+def test_a_header_that_claims_too_much(shape: str, limits: Limits, tmp_path: Path) -> None:
+    path = tmp_path / "X.npy"
+    path.write_bytes(claims(shape))
+    with pytest.raises(HeadsError):
+        read(path, labels=LABELS, limits=limits)
+    with zipfile.ZipFile(tmp_path / "X.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("X.npy", claims(shape))
+    with pytest.raises(HeadsError):
+        read(tmp_path / "X.npz", limits=limits)
+
+
+def test_what_unpacks_to_too_much(tmp_path: Path) -> None:
+    few = replace(HERE, unpacked_bytes=100)
+    np.savez_compressed(tmp_path / "X.npz", X=np.zeros((1000, 4), np.float32), y=np.zeros(1000))
+    with pytest.raises(LimitError, match="unpacks to"):
+        read(tmp_path / "X.npz", limits=few)
+    np.save(tmp_path / "X.npy", some())
+    with pytest.raises(LimitError, match="says that it holds 24 × 5 numbers"):
+        read(tmp_path / "X.npy", labels=LABELS, limits=few)
+    with pytest.raises(LimitError, match="have 5 numbers; this place learns from 4"):
+        read(tmp_path / "X.npy", labels=LABELS, limits=replace(HERE, pooled_width=4))
+
+
+def test_files_of_arrays_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "X.npz"
+    np.savez(path, X=some(), y=np.array(LABELS[1:]))
+    with pytest.raises(DataError, match="24 rows in X and 23 in y"):
+        read(path)
+    np.savez(path, y=np.array(LABELS))
+    with pytest.raises(DataError, match="no array of vectors"):
+        read(path)
+    np.savez(path, X=some(), y=np.array([Trap()] * ROWS, object), allow_pickle=True)
+    with pytest.raises(DataError, match="never loaded"):
+        read(path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DataError):
+        read(path)
+
+
+def test_labels_are_of_vectors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Labels of their own belong beside vectors"):
+        read("sentiment", labels=LABELS)
+    with pytest.raises(DataError, match="The labels are a int"):
+        read(some(), labels=5)
+    with pytest.raises(DataError, match="No data can be read from this list"):
+        read(some().tolist(), labels=LABELS)
+    with pytest.raises(DataError, match="no column of vectors called 'x'"):
+        read(some(), ColumnHints(vectors="x"), labels=LABELS)
+
+
+def test_several_labels_and_numbers() -> None:
+    several = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]] * (ROWS // 3))
+    assert read(some(), labels=several).corpus.problem.has_label_sets
+    lists = [("a", "b"), ("b",), ("a",)] * (ROWS // 3)
+    assert read(some(), labels=lists).corpus.problem.has_label_sets
+    numbers = np.linspace(0, 1, ROWS)
+    assert read(some(), ColumnHints(number=True), labels=numbers).corpus.numbers[-1] == 1.0
+
+
+# --- Rows of vectors, taken in any order.
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_rows_are_taken_as_from_one_array(data: st.DataObject) -> None:
+    first, second = some(7), -some(4)
+    both = np.concatenate([first, second])
+    vectors = Vectors.whole(first).followed_by(Vectors.whole(second))
+    for _ in range(3):
+        rows = data.draw(st.lists(st.integers(0, max(0, len(both) - 1)), max_size=12))
+        rows = rows if len(both) else []
+        vectors, both = vectors.of(rows), both[rows]
+        assert len(vectors) == len(both)
+        assert np.array_equal(vectors.tensor().numpy(), both)
+
+
+def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
+    Vectors.whole(some()).of([3, 1]).save(tmp_path / "v.npy")
+    assert np.array_equal(Vectors.opened(tmp_path / "v.npy").tensor().numpy(), some()[[3, 1]])
+
+
+# --- The reader of whatever comes.
+
+
+@given(
+    arrays(
+        st.sampled_from(["f2", "f4", "f8", "i4", "c8", "U3", "b1", "M8[s]"]),
+        st.tuples(st.integers(0, 4), st.integers(0, 3)),
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_an_array_is_read_whole_or_refused(X: np.ndarray) -> None:
+    with contextlib.suppress(HeadsError):
+        assert np.array_equal(held(read(X, labels=["a", "b"] * 2)), X.astype(np.float32))
+
+
+@given(st.binary(max_size=200), st.integers(0, 300))
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_array_is_refused_or_read(tmp_path_factory: Any, noise: bytes, at: int) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, some())
+    raw = bytearray(buffer.getvalue())
+    raw[at : at + len(noise)] = noise
+    path = tmp_path_factory.mktemp("damaged") / "X.npy"
+    path.write_bytes(bytes(raw))
+    with contextlib.suppress(HeadsError):
+        assert len(held(read(path, labels=LABELS))) == ROWS
+
+
+@given(st.text(max_size=30) | st.lists(st.floats() | st.integers() | st.none()).map(json.dumps))
+@settings(max_examples=60, deadline=None)
+def test_a_cell_is_a_list_of_numbers_or_none(cell: str) -> None:
+    found = numbers_in(cell)
+    assert found is None or all(isinstance(one, float) for one in found)
+
+
+def test_a_pickle_is_no_array(tmp_path: Path) -> None:
+    path = tmp_path / "X.npy"
+    path.write_bytes(pickle.dumps([1.0]))
+    with pytest.raises(HeadsError):
+        read(path, labels=LABELS)
