@@ -312,6 +312,7 @@ class Limits:
     label_characters: int = 100
     text_characters: int = 20_000
     tokens: int = 256
+    windows: int = 64  # of a text that is longer, where a recipe reads it in windows
     products: int = 10_000_000_000_000_000
     edits: int = 100
     retrained_rows: int = 100_000_000

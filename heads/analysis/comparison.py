@@ -25,7 +25,7 @@ from heads.data.samples import RECIPES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
+from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.folder import find
@@ -52,11 +52,15 @@ def cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
     ]
 
 
-def token_notes(encoded: Encoded) -> list[str]:
-    """Of a text that has more tokens than the base model reads."""
+def token_notes(encoded: Encoded, heads: Sequence[TrainedHead]) -> list[str]:
+    """Of a text that has more tokens than the base model reads at once."""
     if encoded.whole_length <= len(encoded):
         return []
-    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read."]
+    ways = {head.module.reader.resolved.reads_windows for head in heads}
+    if ways == {True}:
+        return [f"All {encoded.whole_length:,} tokens were read, {len(encoded):,} at once."]
+    but = f", but by recipes with ?{LONG}={WINDOWS}" * (True in ways)
+    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read{but}."]
 
 
 def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
@@ -324,7 +328,7 @@ def comparing(
         backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
-    notes += token_notes((given.read or backbone.encode([text], second))[0])
+    notes += token_notes((given.read or backbone.encode([text], second))[0], heads)
     notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if way != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])

@@ -151,7 +151,7 @@ def neighbourhood(
         rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
-        states = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+        states = [classifier.backbone.whole(one) for one in encoded(classifier, texts)]
         own = module.vectors(*states)
         answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]

@@ -310,6 +310,9 @@ def _check(classifier: Classifier, path: Path) -> None:
     if classifier.backbone.written:
         what = f"{classifier.recipe} writes a prompt around every text, which ONNX does not hold."
         raise RecipeError(what, INSTEAD)
+    if classifier.backbone.stride is not None:
+        what = f"{classifier.recipe} reads long texts in windows, which ONNX does not hold."
+        raise RecipeError(what, INSTEAD)
     parts = (classifier.backbone.model, classifier.head.module)
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:

@@ -59,7 +59,7 @@ COPIED = (
     "parts/*.py",
     *("catalog/__init__.py", "catalog/forms.py", "catalog/base_models.py"),
     *("backbone/__init__.py", "backbone/backbone.py", "backbone/device.py", "backbone/states.py"),
-    "backbone/trained_reading.py",
+    *("backbone/trained_reading.py", "backbone/windows.py"),
     *("backbone/unpadded/*.py", "features/__init__.py", "features/featurizer.py"),
     *("exporters/__init__.py", "exporters/standalone.py"),
 )

@@ -119,7 +119,7 @@ class StandaloneClassifier:
         """What becomes of the states of texts, or of pairs as one sequence, (n, width)."""
         encoded = self.backbone.encode(*sides)
         found = torch.zeros(len(encoded), width)
-        for rows, states in self.backbone.passes(encoded):
+        for rows, states in self.backbone.passes(encoded, layers=self.head.reader.depths):
             found[rows] = through(states)
         return found
 
