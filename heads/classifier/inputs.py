@@ -208,7 +208,7 @@ def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:
     if resolved.pair and not pairs:
         what = f"{resolved.recipe} compares two texts, and there is one."
         raise DataError(what, f"Give a second text, or take pair={resolved.pair} away.")
-    if pairs and resolved.reads_windows and not resolved.pair:
+    if pairs and not resolved.takes_pairs:
         what = f"{resolved.recipe} reads windows of one text, and here two are one sequence."
         raise RecipeError(what, f"Add {PAIR}={pairing.usual}, which reads each by itself.")
 

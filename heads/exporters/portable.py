@@ -317,7 +317,7 @@ def _verify(classifier: Classifier, folder: Path, package: str) -> float:
     with _imported(folder, package):
         try:
             loaded = runpy.run_path(str(folder / "load.py"))["load"](folder)
-            loaded(TEXTS[2:3], PAIRS[2:3])
+            loaded(TEXTS[2:3], PAIRS[2:3] * classifier.head.module.reader.resolved.takes_pairs)
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
             what = f"The folder of {classifier.recipe} does not load ({said})."

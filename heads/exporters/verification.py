@@ -37,6 +37,8 @@ def tried(
     """
     count, largest = 0, 0.0
     for texts, pairs in _batches(padded, paired=classifier.head.needs_pairs):
+        if pairs and not classifier.head.module.reader.resolved.takes_pairs:
+            continue
         try:
             ours = classifier.logits(texts, pairs)
         except ModelError:

@@ -149,6 +149,11 @@ class ResolvedRecipe:
         return self.stride is not None
 
     @property
+    def takes_pairs(self) -> bool:
+        """Whether two texts can be read: not in windows of one sequence of both."""
+        return bool(self.pair) or not self.reads_windows
+
+    @property
     def _windows_say(self) -> str:
         if not self.reads_windows:
             return ""
