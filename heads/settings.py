@@ -353,6 +353,7 @@ PUBLIC = Limits(
     unpacked_bytes=50_000_000,
     rows=20_000,
     columns=50,
+    windows=16,
     classes=200,
     products=140_000_000_000,  # about 5 seconds of two cores
     edits=32,

@@ -52,15 +52,21 @@ def cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
     ]
 
 
-def token_notes(encoded: Encoded, heads: Sequence[TrainedHead]) -> list[str]:
+def token_notes(
+    encoded: Encoded, heads: Sequence[TrainedHead], backbone: Backbone
+) -> Iterator[str]:
     """Of a text that has more tokens than the base model reads at once."""
-    if encoded.whole_length <= len(encoded):
-        return []
-    ways = {head.module.reader.resolved.reads_windows for head in heads}
-    if ways == {True}:
-        return [f"All {encoded.whole_length:,} tokens were read, {len(encoded):,} at once."]
-    but = f", but by recipes with ?{LONG}={WINDOWS}" * (True in ways)
-    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read{but}."]
+    whole, recipes = encoded.whole_length, [head.module.reader.resolved for head in heads]
+    windowed = [one for one in recipes if one.reads_windows]
+    if whole > len(encoded) and len(windowed) < len(recipes):
+        who = f" by recipes without ?{LONG}={WINDOWS}" * bool(windowed)
+        yield f"Only the first {len(encoded):,} of {whole:,} tokens were read{who}."
+    reach = min((backbone.for_recipe(one).reach for one in windowed), default=whole)
+    if whole > reach:
+        yield (
+            f"Only the first {reach:,} of {whole:,} tokens were read in windows, at most "
+            f"{backbone.windows}."
+        )
 
 
 def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
@@ -328,7 +334,7 @@ def comparing(
         backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
-    notes += token_notes((given.read or backbone.encode([text], second))[0], heads)
+    notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
     notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if way != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])

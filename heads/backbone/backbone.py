@@ -131,9 +131,13 @@ class Backbone:
 
     @property
     def reach(self) -> int:
-        """About how many tokens of a text are read in windows, at most."""
-        shared = min(self.stride or 0, self.tokens // 2)
-        return self.tokens + (self.windows - 1) * (self.tokens - shared)
+        """How many tokens of a text are read at most, those that stand around it among them."""
+        if self.stride is None:
+            return self.tokens
+        with _encoding:
+            around = len(self.tokenizer(self.prefix)["input_ids"]) + len(self.prompt)
+        room = max(1, self.tokens - around)
+        return self.tokens + (self.windows - 1) * (room - min(self.stride, room // 2))
 
     def written_as(self, other: "Backbone") -> "Backbone":
         """The same base model, which reads texts as another does: prompts, and windows."""
@@ -252,6 +256,8 @@ class Backbone:
         if self.stride is not None and not pairs:
             encoded = [
                 self._with_windows(text, self._whole(whole, row, names), size, most)
+                if text.whole_length > most
+                else text
                 for row, text in enumerate(encoded)
             ]
         if self.prefix:
@@ -270,9 +276,8 @@ class Backbone:
         return text
 
     def _with_windows(self, text: Encoded, whole: Encoded, prefix: int, most: int) -> Encoded:
-        """A text with its windows, if it is too long for one."""
-        if self.stride is None or len(whole) <= most:
-            return text
+        """A text that is too long for one window with all of them."""
+        assert self.stride is not None
         found = windows_of(whole, most, stride=self.stride, prefix=prefix, limit=self.windows)
         return replace(text, windows=found)
 

@@ -139,7 +139,8 @@ class ResolvedRecipe:
         return str(self.pooling_options.get(PROMPT, ""))
 
     @property
-    def _prefix_says(self) -> str:
+    def prefix_says(self) -> str:
+        """What is written before every text, in a sentence."""
         unread = "" if self.reads_prefix else ", whose tokens are not pooled"
         return f"The prefix '{self.prefix}' is written before every text{unread}."
 
@@ -154,7 +155,8 @@ class ResolvedRecipe:
         return bool(self.pair) or not self.reads_windows
 
     @property
-    def _windows_say(self) -> str:
+    def windows_says(self) -> str:
+        """How a long text is read that is not cut, in a sentence; "" where it is cut."""
         if not self.reads_windows:
             return ""
         told = "A text that is longer than the base model reads is read in windows which share "
@@ -254,8 +256,8 @@ class ResolvedRecipe:
         told = (
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
-            self._prefix_says * bool(self.prefix),
-            self._windows_say,
+            self.prefix_says * bool(self.prefix),
+            self.windows_says,
             "The pooled vector is scaled to length 1." * self.normalise,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),

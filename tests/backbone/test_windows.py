@@ -144,6 +144,25 @@ def test_a_text_of_a_million_characters_has_so_many_windows_and_no_more(small: B
     assert held == [0] * small.layers + [own.windows * small.tokens * small.width]
 
 
+@pytest.mark.parametrize("recipe", ["mean", "mask_token", "mean&prefix=it:_"])
+def test_how_far_they_reach(small: Backbone, recipe: str) -> None:
+    pooling, _, option = recipe.partition("&")
+    resolved = resolve(f"{pooling}+linear?long=windows&stride={STRIDE}&{option}")
+    own = replace(small, windows=3).for_recipe(resolved)
+    for more in (0, 1):
+        alone = len(own.encode(["cat"])[0]) - 1
+        (text,) = own.encode([" ".join(["cat"] * (own.reach - alone + more))])
+        read = sum(
+            one
+            for window in text.windows
+            for number, one in zip(window.inputs["input_ids"], window.counted, strict=True)
+            if number == own.tokenizer("cat")["input_ids"][1]
+        )
+        assert text.whole_length == own.reach + more
+        assert read == own.reach - alone
+    assert small.reach == small.tokens
+
+
 def test_a_tokenizer_that_cuts_the_beginning_off(copied: Callable[..., Path]) -> None:
     folder = copied("bert")
     told = folder / "tokenizer_config.json"

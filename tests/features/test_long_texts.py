@@ -12,6 +12,8 @@ from tiny_models import LIMITS, WORDS
 from torch import Tensor
 from torch.testing import assert_close
 
+from heads.analysis.comparison import token_notes
+from heads.analysis.differences import difference, same_in_training
 from heads.backbone import backbone as backbone_module
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
@@ -281,3 +283,25 @@ def test_its_name_is_that_of_a_reading() -> None:
         "mean+mlp?hidden=8&long=windows", "mean?long=windows", "mlp?hidden=8",
     )  # fmt: skip
     assert str(resolve("mean+linear?long=cut")) == "mean+linear"
+
+
+def test_what_sets_it_apart_is_how_long_texts_are_read(small: Backbone) -> None:
+    cut, whole = resolve("mean+linear"), resolve("mean+linear?long=windows&stride=8")
+    assert not same_in_training(cut, whole, small)
+    told = difference(cut, whole, small)
+    assert "is read in windows which share 8 tokens, and all their tokens are pooled" in told
+    prefixed = resolve("mean+linear?prefix=it:_")
+    assert not same_in_training(cut, prefixed, small)
+    assert "The prefix 'it: ' is written before every text" in difference(cut, prefixed, small)
+
+
+def test_a_comparison_says_what_was_read(small: Backbone, corpus: Corpus) -> None:
+    cut, whole = classifiers(["mean+ridge", "mean+ridge?long=windows"], corpus, small)
+    (text,) = small.encode([" ".join(["cat"] * 98)])
+    both = list(token_notes(text, [cut.head, whole.head], small))
+    assert both == ["Only the first 40 of 100 tokens were read by recipes without ?long=windows."]
+    assert not list(token_notes(text, [whole.head], small))
+    (told,) = token_notes(text, [whole.head], replace(small, windows=2))
+    assert told == "Only the first 59 of 100 tokens were read in windows, at most 2."
+    (told,) = token_notes(text, [cut.head], small)
+    assert told == "Only the first 40 of 100 tokens were read."
