@@ -134,6 +134,7 @@ def test_a_prefix_stands_before_each_and_a_prompt_behind_each(small: Backbone) -
     assert [n for n in words if n not in special] == bare
 
 
+@pytest.mark.slow
 def test_a_text_of_a_million_characters_has_so_many_windows_and_no_more(small: Backbone) -> None:
     own = in_windows(small)
     (text,) = own.encode(["cat dog " * 125_000])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import slow
 import torch
 from quick_heads import classifiers
 from tiny_models import LIMITS, WORDS
@@ -154,7 +155,7 @@ def test_a_decoder_reads_window_by_window(tiny: Callable[..., Path]) -> None:
         assert_close(found[0], naive(reading, backbone, LONG[0]), **CLOSE)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "deberta-v2", "xlnet"])
+@pytest.mark.parametrize("family", slow.but(["gpt2", "deberta-v2", "xlnet"], "gpt2"))
 def test_families_that_are_read_by_transformers(tiny: Callable[..., Path], family: str) -> None:
     backbone = replace(loading.load(str(tiny(family)), limits=LIMITS), tokens=40)
     readings = ("mean", "last", "max")
@@ -223,7 +224,7 @@ def corpus() -> Corpus:
     return build("made up", TEXTS, labels)
 
 
-@pytest.mark.parametrize("recipe", ["mean+linear", "cls+mlp?hidden=4"])
+@pytest.mark.parametrize("recipe", slow.but(["mean+linear", "cls+mlp?hidden=4"], "mean+linear"))
 def test_a_classifier_answers_from_the_same_vectors(
     recipe: str, small: Backbone, corpus: Corpus
 ) -> None:
