@@ -13,6 +13,7 @@ from heads.data.table import Finding
 from heads.parts.resolved_recipe import LONG, WINDOWS, ResolvedRecipe
 
 CHUNK = 4096  # texts
+TOKENS_CUT = "tokens_cut"  # the kind of that finding
 FRAME = 2  # tokens that only frame a text are no words of it
 
 
@@ -50,7 +51,7 @@ def token_findings(
     if cut:
         found.append(
             Finding(
-                kind="tokens_cut",
+                kind=TOKENS_CUT,
                 says=_long_says(whole, cut, backbone, recipes, paired=bool(corpus.pairs)),
                 lines=_lines(cut, corpus),
             )

@@ -57,6 +57,7 @@ def test_both_are_compared_on_all_rows_and_on_the_longer_ones(board: Leaderboard
     assert told in board.as_json()["notes"]
     text = "30 of 90 texts are longer than 40 tokens: read with ?long=windows, and cut by the other"
     assert any(note.startswith(text) for note in board.notes)
+    assert not any("are cut at" in note for note in board.notes)  # as the file alone was told
 
 
 def test_its_heads_answer_and_go_along(board: Leaderboard, tmp_path: Path) -> None:
