@@ -312,6 +312,7 @@ class Limits:
     label_characters: int = 100
     text_characters: int = 20_000
     tokens: int = 256
+    windows: int = 64  # of a text that is longer, where a recipe reads it in windows
     products: int = 10_000_000_000_000_000
     edits: int = 100
     retrained_rows: int = 100_000_000
@@ -352,6 +353,7 @@ PUBLIC = Limits(
     unpacked_bytes=50_000_000,
     rows=20_000,
     columns=50,
+    windows=16,
     classes=200,
     products=140_000_000_000,  # about 5 seconds of two cores
     edits=32,

@@ -27,7 +27,8 @@ ABOVE = {
 NAV = {
     "Start": ("tour", "faq"),
     "What is computed": (
-        "parts", "catalogue", "statistics", "training", "tuning", "looking", "labels", "samples",
+        "parts", "catalogue", "statistics", "training", "tuning", "long-texts", "looking", "labels",
+        "samples",
     ),
     "In use": (
         "scikit-learn", "vectors", "folders", "api", "json", "deploy", "PERFORMANCE",

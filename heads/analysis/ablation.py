@@ -612,7 +612,7 @@ def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
 def _taken_out(
     heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
 ) -> Generator[Progress, None, list[Ablation]]:
-    own = [classifier.backbone.states([one]) for one in encoded(classifier, texts)]
+    own = [classifier.backbone.whole(one) for one in encoded(classifier, texts)]
     with torch.no_grad():
         logits = classifier.head.module(*own)
     found = []

@@ -27,7 +27,7 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import gate
-from heads.errors import DataError, ModelError, did_you_mean
+from heads.errors import DataError, ModelError, RecipeError, did_you_mean
 from heads.problem import ONE_VERSUS_REST
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -184,7 +184,11 @@ def _attributed(
 @torch.no_grad()
 def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
     backbone = classifier.backbone
-    entries = tuple(input_embeddings(backbone, one) for one in encoded(classifier, texts))
+    read = encoded(classifier, texts)
+    if most := max(len(one.windows) for one in read):
+        what = f"{classifier.recipe} reads this text in {most} windows, and gradients are of one."
+        raise RecipeError(what, f"Shorten the text to {backbone.tokens} tokens.")
+    entries = tuple(input_embeddings(backbone, one) for one in read)
     return _Ground(
         entries=entries,
         states=tuple(backbone.states([one.encoded]) for one in entries),

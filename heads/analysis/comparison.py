@@ -27,7 +27,7 @@ from heads.data.samples import RECIPES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
+from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.folder import find
@@ -54,11 +54,21 @@ def cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
     ]
 
 
-def token_notes(encoded: Encoded) -> list[str]:
-    """Of a text that has more tokens than the base model reads."""
-    if encoded.whole_length <= len(encoded):
-        return []
-    return [f"Only the first {len(encoded):,} of {encoded.whole_length:,} tokens were read."]
+def token_notes(
+    encoded: Encoded, heads: Sequence[TrainedHead], backbone: Backbone
+) -> Iterator[str]:
+    """Of a text that has more tokens than the base model reads at once."""
+    whole, recipes = encoded.whole_length, [head.module.reader.resolved for head in heads]
+    windowed = [one for one in recipes if one.reads_windows]
+    if whole > len(encoded) and len(windowed) < len(recipes):
+        who = f" by recipes without ?{LONG}={WINDOWS}" * bool(windowed)
+        yield f"Only the first {len(encoded):,} of {whole:,} tokens were read{who}."
+    reach = min((backbone.for_recipe(one).reach for one in windowed), default=whole)
+    if whole > reach:
+        yield (
+            f"Only the first {reach:,} of {whole:,} tokens were read in windows, at most "
+            f"{backbone.windows}."
+        )
 
 
 def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
@@ -340,7 +350,7 @@ def comparing(
         backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
-    notes += token_notes((given.read or backbone.encode([text], second))[0])
+    notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
     notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if way != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])

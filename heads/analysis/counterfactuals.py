@@ -153,16 +153,22 @@ def _check_length(
     classifiers: Sequence[Classifier], texts: Sequence[str], pairs: Sequence[str], limits: Limits
 ) -> None:
     """Refuses edits that are too long for so many heads, each of which reads all of them."""
-    backbones = {id(one.backbone.untuned): one.backbone for one in classifiers}
+    backbones = {_key(one): one.backbone for one in classifiers}
     counts = {
-        key: sum(map(len, backbone.encode(texts, pairs))) for key, backbone in backbones.items()
+        key: sum(text.tokens_read for text in backbone.encode(texts, pairs))
+        for key, backbone in backbones.items()
     }
-    passes = sum(counts[id(one.backbone.untuned)] for one in classifiers)
+    passes = sum(counts[_key(one)] for one in classifiers)
     products = max((products_of(one.model) for one in backbones.values()), default=1)
     what = f"Reading {len(texts)} sentences under {len(classifiers)} heads"
     check_passes(
         passes, products, what, "Leave edits out, shorten them, or ask fewer heads.", limits
     )
+
+
+def _key(classifier: Classifier) -> tuple[object, ...]:
+    """By what texts have as many tokens: the base model, and whether it cuts long ones."""
+    return id(classifier.backbone.untuned), *classifier.backbone.way
 
 
 def _gated(row: tuple[str, str], limits: Limits) -> tuple[str, str]:

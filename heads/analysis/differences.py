@@ -59,10 +59,7 @@ def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterato
             yield f"{reading}: {' '.join(resolved.says[: 1 + bool(choice)])}"
     elif first.pooling_options != second.pooling_options:
         yield f"They read with other options: {first.recipe} and {second.recipe}."
-    for resolved, other in ((first, second), (second, first)):
-        if resolved.pair != other.pair and resolved.pair:
-            joins = pairing[resolved.pair].says
-            yield f"{resolved.recipe} reads two texts each by itself and joins them: {joins}"
+    yield from (*_texts(first, second), *_texts(second, first))
     if first.loss != second.loss:
         yield from (
             f"{resolved.recipe}: {loss[resolved.loss].says}" for resolved in (first, second)
@@ -71,6 +68,21 @@ def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterato
     if first.late != second.late:
         resolved = first if first.late else second
         yield f"{resolved.recipe} applies its head to every token and pools the logits."
+
+
+def _texts(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
+    """What one makes of texts before they are pooled, where the other does not."""
+    if resolved.pair != other.pair and resolved.pair:
+        joins = pairing[resolved.pair].says
+        yield f"{resolved.recipe} reads two texts each by itself and joins them: {joins}"
+    if resolved.prefix and _written(resolved) != _written(other):
+        yield f"{resolved.recipe}: {resolved.prefix_says}"
+    if resolved.reads_windows and resolved.stride != other.stride:
+        yield f"{resolved.recipe}: {resolved.windows_says}"
+
+
+def _written(resolved: ResolvedRecipe) -> tuple[str, bool]:
+    return resolved.prefix, resolved.reads_prefix
 
 
 def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
@@ -94,6 +106,7 @@ def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Ba
         (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
         and first.pooling_options == second.pooling_options
         and (first.pair, first.loss, first.tune) == (second.pair, second.loss, second.tune)
+        and (_written(first), first.stride) == (_written(second), second.stride)
         and (first.normalise, first.standardise) == (second.normalise, second.standardise)
         and first.margin == second.margin
         and first.head.solve is second.head.solve

@@ -20,6 +20,7 @@ from heads.backbone.models import BUNDLED
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
 from heads.catalog.families import FAMILIES
+from heads.classifier.inputs import ReadTexts
 from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
 from heads.classifier.pretrained import is_own, own_head
@@ -488,9 +489,10 @@ def _reads(
     apart, backbone = bool(reader.resolved.pair and pair), backbone.for_recipe(reader.resolved)
     found: list[tuple[str, float]] = []
     for texts in ([text], [pair]) if apart else ([text],):
-        encoded = backbone.encode(texts, [pair] if pair and not apart else [])
-        shares = reader.shares(backbone.states(encoded))[0]
-        found += zip(backbone.words(encoded[0]), shares.tolist(), strict=True)
+        pairs = [pair] if pair and not apart else []
+        read = ReadTexts.by(backbone, texts, pairs, layers=reader.depths)
+        shares = reader.shares(read.of(0))[0]
+        found += zip(read.words(backbone), shares.tolist(), strict=True)
     return tuple(found)
 
 

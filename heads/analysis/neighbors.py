@@ -153,7 +153,7 @@ def neighbourhood(
     asked = encoded(classifier, texts)
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
-        states = [classifier.backbone.states([one]) for one in asked]
+        states = [classifier.backbone.whole(one) for one in asked]
         own = module.vectors(*states)
         answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,10 +22,11 @@ from heads.backbone.states import Encoded, States, filled_up, layers_of, like_le
 from heads.backbone.trained_reading import SentenceConfig, TrainedReading
 from heads.backbone.unpadded.bert import BertEncoder
 from heads.backbone.unpadded.forward import batches, run
+from heads.backbone.windows import whole_text, windows_of, with_whole_texts
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
 from heads.errors import DataError, ModelError, RecipeError
-from heads.parts.resolved_recipe import PREFIX, ResolvedRecipe
+from heads.parts.resolved_recipe import PREFIX, STRIDE, USUAL_STRIDE, ResolvedRecipe
 from heads.rng import IsolatedRng
 
 TOKENS_A_BATCH = 2048
@@ -69,6 +70,9 @@ class Backbone:
         prefix: The text that is written before every text, such as "query: ".
         reads_prefix: Whether poolings read the tokens of the prefix with those of the text; if not,
             neither those nor the special tokens before them.
+        stride: How many tokens a window shares with the one before, where texts that are longer
+            than `tokens` are read in windows; None where they are cut.
+        windows: How many windows of a text are read at most; what stands behind them is cut.
         trained: What its sentence-transformers modules make of a text; None where it has none.
         sentences: What its sentence-transformers configuration says of prompts and lengths.
         before: The same base model before it learned with a head; None where it never did.
@@ -98,6 +102,8 @@ class Backbone:
     prompt: tuple[int, ...] = ()
     prefix: str = ""
     reads_prefix: bool = True
+    stride: int | None = None
+    windows: int = 64
     trained: TrainedReading | None = None
     sentences: SentenceConfig = field(default_factory=SentenceConfig)
     before: "Backbone | None" = None
@@ -123,27 +129,60 @@ class Backbone:
         before = (self.prefix, self.reads_prefix) if self.prefix else ()
         return (*before, *self.prompt)
 
+    @property
+    def way(self) -> tuple[object, ...]:
+        """How texts are read: what is written around them, and whether long ones are cut."""
+        return (*self.written, self.stride)
+
+    def covers(self, other: "Backbone") -> bool:
+        """Whether its pass over texts gives what another's does: texts as they are cut as well."""
+        return self.written == other.written and other.stride in (None, self.stride)
+
+    @property
+    def reach(self) -> int:
+        """How many tokens of a text are read at most, those that stand around it among them."""
+        if self.stride is None:
+            return self.tokens
+        with _encoding:
+            around = len(self.tokenizer(self.prefix)["input_ids"]) + len(self.prompt)
+        room = max(1, self.tokens - around)
+        return self.tokens + (self.windows - 1) * (room - min(self.stride, room // 2))
+
     def written_as(self, other: "Backbone") -> "Backbone":
-        """The same base model, which writes around every text what another does."""
-        if self.written == other.written:
+        """The same base model, which reads texts as another does: prompts, and windows."""
+        if self.way == other.way:
             return self
-        own = ("prompt", "prefix", "reads_prefix")
+        own = ("prompt", "prefix", "reads_prefix", "stride")
         return replace(self, **{name: getattr(other, name) for name in own})
 
     def for_recipe(self, resolved: ResolvedRecipe) -> "Backbone":
         """The same base model, which writes around every text what a recipe has there.
 
+        And it reads long texts in windows where the recipe does.
+
         Raises:
-            RecipeError: It has no prompt of that name, or its tokenizer no mask token.
+            RecipeError: It has no prompt of that name, its tokenizer no mask token, or its windows
+                are too short to share so many tokens.
         """
         prefix, reads_prefix = resolved.prefix, resolved.reads_prefix
         if resolved.pooling.is_trained:
             prefix = prefix or self.sentences.default_prompt
             reads_prefix &= self.trained is None or self.trained.reads_prompt
         prefix, found = self._prefix(prefix), self.prompted(resolved.prompt)
+        found = found._windowed(resolved.stride)
         if prefix == found.prefix and (not prefix or reads_prefix == found.reads_prefix):
             return found  # the same one, by which heads that read alike are known
         return replace(found, prefix=prefix, reads_prefix=reads_prefix)
+
+    def _windowed(self, stride: int | None) -> "Backbone":
+        """The same base model, whose windows share so many tokens; None where texts are cut."""
+        if stride == self.stride:
+            return self
+        most = self.tokens // 2
+        if stride is not None and stride > most and stride != USUAL_STRIDE:
+            what = f"{self.id} reads {self.tokens} tokens at once, of which two windows can share "
+            raise RecipeError(f"{what}{most}, not {stride}.", f"Write {STRIDE}={most} or less.")
+        return replace(self, stride=stride)
 
     def _prefix(self, asked: str) -> str:
         """What is written before a text: the prompt of that name, or the text itself."""
@@ -178,7 +217,10 @@ class Backbone:
         return replace(self, prompt=(*before, token, *after))
 
     def _with_prompt(self, text: Encoded) -> Encoded:
-        """A text with the prompt behind its last word; of it only [MASK] counts as content."""
+        """A text with the prompt behind its last word; of it only [MASK] counts as content.
+
+        Of a text that is read in windows every window has it.
+        """
         words = [place for place, special in enumerate(text.special) if not special]
         end, size = max(words, default=0) + 1, len(self.prompt)
         added = {name: row[end - 1 : end] * size for name, row in text.inputs.items()}
@@ -188,6 +230,8 @@ class Backbone:
             inputs={n: [*row[:end], *added[n], *row[end:]] for n, row in text.inputs.items()},
             special=[*text.special[:end], *marks, *text.special[end:]],
             whole_length=text.whole_length + size,
+            windows=tuple(map(self._with_prompt, text.windows)),
+            counted=(*text.counted[:end], *[1] * size, *text.counted[end:]) if text.counted else (),
         )
 
     def check_reads(self) -> None:
@@ -230,13 +274,37 @@ class Backbone:
                 rows, cut["special_tokens_mask"], whole["input_ids"], strict=True
             )
         ]
-        most = vocabulary_of(self.model)
+        known = vocabulary_of(self.model)
         for row, text in enumerate(encoded):
-            self._check(text, cut.sequence_ids(row) if self.stubborn else [], most)
+            self._check(text, cut.sequence_ids(row) if self.stubborn else [], known)
+        size = self._prefix_tokens() if self.prefix else 0
+        if self.stride is not None and not pairs:
+            encoded = [
+                self._with_windows(text, self._whole(whole, row, names), size, most)
+                if text.whole_length > most
+                else text
+                for row, text in enumerate(encoded)
+            ]
         if self.prefix:
-            size = self._prefix_tokens()
             encoded = [self._with_prefix(text, size) for text in encoded]
         return [self._with_prompt(text) for text in encoded] if self.prompt else encoded
+
+    def _whole(self, whole: Any, row: int, names: Sequence[str]) -> Encoded:
+        """A text without a limit, as the tokenizer gave it."""
+        text = Encoded(
+            inputs={name: list(whole[name][row]) for name in names},
+            special=list(whole["special_tokens_mask"][row]),
+            whole_length=len(whole["input_ids"][row]),
+        )
+        sides = whole.sequence_ids(row) if self.stubborn else []
+        self._check(text, sides, vocabulary_of(self.model))
+        return text
+
+    def _with_windows(self, text: Encoded, whole: Encoded, prefix: int, most: int) -> Encoded:
+        """A text that is too long for one window with all of them."""
+        assert self.stride is not None
+        found = windows_of(whole, most, stride=self.stride, prefix=prefix, limit=self.windows)
+        return replace(text, windows=found)
 
     def _prefix_tokens(self) -> int:
         """How many tokens stand before the text itself, counted as sentence-transformers does."""
@@ -247,8 +315,12 @@ class Backbone:
     def _with_prefix(self, text: Encoded, size: int) -> Encoded:
         """A text whose prefix counts as no content, and where it is not read, not at all."""
         size = min(size, len(text) - 1)
-        special = [1] * size + text.special[size:]
-        return replace(text, special=special, unread=0 if self.reads_prefix else size)
+        return replace(
+            text,
+            special=[1] * size + text.special[size:],
+            unread=0 if self.reads_prefix else size,
+            windows=tuple(self._with_prefix(window, size) for window in text.windows),
+        )
 
     def _check(self, text: Encoded, sides: Sequence[int | None], most: int) -> None:
         """Makes special tokens that stand in a user's text unknown ones; refuses foreign ones."""
@@ -390,16 +462,42 @@ class Backbone:
             return self.model(**given, output_hidden_states=True)
 
     def passes(
-        self, texts: Sequence[Encoded], most: int = TOKENS_A_BATCH
+        self,
+        texts: Sequence[Encoded],
+        most: int = TOKENS_A_BATCH,
+        layers: Collection[int] | None = None,
     ) -> Iterator[tuple[list[int], States]]:
         """Reads any number of texts, the longest first, in batches of like length.
 
         Args:
             most: The most texts in a batch.
+            layers: The numbers of those that are kept of texts with several windows; None for all.
 
         Yields:
-            The row numbers of a batch and its states.
+            The row numbers of a batch and its states. A text that is read in windows comes a second
+            time by itself: at first it is cut, and then its rows are its windows.
         """
+        kept = range(self.layers + 1) if layers is None else layers
+        return with_whole_texts(partial(self._batches, most=most), texts, kept)
+
+    def whole_text(
+        self, text: Encoded, cut: States, layers: Collection[int] | None = None
+    ) -> States:
+        """The states of all windows of a text, given those of the text as it is cut (1, t).
+
+        Args:
+            layers: The numbers of those that are kept; None for all.
+        """
+        kept = range(self.layers + 1) if layers is None else layers
+        return whole_text(text, cut, partial(self._batches, most=TOKENS_A_BATCH), kept)
+
+    def whole(self, text: Encoded) -> States:
+        """The states of one text (1, t); where it is read in several windows, of those (k, t)."""
+        cut = self.states([text])
+        return self.whole_text(text, cut) if text.windows else cut
+
+    def _batches(self, texts: Sequence[Encoded], most: int) -> Iterator[tuple[list[int], States]]:
+        """The same, but for windows."""
         lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
         for rows in like_length(lengths, most, tokens, self.reads_padding):
             interruption.check()

@@ -8,7 +8,7 @@ batches of like length.
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +20,7 @@ from heads.backbone.device import HERE, called, exact_on, fastest, let_go, lying
 from heads.backbone.precision import gain, products
 from heads.backbone.states import Encoded, States
 from heads.backbone.unpadded.bert import FAMILIES, BertEncoder, block_of
+from heads.backbone.windows import with_whole_texts
 from heads.errors import LimitError, ModelError
 from heads.interruption import Interrupted
 
@@ -91,15 +92,18 @@ class InferenceEngine:
             layers: The numbers of those that are asked for; others may be left out.
 
         Yields:
-            The row numbers of a batch and its states, where they were computed.
+            The row numbers of a batch and its states, where they were computed; of texts that are
+            read in windows as `Backbone.passes` does.
         """
         backbone, way = self.backbone, self.way
         with exact_on(way.device):
             if way.is_packed:
-                yield from backbone.read(texts, self._block, layers)
+                read = partial(backbone.read, block=self._block, layers=layers)
+                yield from with_whole_texts(read, texts, layers)
             else:
                 model = backbone.model if way.device == HERE else _model(way.device, backbone.model)
-                yield from replace(backbone, model=model, block=None).passes(texts)
+                generic = replace(backbone, model=model, block=None)
+                yield from generic.passes(texts, layers=layers)
 
     @property
     def _block(self) -> BertEncoder:
@@ -240,6 +244,7 @@ def agreement(engine: InferenceEngine, texts: Sequence[Encoded]) -> BackendAgree
     backbone = engine.backbone
     generic = replace(backbone, block=None)
     differences, cosines = [], []
+    texts = [replace(text, windows=()) for text in texts]  # one window of a text is enough
     for rows, states in engine.passes(texts, range(backbone.layers + 1)):
         ours = states.here()
         for place, row in enumerate(rows):  # Transformers reads each by itself

@@ -156,6 +156,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         backbone,
         folder=checkpoint.folder,
         tokens=room_for(model, tokenizer, limits, sentences.tokens),
+        windows=limits.windows,
         sentences=sentences,
         stubborn=stubborn_tokens(tokenizer),
         separates=has_separator(tokenizer),

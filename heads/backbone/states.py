@@ -29,6 +29,8 @@ class States:
         decoder: (n, t, d) or None, the last layer of a decoder that stands on the encoder.
         decoder_mask: (n, t) or None, 1 where the decoder was given something.
         vectors: (n, d) or None, vectors that came from elsewhere, in the place of all of it.
+        counted: None, or where the n rows are the windows of one long text (n, t), 1 on tokens that
+            count: what two windows share counts in one of them.
     """
 
     mask: Tensor
@@ -40,6 +42,7 @@ class States:
     decoder: Tensor | None = None
     decoder_mask: Tensor | None = None
     vectors: Tensor | None = None
+    counted: Tensor | None = None
 
     def here(self) -> "States":
         """The same on the processor."""
@@ -49,6 +52,37 @@ class States:
             if isinstance(value := getattr(self, field.name), Tensor)
         }
         return replace(self, **tensors, hidden=tuple(states.to(HERE) for states in self.hidden))
+
+    def row(self, number: int) -> "States":
+        """The same of one text, or one window, (1, t)."""
+        own = slice(number, number + 1)
+        tensors = {
+            field.name: value[own]
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **tensors, hidden=tuple(states[own] for states in self.hidden))
+
+    @property
+    def end_to_end(self) -> "States":
+        """The windows of a long text as if they were one, (1, T), of T tokens that count.
+
+        What is of a window and not of its tokens is left out.
+        """
+        assert self.counted is not None
+        is_read = self.counted.bool()
+
+        def joined(values: Tensor) -> Tensor:
+            return (
+                values[is_read][None] if values.dim() > 1 else values
+            )  # a layer that was left out
+
+        names = ("mask", "unpadded", "content", "eos")
+        return States(
+            **{name: joined(getattr(self, name)) for name in names},
+            hidden=tuple(map(joined, self.hidden)),
+            pooler=None,
+        )
 
     def layer(self, number: int) -> Tensor:
         """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
@@ -85,15 +119,26 @@ class Encoded:
         special: 1 for each token that is no content, such as [CLS] and those of a prefix.
         whole_length: How many tokens it would have without a limit.
         unread: How many tokens at its beginning no pooling reads.
+        windows: All windows of a text that is longer than the base model reads, where it is read in
+            windows; the text itself is cut. Empty where it is not.
+        counted: Of a window: 1 for each token that counts, 0 for one that counts in the window
+            beside it. Empty where all count.
     """
 
     inputs: dict[str, list[int]]
     special: list[int]
     whole_length: int
     unread: int = 0
+    windows: tuple["Encoded", ...] = ()
+    counted: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.special)
+
+    @property
+    def tokens_read(self) -> int:
+        """How many tokens the base model reads of it, those of all windows together."""
+        return sum(map(len, self.windows)) if self.windows else len(self)
 
 
 def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from heads.backbone.device import HERE
 from heads.errors import HeadsError, RecipeError
 from heads.parts.poolings import Pooled, cls, last, max, mean, pooled, sqrt_mean, weighted
+from heads.parts.registry import pooling
 
 # Its poolings, in the order in which several of them stand side by side.
 MODES: Mapping[str, Callable[[Tensor, Tensor], Tensor | Pooled]] = {
@@ -112,6 +113,16 @@ class TrainedReading(nn.Module):
         for step in self.steps:
             found = step(found)
         return Pooled(found.to(vectors.device), reads)
+
+    @property
+    def is_by_window(self) -> bool:
+        """Whether it reads single tokens by their place (`Pooling.is_by_window`)."""
+        return any(pooling[MODES[mode].__name__].is_by_window for mode in self.modes)
+
+    @property
+    def has_unit_length(self) -> bool:
+        """Whether what it gives is scaled to length 1 at the end."""
+        return len(self.steps) > 0 and isinstance(self.steps[-1], UnitLength)
 
     @property
     def plain(self) -> str:

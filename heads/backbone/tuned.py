@@ -77,7 +77,7 @@ class TunedBase:
             if key in _kept:
                 _kept.move_to_end(key)
                 return _kept[key].written_as(writes)
-        found = _put(self, replace(backbone, prompt=(), prefix=""))
+        found = _put(self, replace(backbone, prompt=(), prefix="", stride=None))
         with _lock:
             found = _kept.setdefault(key, found)  # another thread may have been faster
             _kept.move_to_end(key)

@@ -80,7 +80,7 @@ class Classifier(display.Displayed):
             return module.head(module.reader.resolved.joined(self._read(texts), self._read(pairs)))
         encoded = self.backbone.encode(texts, pairs)
         logits = torch.zeros(len(encoded), len(self.classes))
-        for rows, states in self.backbone.passes(encoded):
+        for rows, states in self.backbone.passes(encoded, layers=module.reader.depths):
             logits[rows] = module(states)
         return logits
 
@@ -147,7 +147,8 @@ class Classifier(display.Displayed):
         """The pooled vectors of texts by themselves, (n, w)."""
         reader = self.head.module.reader
         vectors = torch.zeros(len(texts), reader.width)
-        for rows, states in self.backbone.passes(self.backbone.encode(texts)):
+        encoded = self.backbone.encode(texts)
+        for rows, states in self.backbone.passes(encoded, layers=reader.depths):
             vectors[rows] = reader(states).vectors
         return vectors
 

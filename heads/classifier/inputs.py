@@ -4,19 +4,23 @@ Heads that read by the same base model share its pass; one that has learned its 
 has a pass of its own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States, states_of
 from heads.classifier.module import RecipeModule, TrainedHead
-from heads.errors import DataError
-from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.errors import DataError, RecipeError
+from heads.parts.registry import pairing
+from heads.parts.resolved_recipe import PAIR, ResolvedRecipe
 
-Written = tuple[object, ...]  # what a base model writes around a text; () for nothing
+# How a base model reads a text: what it writes around it, and whether it cuts a long one.
+Way = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +30,50 @@ class ReadTexts:
     Attributes:
         encoded: Their tokens.
         states: What it made of them.
+        windows: By the number of a text that is read in several windows: what it made of those.
     """
 
     encoded: tuple[Encoded, ...]
     states: States
+    windows: Mapping[int, States] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, backbone: Backbone, texts: Sequence[str], pairs: Sequence[str] = ()) -> "ReadTexts":
-        """Lets a base model read gated texts."""
+    def by(
+        cls,
+        backbone: Backbone,
+        texts: Sequence[str],
+        pairs: Sequence[str] = (),
+        layers: Collection[int] | None = None,
+    ) -> "ReadTexts":
+        """Lets a base model read gated texts.
+
+        Args:
+            layers: The numbers of those that are kept of windows; None for all.
+        """
         encoded = tuple(backbone.encode(texts, pairs))
-        return cls(encoded=encoded, states=backbone.states(encoded))
+        states = backbone.states(encoded)
+        windows = {
+            number: backbone.whole_text(text, states.row(number), layers)
+            for number, text in enumerate(encoded)
+            if text.windows
+        }
+        return cls(encoded=encoded, states=states, windows=windows)
+
+    def of(self, number: int) -> States:
+        """What the base model made of one text: as a batch of one, or of its windows."""
+        return self.windows[number] if number in self.windows else self.states.row(number)
+
+    def words(self, backbone: Backbone) -> list[str]:
+        """The tokens of the first text that are read, as a reader would write them."""
+        first = self.encoded[0]
+        if not first.windows:
+            return backbone.words(first)
+        return [
+            word
+            for window in first.windows
+            for place, word in enumerate(backbone.words(window))
+            if window.counted[place] and place >= window.unread
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +82,22 @@ class BaseInputs:
 
     Attributes:
         backbone: The base model.
-        joint: By what is written around a text: the texts, or pairs as one sequence.
+        joint: By the way in which a text is read: the texts, or pairs as one sequence.
         sides: The same of first and second texts, each by itself, as siamese heads ask for them.
     """
 
     backbone: Backbone
-    joint: Mapping[Written, ReadTexts]
-    sides: Mapping[Written, tuple[ReadTexts, ReadTexts]]
+    joint: Mapping[Way, ReadTexts]
+    sides: Mapping[Way, tuple[ReadTexts, ReadTexts]]
 
     def logits(self, module: RecipeModule) -> Tensor:
         """What a head says, (n, c)."""
-        return module(*(one.states for one in self._of(module)))
+        read = self._of(module)
+        logits = module(*(one.states for one in read))
+        long = {number for one in read for number in one.windows}
+        whole = {number: module(*(one.of(number) for one in read)) for number in sorted(long)}
+        rows = [whole.get(number, row[None]) for number, row in enumerate(logits)]
+        return torch.cat(rows) if whole else logits
 
     def reads(self, module: RecipeModule) -> tuple[tuple[str, float], ...]:
         """Each token of the first text with the share of the pooled vector that it gives.
@@ -63,14 +106,14 @@ class BaseInputs:
         """
         found: list[tuple[str, float]] = []
         for read in self._of(module):
-            shares = module.reader.shares(read.states)[0].tolist()
-            found += zip(self.backbone.words(read.encoded[0]), shares, strict=False)
+            shares = module.reader.shares(read.of(0))[0].tolist()
+            found += zip(read.words(self.backbone), shares, strict=False)
         return tuple(found)
 
     def _of(self, module: RecipeModule) -> tuple[ReadTexts, ...]:
         """What a head reads: one sequence, or two."""
-        written = self.backbone.for_recipe(module.reader.resolved).written
-        return self.sides[written] if module.is_siamese else (self.joint[written],)
+        way = self.backbone.for_recipe(module.reader.resolved).way
+        return self.sides[way] if module.is_siamese else (self.joint[way],)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,37 +182,41 @@ def base_inputs(
         check_pairs(siamese[0].reader.resolved, pairs)
     apart = _different(backbone, siamese)
     together = _different(backbone, [head for head in heads if not head.is_siamese])
+    depths = frozenset[int]().union(*(head.reader.depths for head in heads))
+    read = partial(ReadTexts.by, layers=depths)
     return BaseInputs(
         backbone=backbone,
-        joint={one: ReadTexts.by(base, texts, pairs) for one, base in together.items()},
-        sides={
-            one: (ReadTexts.by(base, texts), ReadTexts.by(base, pairs))
-            for one, base in apart.items()
-        },
+        joint={one: read(base, texts, pairs) for one, base in together.items()},
+        sides={one: (read(base, texts), read(base, pairs)) for one, base in apart.items()},
     )
 
 
 def vector_inputs(backbone: Backbone, vectors: Tensor) -> BaseInputs:
     """Vectors (n, w) as heads take what a base model makes of texts."""
     read = ReadTexts(encoded=(), states=states_of(vectors))
-    return BaseInputs(backbone=backbone, joint={backbone.written: read}, sides={})
+    return BaseInputs(backbone=backbone, joint={backbone.way: read}, sides={})
 
 
-def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Written, Backbone]:
-    """The base model in each way that these heads want something written; with nothing first."""
+def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Way, Backbone]:
+    """The base model in each way that these heads read; with nothing written first, and cut."""
     found = [backbone.for_recipe(head.reader.resolved) for head in heads]
-    return {one.written: one for one in sorted(found, key=lambda one: len(one.written))}
+    plain_first = sorted(found, key=lambda one: (len(one.written), one.stride is not None))
+    return {one.way: one for one in plain_first}
 
 
 def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:
-    """Refuses a siamese recipe where there is one text only.
+    """Refuses a siamese recipe where there is one text only, and windows of two in one sequence.
 
     Raises:
         DataError: There are no second texts.
+        RecipeError: A window would have to hold parts of both.
     """
     if resolved.pair and not pairs:
         what = f"{resolved.recipe} compares two texts, and there is one."
         raise DataError(what, f"Give a second text, or take pair={resolved.pair} away.")
+    if pairs and not resolved.takes_pairs:
+        what = f"{resolved.recipe} reads windows of one text, and here two are one sequence."
+        raise RecipeError(what, f"Add {PAIR}={pairing.usual}, which reads each by itself.")
 
 
 def check_second(head: TrainedHead, pairs: Sequence[str]) -> None:

@@ -87,7 +87,9 @@ def export(
     if classifier.backbone.is_given:
         if adapter or library not in ("", PORTABLE):
             what = f"{classifier.recipe} learned from vectors, and has no base model."
-            raise CheckpointError(what, "It goes out as a head alone: leave out --adapter and --as.")
+            raise CheckpointError(
+                what, "It goes out as a head alone: leave out --adapter and --as."
+            )
         return in_new_folder(folder, lambda path: _write_portable(asked, OF_VECTORS, path))
     if adapter:
         check_adapter(classifier)

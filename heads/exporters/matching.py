@@ -21,7 +21,7 @@ from heads.errors import RecipeError
 from heads.exporters.model_card import base_name
 from heads.parts.modules import acting, leaves, sizes, words
 from heads.parts.resolve import resolve, with_options
-from heads.parts.resolved_recipe import LATE, PAIR, TUNE, ResolvedRecipe
+from heads.parts.resolved_recipe import LATE, LONG, PAIR, TUNE, WINDOWS, ResolvedRecipe
 from heads.recipe import Recipe
 
 # Config keys that only the head reads: the base model does not change with them.
@@ -62,6 +62,9 @@ def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equiva
     if prefix := backbone.for_recipe(resolved).prefix:
         what = f"No class of Transformers writes '{prefix.strip()}' before every text."
         raise RecipeError(what, "Without a prefix there may be one.")
+    if resolved.reads_windows:
+        what = f"No class of Transformers reads a long text in windows, as {resolved.recipe} does."
+        raise RecipeError(what, f"Without {LONG}={WINDOWS} there may be one.")
     form = family(backbone.model_type)
     if _needs_decoder(form) and not backbone.decoder_width:
         what = "Its own class needs the decoder, which this checkpoint lacks."

@@ -359,6 +359,9 @@ def _check(classifier: Classifier, path: Path) -> None:
     if classifier.backbone.written:
         what = f"{classifier.recipe} writes a prompt around every text, which ONNX does not hold."
         raise RecipeError(what, INSTEAD)
+    if classifier.backbone.stride is not None:
+        what = f"{classifier.recipe} reads long texts in windows, which ONNX does not hold."
+        raise RecipeError(what, INSTEAD)
     backbone, head = classifier.backbone, classifier.head.module
     parts = [head] if backbone.is_given else [backbone.model, head]
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())

@@ -59,7 +59,7 @@ COPIED = (
     "parts/*.py",
     *("catalog/__init__.py", "catalog/forms.py", "catalog/base_models.py"),
     *("backbone/__init__.py", "backbone/backbone.py", "backbone/device.py", "backbone/states.py"),
-    "backbone/trained_reading.py",
+    *("backbone/trained_reading.py", "backbone/windows.py"),
     *("backbone/unpadded/*.py", "features/__init__.py", "features/featurizer.py"),
     *("exporters/__init__.py", "exporters/standalone.py"),
 )
@@ -319,7 +319,8 @@ def _verify(classifier: Classifier, folder: Path, package: str) -> float:
     with _imported(folder, package):
         try:
             loaded = runpy.run_path(str(folder / "load.py"))["load"](folder)
-            loaded(*(example(classifier) or (TEXTS[2:3], PAIRS[2:3])))
+            paired = classifier.head.module.reader.resolved.takes_pairs
+            loaded(*(example(classifier) or (TEXTS[2:3], PAIRS[2:3] * paired)))
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
             what = f"The folder of {classifier.recipe} does not load ({said})."

@@ -108,6 +108,8 @@ class StandaloneClassifier:
             raise ValueError("The texts must be a list: write [text] for a single one.")
         if resolved.pair and len(pairs) != len(texts):
             raise ValueError("It compares two texts: give one second text for each text.")
+        if pairs and not resolved.takes_pairs:
+            raise ValueError("It reads windows of one text: give no second texts.")
         if pairs and len(pairs) != len(texts):
             raise ValueError("Give one second text for each text, or none.")
         sides = [[self._cleaned(text) for text in side] for side in (texts, pairs) if side]
@@ -124,7 +126,7 @@ class StandaloneClassifier:
         """What becomes of the states of texts, or of pairs as one sequence, (n, width)."""
         encoded = self.backbone.encode(*sides)
         found = torch.zeros(len(encoded), width)
-        for rows, states in self.backbone.passes(encoded):
+        for rows, states in self.backbone.passes(encoded, layers=self.head.reader.depths):
             found[rows] = through(states)
         return found
 

@@ -40,6 +40,8 @@ def tried(
     count, largest = 0, 0.0
     given = example(classifier)
     for texts, pairs in [given] if given else _batches(padded, paired=classifier.head.needs_pairs):
+        if pairs and not classifier.head.module.reader.resolved.takes_pairs:
+            continue
         try:
             ours = classifier.logits(texts, pairs)
         except ModelError:

@@ -78,6 +78,7 @@ SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a 
 CODE = (
     "backbone/backbone", "backbone/states", "backbone/trained_reading", "backbone/weights",
     "backbone/unpadded/bert", "backbone/unpadded/forward", "backbone/unpadded/linear",
+    "backbone/windows",
     "features/extraction", "features/featurizer",
 )  # fmt: skip  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
@@ -141,11 +142,16 @@ def each_prompt(
 def _by_prompt(
     recipes: Sequence[ResolvedRecipe], backbone: Backbone
 ) -> list[tuple[Backbone, list[ResolvedRecipe]]]:
-    """Recipes by what is written around the texts that they read; those of bare texts first."""
+    """Recipes by what is written around the texts that they read; those of bare texts first.
+
+    Those by which long texts are cut share the pass of others that read them in windows: the first
+    window is the text as it is cut.
+    """
     found: dict[object, tuple[Backbone, list[ResolvedRecipe]]] = {}
-    for resolved in recipes:
+    for resolved in sorted(recipes, key=lambda one: not one.reads_windows):
         own = backbone.for_recipe(resolved)
-        found.setdefault(own.written, (own, []))[1].append(resolved)
+        way = next((way for way, (other, _) in found.items() if other.covers(own)), own.way)
+        found.setdefault(way, (own, []))[1].append(resolved)
     return sorted(found.values(), key=lambda one: len(one[0].written)) or [(backbone, [])]
 
 
@@ -318,7 +324,8 @@ def _chunks(
 def read_by(backbone: Backbone, way: Backend, paired: bool) -> tuple[object, ...]:
     """All that the numbers of a text depend on, but the reading and the text itself."""
     told = way.name, way.precision, *backbone.written
-    return (backbone.id, backbone.revision, backbone.tokens, *told, own_code(*CODE), paired)
+    read = backbone.tokens, backbone.windows
+    return (backbone.id, backbone.revision, *read, *told, own_code(*CODE), paired)
 
 
 def most_at_once(backbone: Backbone) -> int:
@@ -388,6 +395,8 @@ def read_texts(
     """Lets the base model read texts once, for all readings."""
     begun, backbone = time.perf_counter(), engine.backbone
     rows = list(zip(texts, pairs or [""] * len(texts), strict=True))
+    if not any(reader.resolved.reads_windows for reader in readers.values()):
+        backbone = replace(backbone, stride=None)
     encoded = backbone.encode(texts, pairs)
     buffers = {r: torch.empty(len(encoded), reader.width) for r, reader in readers.items()}
     # A part of the user's own need not know of a GPU.
@@ -397,11 +406,15 @@ def read_texts(
         with torch.inference_mode():
             near = states.here() if len(ours) < len(readers) else states
             for reading, reader in readers.items():
+                if states.counted is not None and not reader.resolved.reads_windows:
+                    continue  # it has read the text as it is cut
                 given = states if reading in ours else near
                 buffers[reading][places] = reader(given).vectors.to(HERE)
-        now = time.perf_counter()
-        yield pace.step([rows[place] for place in places], now - begun)
-        begun = time.perf_counter()
+        # A text with several windows is done when it comes with all of them.
+        cut = states.counted is None
+        if done := [rows[place] for place in places if not (cut and encoded[place].windows)]:
+            yield pace.step(done, time.perf_counter() - begun)
+            begun = time.perf_counter()
     return TextsRead(vectors=buffers, counts=counts(encoded, backbone))
 
 

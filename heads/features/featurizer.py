@@ -28,6 +28,8 @@ class Featurizer(nn.Module):
         state_width: Size of a state as the pooling sees it: d, or 4 d under `cat4`.
         weighs: Whether it answers with one weight a token, so that anything can be pooled by it.
         depths: The numbers of the layers that it needs; a pass may leave out the others.
+        by_window: Whether, of a long text that is read in windows, the windows' vectors are
+            averaged; else all tokens of all windows are pooled as if they were one text.
 
     Raises:
         RecipeError: The base model has no such layer, no pooler or no decoder.
@@ -57,6 +59,8 @@ class Featurizer(nn.Module):
             answer, width = self._tried(nothing)
         self.width: int = width
         self.weighs = isinstance(answer, Tensor) and (answer.dim() == 2 or answer.shape[1] == 1)
+        self.by_window = resolved.pooling.is_by_window or self._reads_decoder
+        self.by_window |= any(own.is_by_window for own in self._trained if own)
 
     def _depths(self, nothing: States) -> frozenset[int]:
         """The layers that it reads: where one is no number, neither is what it makes of them."""
@@ -72,11 +76,46 @@ class Featurizer(nn.Module):
                     found.add(number)
         return frozenset(found)
 
+    @property
+    def _reads_decoder(self) -> bool:
+        return self.resolved.layers is not None and "decoder" in self.resolved.layers.asks
+
     def forward(self, states: States) -> Pooled:
-        found = pooled(*self._answer(states))
+        """The vectors (n, w) and what they were read of (n, t).
+
+        Of the windows of a long text, in one batch, there is one vector (1, w), read of the T
+        tokens that count, (1, T); or, where the recipe cuts long texts, that of the first window.
+        """
+        if states.counted is None:
+            found = pooled(*self._answer(states))
+        elif self.resolved.reads_windows:
+            found = self._of_windows(states, states.counted)
+        else:
+            found = pooled(*self._answer(states.row(0)))
         if not self.resolved.normalise:
             return found
         return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
+
+    def _of_windows(self, states: States, counted: Tensor) -> Pooled:
+        """What is read of a long text.
+
+        A mean, a maximum, a spread are of tokens, and all tokens of the windows have one. Of what
+        is one a window, as its [CLS], the average is taken, in which a window counts by the number
+        of its tokens that count: so a text that is one token too long has nearly the vector of the
+        text that is not. Under a linear head that is the average of the windows' logits.
+
+        Args:
+            counted: (k, t), 1 on tokens that count.
+        """
+        if not self.by_window:
+            return pooled(*self._answer(states.end_to_end))
+        found, share = pooled(*self._answer(states)), counted.sum(dim=1)
+        share = (share / share.sum()).to(found.vectors.dtype)
+        vectors = share[None] @ found.vectors
+        if any(own.has_unit_length for own in self._trained if own):
+            vectors = nn.functional.normalize(vectors, dim=-1)
+        reads = share[:, None] * found.reads
+        return Pooled(vectors, reads[counted.bool()][None])
 
     def shares(self, states: States) -> Tensor:
         """The share of the pooled vector that each token gives, (n, t); a row sums to 1."""
@@ -85,10 +124,9 @@ class Featurizer(nn.Module):
 
     def _answer(self, states: States) -> tuple[Tensor | Pooled, Tensor | None]:
         """What the pooling says, and the states that it says it of."""
-        decoder = self.resolved.layers is not None and "decoder" in self.resolved.layers.asks
         real = states.unpadded if self.resolved.pooling.token == "last" else states.mask
         inputs = {
-            "mask": states.decoder_mask if decoder else real,
+            "mask": states.decoder_mask if self._reads_decoder else real,
             "content": states.content,
             "states": self.chosen(states) if "states" in self.resolved.pooling.asks else None,
             "pooler": states.pooler,

@@ -51,7 +51,7 @@ from heads.features.featurizer import Featurizer
 from heads.features.store import FeatureMatrices, Part, home_of, makers, put
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.parts.resolved_recipe import LONG, STRIDE, WINDOWS, ResolvedRecipe
 from heads.settings import limits
 
 DIGEST = 16  # bytes by which a text is known
@@ -206,7 +206,7 @@ class TextStore:
 
 
 _store = TextStore()
-_menus: WeakKeyDictionary[Any, dict[str, Featurizer]] = WeakKeyDictionary()
+_menus: WeakKeyDictionary[Any, dict[int | None, dict[str, Featurizer]]] = WeakKeyDictionary()
 
 
 def _opened(path: Path) -> TextBatch:
@@ -391,16 +391,23 @@ class _Reading:
 
 
 def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
-    """What is kept besides: every built-in pooling of the last layer that has no option."""
+    """What is kept besides: every built-in pooling of the last layer that has no option.
+
+    Of a base model that reads long texts in windows, over those and of the texts as they are cut.
+    """
     if backbone.written:
         return {}
-    if backbone.model not in _menus:
-        found = _menus[backbone.model] = {}
+    menus = _menus.setdefault(backbone.model, {})
+    if backbone.stride not in menus:
+        windows = f"?{LONG}={WINDOWS}&{STRIDE}={backbone.stride}"
+        found = menus[backbone.stride] = {}
         for name, part in pooling.items():
             if not (part.learned or part.options) and is_ours(part.make):
-                with suppress(RecipeError):  # the base model may have no pooler
-                    found[name] = Featurizer(resolve(f"{name}+linear"), backbone)
-    return _menus[backbone.model]
+                for option in ("", *([windows] if backbone.stride is not None else [])):
+                    with suppress(RecipeError):  # the base model may have no pooler
+                        reader = Featurizer(resolve(f"{name}+linear{option}"), backbone)
+                        found[_name(reader)] = reader
+    return menus[backbone.stride]
 
 
 def _name(reader: Featurizer) -> str:

@@ -1,5 +1,6 @@
 """What a base model's tokenizer lets one know of texts before they are read."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,8 +10,10 @@ from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.data.dataset import Data
 from heads.data.table import Finding
+from heads.parts.resolved_recipe import LONG, WINDOWS, ResolvedRecipe
 
 CHUNK = 4096  # texts
+TOKENS_CUT = "tokens_cut"  # the kind of that finding
 FRAME = 2  # tokens that only frame a text are no words of it
 
 
@@ -32,20 +35,28 @@ def with_token_findings(data: Data, backbone: Backbone) -> Data:
 
 
 def token_findings(
-    tokens: Tensor, whole: Tensor, unknown: Tensor, corpus: Corpus, backbone: Backbone
+    tokens: Tensor,
+    whole: Tensor,
+    unknown: Tensor,
+    corpus: Corpus,
+    backbone: Backbone,
+    recipes: Sequence[ResolvedRecipe] = (),
 ) -> list[Finding]:
-    """Warnings from counts a row: tokens read, tokens in all, tokens unknown; (n,) each."""
+    """Warnings from counts a row: tokens read, tokens in all, tokens unknown; (n,) each.
+
+    Args:
+        recipes: Those by which the texts are read, where they are known.
+    """
     if corpus.vectors is not None:
         return []  # nothing was cut into tokens
-    cut = (whole > tokens).nonzero().flatten().tolist()
+    cut = longer(tokens, whole).tolist()
     foreign = (unknown * 2 > (tokens - FRAME).clamp_min(1)).nonzero().flatten().tolist()
     found = []
     if cut:
         found.append(
             Finding(
-                kind="tokens_cut",
-                says=f"{len(cut):,} of {len(tokens):,} texts are cut at {backbone.tokens} tokens: "
-                f"{backbone.id} does not read what stands behind that.",
+                kind=TOKENS_CUT,
+                says=_long_says(whole, cut, backbone, recipes, paired=bool(corpus.pairs)),
                 lines=_lines(cut, corpus),
             )
         )
@@ -59,6 +70,36 @@ def token_findings(
             )
         )
     return found
+
+
+def longer(tokens: Tensor, whole: Tensor) -> Tensor:
+    """The rows that have more tokens than the base model reads at once, (m,)."""
+    return (whole > tokens).nonzero().flatten()
+
+
+def _long_says(
+    whole: Tensor,
+    long: Sequence[int],
+    backbone: Backbone,
+    recipes: Sequence[ResolvedRecipe],
+    *,
+    paired: bool,
+) -> str:
+    """How texts are read that are too long, in a sentence or two."""
+    texts, option = f"{len(long):,} of {len(whole):,} texts are", f"?{LONG}={WINDOWS}"
+    windowed = [one for one in recipes if one.reads_windows]
+    if not windowed:
+        told = f"{texts} cut at {backbone.tokens} tokens: {backbone.id} does not read what stands "
+        return f"{told}behind that{'' if paired else f', but a recipe with {option} does'}."
+    told = f"{texts} longer than {backbone.tokens} tokens: read with {option}"
+    if len(windowed) < len(recipes):
+        told += ", and cut by the other recipes"
+    # The longest overlap reaches least far.
+    reach = min(backbone.for_recipe(one).reach for one in windowed)
+    beyond = int((whole > reach).sum())
+    if beyond:
+        told += f". {beyond:,} of them are cut behind {backbone.windows} windows"
+    return f"{told}."
 
 
 def _lines(rows: list[int], corpus: Corpus) -> tuple[int, ...]:

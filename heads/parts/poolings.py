@@ -87,7 +87,7 @@ def eos(mask: Tensor, eos: Tensor, states: Tensor) -> Tensor:
     return last(torch.where(ends.any(dim=1, keepdim=True), ends, mask), states)
 
 
-@pooling(title="[MASK] of a prompt")
+@pooling(title="[MASK] of a prompt", by_place=True)
 def mask_token(mask: Tensor, content: Tensor, states: Tensor, *, prompt: str = "It_was") -> Tensor:
     """The [MASK] token of a prompt behind the text: what the base model would fill in there.
 
@@ -164,7 +164,7 @@ def trained(mask: Tensor, trained: Pooled) -> Pooled:
     return trained
 
 
-@pooling(title="First token and average")
+@pooling(title="First token and average", by_place=True)
 def cls_mean(mask: Tensor, states: Tensor) -> Tensor:
     """The first token and the average side by side, twice as wide.
 

@@ -66,10 +66,12 @@ class Pooling(Part):
             `states`, `pooler` (see `heads.parts.poolings`).
         token: Which one token it reads, if it reads one: the first, the last, or the last
             end-of-text token. A family's class may take another one for a text's last.
+        by_place: Whether it reads single tokens by their place in a text, beside others or not.
     """
 
     asks: tuple[str, ...] = ()
     token: Literal["", "first", "last", "eos"] = ""
+    by_place: bool = False
 
     @property
     def is_pooler(self) -> bool:
@@ -85,6 +87,14 @@ class Pooling(Part):
     def is_given(self) -> bool:
         """Whether it is a vector that comes from elsewhere, and that no base model reads."""
         return "vectors" in self.asks
+
+    @property
+    def is_by_window(self) -> bool:
+        """Whether each window of a long text has its own vector, of which the average is read.
+
+        Of a first token there is one a window. Any other pooling reads all tokens as one text.
+        """
+        return bool(self.token) or self.by_place or self.is_pooler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

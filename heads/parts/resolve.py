@@ -32,11 +32,13 @@ from heads.parts.registry import (
 )
 from heads.parts.resolved_recipe import (
     AUTO,
+    CUT,
     FROZEN,
     HINGE,
     INCLUDE_PREFIX,
     JOINT,
     LATE,
+    LONG,
     LOSS,
     NORMALISE,
     OF_THE_READING,
@@ -44,9 +46,13 @@ from heads.parts.resolved_recipe import (
     PAIR,
     PREFIX,
     PROMPT,
+    RANGES,
     SOFTMAX,
     STANDARDISE,
+    STRIDE,
     TUNE,
+    USUAL_STRIDE,
+    WINDOWS,
     WITHOUT,
     ResolvedRecipe,
 )
@@ -166,9 +172,25 @@ def check_given(recipe: Recipe, given: Mapping[str, Value], reader: Pooling) -> 
         raise RecipeError(f"{what}learned from as they are.", f"Take {asked[0]}= away.")
 
 
+def check_long(recipe: Recipe, given: Mapping[str, Value], step_by_step: bool) -> None:
+    """Whether texts can be read in windows, as the recipe says."""
+    way = given.get(LONG, CUT)
+    if way not in (CUT, WINDOWS):
+        what = f"{LONG}={str(way)[:40]}: a long text is {CUT}, or read in {WINDOWS}."
+        raise RecipeError(what, f"Write {LONG}={WINDOWS}, or take it away.")
+    if way == CUT and given.get(STRIDE, USUAL_STRIDE) != USUAL_STRIDE:
+        what = f"{recipe} reads no windows that could share tokens."
+        raise RecipeError(what, f"Take {STRIDE}= away, or add {LONG}={WINDOWS}.")
+    if way == WINDOWS and (step_by_step or given.get(TUNE, FROZEN) != FROZEN):
+        what = f"{recipe} is learned from the states of all tokens, of texts that are cut."
+        if not step_by_step:
+            what = f"{recipe}: a base model that learns with its head reads texts that are cut."
+        raise RecipeError(what, f"Take {LONG}={WINDOWS} away, or write mean+{recipe.head}.")
+
+
 LARGEST_COUNT = 4096
 LARGEST_NUMBER = 1e6
-OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, TUNE)  # options
+OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, LONG, STRIDE, TUNE)  # options
 PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
 
 
@@ -251,6 +273,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     check_prompt(recipe, reader, pair != JOINT or step_by_step)
     check_prefix(recipe, given, reader, step_by_step)
     check_given(recipe, given, reader)
+    check_long(recipe, given, step_by_step)
     if given:
         with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
             whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
@@ -279,6 +302,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         tune=tune,
         prefix=as_text(str(given.get(PREFIX, ""))),
         reads_prefix=bool(given.get(INCLUDE_PREFIX, True)),
+        stride=int(given.get(STRIDE, USUAL_STRIDE)) if given.get(LONG) == WINDOWS else None,
     )
 
 
@@ -379,7 +403,7 @@ def _known(name: str, value: Value, recipe: Recipe, known: Mapping[str, Value]) 
     if name not in known:
         what = f"{recipe.pooling}+{recipe.head} has no option '{name[:40]}'."
         raise RecipeError(what, did_you_mean(name, known))
-    own = {**reader_of(recipe.pooling).ranges, **head[recipe.head].ranges}
+    own = {**reader_of(recipe.pooling).ranges, **head[recipe.head].ranges, **RANGES}
     return _checked(name, value, known[name], own.get(name))
 
 
@@ -389,7 +413,8 @@ def _checked(name: str, value: Value, default: Value, between: tuple[float, floa
         return value
     fits, wanted = _fits(name, value, default)
     if between and not isinstance(value, bool | str):
-        fits = between[0] <= value <= between[1]
+        is_whole = not isinstance(default, int) or value == int(value)
+        fits = is_whole and between[0] <= value <= between[1]
         wanted = f"from {between[0]:g} to {between[1]:g}"
     if not fits:
         raise RecipeError(

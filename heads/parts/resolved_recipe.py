@@ -15,6 +15,9 @@ LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
 NORMALISE, STANDARDISE, TUNE = "normalise", "standardise", "tune"
 PROMPT = "prompt"  # of a pooling
 PREFIX, INCLUDE_PREFIX = "prefix", "include_prefix"
+LONG, STRIDE = "long", "stride"
+CUT, WINDOWS = "cut", "windows"  # of `long`
+USUAL_STRIDE = 64  # tokens
 JOINT, SOFTMAX, AUTO = "joint", "softmax", "auto"
 OVR, ORDINAL, HINGE = "ovr", "ordinal", "hinge"  # losses besides
 FROZEN = "frozen"  # of `tune`
@@ -30,9 +33,13 @@ OF_THE_RECIPE: Mapping[str, Value] = {
     TUNE: FROZEN,
     PREFIX: "",
     INCLUDE_PREFIX: True,
+    LONG: CUT,
+    STRIDE: USUAL_STRIDE,
 }
+# What a number may be that is given for one of them, where that is not the usual range.
+RANGES: Mapping[str, tuple[float, float]] = {STRIDE: (0, 4096)}
 # Those of them by which texts are read: with the pooling's, they make the reading.
-OF_THE_READING = (PAIR, NORMALISE, PREFIX, INCLUDE_PREFIX)
+OF_THE_READING = (PAIR, NORMALISE, PREFIX, INCLUDE_PREFIX, LONG, STRIDE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,9 @@ class ResolvedRecipe:
         prefix: The name of a prompt of the base model, or the text itself that is written before
             every text; "" for none.
         reads_prefix: Whether its tokens are read with those of the text.
+        stride: How many tokens a window shares with the one before, where a text that is longer
+            than the base model reads is read in windows; None where it is cut. It is what
+            Transformers' tokenizers call stride: an overlap, not a step.
     """
 
     recipe: Recipe
@@ -74,6 +84,7 @@ class ResolvedRecipe:
     tune: str = FROZEN
     prefix: str = ""
     reads_prefix: bool = True
+    stride: int | None = None
 
     def __str__(self) -> str:
         return str(self.recipe)
@@ -108,7 +119,7 @@ class ResolvedRecipe:
     @property
     def behind(self) -> str:
         """The recipe less its reading, such as ``mlp?hidden=8``: the same head on any reading."""
-        read = {*self.pooling.options, PAIR, PREFIX, INCLUDE_PREFIX}
+        read = {*self.pooling.options, *OF_THE_READING} - {NORMALISE}
         own = tuple(option for option in self.recipe.options if option[0] not in read)
         return str(replace(self.recipe, options=own)).partition("+")[2]
 
@@ -128,9 +139,31 @@ class ResolvedRecipe:
         return str(self.pooling_options.get(PROMPT, ""))
 
     @property
-    def _prefix_says(self) -> str:
+    def prefix_says(self) -> str:
+        """What is written before every text, in a sentence."""
         unread = "" if self.reads_prefix else ", whose tokens are not pooled"
         return f"The prefix '{self.prefix}' is written before every text{unread}."
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether it reads all of a text that is longer than the base model reads at once."""
+        return self.stride is not None
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether two texts can be read: not in windows of one sequence of both."""
+        return bool(self.pair) or not self.reads_windows
+
+    @property
+    def windows_says(self) -> str:
+        """How a long text is read that is not cut, in a sentence; "" where it is cut."""
+        if not self.reads_windows:
+            return ""
+        told = "A text that is longer than the base model reads is read in windows which share "
+        how = "all their tokens are pooled"
+        if self.pooling.is_by_window:
+            how = "their vectors are averaged"
+        return f"{told}{self.stride} tokens, and {how}."
 
     @property
     def margin(self) -> float:
@@ -223,7 +256,8 @@ class ResolvedRecipe:
         told = (
             self.pooling.told(self.pooling.first_line, self.pooling_options),
             layers,
-            self._prefix_says * bool(self.prefix),
+            self.prefix_says * bool(self.prefix),
+            self.windows_says,
             "The pooled vector is scaled to length 1." * self.normalise,
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),

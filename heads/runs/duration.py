@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -203,11 +203,18 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
         (sides, alone, both),
         (states, joint, scored),
     ):
-        for group in grouped(rows, asked.config.precision, exact, backbone) if recipes else ():
-            seconds += _seconds_of(group, recipes, backbone, is_kept=recipes is not states)
+        own = _read_by(recipes, backbone)
+        for group in grouped(rows, asked.config.precision, exact, own) if recipes else ():
+            seconds += _seconds_of(group, recipes, own, is_kept=recipes is not states)
     for group in grouped(joint, EXACT, scored, backbone) if above else ():
         seconds += _seconds_of(group, above, backbone, is_kept=False)
     return seconds
+
+
+def _read_by(recipes: Sequence[ResolvedRecipe], backbone: Backbone) -> Backbone:
+    """The base model that reads long texts in windows, where a recipe does."""
+    strides = [one.stride for one in recipes if one.stride is not None]
+    return replace(backbone, stride=max(strides)) if strides else backbone
 
 
 def _seconds_of(

@@ -19,6 +19,7 @@ from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
+from heads.runs.long_texts import both_ways, windows_notes
 from heads.runs.racing import stopped_of
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import classifier
@@ -249,6 +250,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=(
+            *_long_texts(run, asked, cells, recipes, facts),
             *wording.notes(run, asked, facts, len(stopped)),
             *wording.of_tuned(list(cells.values())),
         ),
@@ -316,6 +318,20 @@ def _ways(
     names = [cell.name for _, own in grouped(cells.values(), recipes) for cell in own]
     known = {one: answers_of_cell(run, asked.names.index(one), one).answers for one in names}
     return ways_of_learning(cells.values(), recipes, known, asked.task, asked.config.seed)
+
+
+def _long_texts(
+    run: RunFolder,
+    asked: RunSpec,
+    cells: Mapping[str, Cell],
+    recipes: Mapping[str, ResolvedRecipe],
+    facts: Mapping[str, Any],
+) -> list[str]:
+    """What reading long texts in windows gains, where recipes were trained both ways."""
+    done = {name: recipes[name] for name in cells if name in recipes}
+    names = {name for pair in both_ways(done) for name in pair}
+    known = {one: answers_of_cell(run, asked.names.index(one), one).answers for one in names}
+    return windows_notes(done, known, asked.task, facts, asked.config.seed)
 
 
 def _ranked(cells: Any) -> tuple[Cell, ...]:

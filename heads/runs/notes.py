@@ -9,6 +9,7 @@ from torch import Tensor
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
 from heads.features.given import ENGINE as GIVEN_ENGINE
+from heads.features.truncation import TOKENS_CUT
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
@@ -184,8 +185,14 @@ def _failures(run: RunFolder, asked: RunSpec) -> list[str]:
 
 
 def _of(account: Mapping[str, Any] | None) -> list[str]:
-    """How a file was read, and its warnings."""
-    return account["notes"] + [one["says"] for one in account["warnings"]] if account else []
+    """How a file was read, and its warnings.
+
+    That texts are too long is said by the run, which knows whether its recipes cut them.
+    """
+    if not account:
+        return []
+    told = (one["says"] for one in account["warnings"] if one["kind"] != TOKENS_CUT)
+    return [*account["notes"], *told]
 
 
 def notes(

@@ -13,7 +13,7 @@ from heads.features.extraction import extract
 from heads.features.given import given_features
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.features.token_states import TokenStates, check_states, different, keep_states
-from heads.features.truncation import token_findings
+from heads.features.truncation import longer, token_findings
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
@@ -122,12 +122,13 @@ def _facts(
     asked: RunSpec, read: FeatureStore, cells: Sequence[Trial], backbone: Backbone
 ) -> dict[str, Any]:
     """What reading let one know, and in what heads are going to learn, as plain values."""
+    counts = read.counts()
+    findings = token_findings(*counts, asked.corpus, backbone, asked.resolved)
+    both = {one.reads_windows for one in asked.resolved} == {True, False}
     return {
         "forward_seconds": read.seconds,
-        "notes": [
-            *(one.says for one in token_findings(*read.counts(), asked.corpus, backbone)),
-            *_too_wide(read, cells),
-        ],
+        "notes": [*(one.says for one in findings), *_too_wide(read, cells)],
+        **({"longer": longer(*counts[:2]).tolist(), "tokens": backbone.tokens} if both else {}),
         "reading": read.way,
         "training": str(products(asked.config.precision)).removeprefix("torch."),
     }
