@@ -6,9 +6,9 @@ Legend: n rows, w width of a reading, k nearest rows.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from heads import display, interruption
+from heads.backbone.backbone import Backbone
+from heads.backbone.given import named
 from heads.backbone.loading import loading
 from heads.caching import place_told, write, writing
 from heads.data.corpus import Corpus
@@ -23,6 +25,7 @@ from heads.data.dataset import Data
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.features.extraction import FeatureMatrices, extract
+from heads.features.given import given_features
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
@@ -221,22 +224,9 @@ def mapping(
     asked = spec.load(of.folder) if is_run else None
     corpus = asked.corpus if asked else of.corpus  # pyright: ignore[reportAttributeAccessIssue]
     rows = _drawn(corpus, _most(method, most), seed)
-    backbone = yield from loading(of.model if is_run else model, limits)
-    vectors: FeatureMatrices | None = None
-    # Rows of a run are found on disk, where its heads have read all of them with this reading.
-    for event in extract(
-        list(chosen.values()),
-        [corpus.texts[row] for row in rows],
-        [corpus.pairs[row] for row in rows] if corpus.pairs else (),
-        backbone,
-        asked.config.precision if asked else "exact",
-        scored_rows(asked) if asked and len(rows) == len(corpus) else (),
-    ):
-        if isinstance(event, Progress):
-            yield event
-        else:
-            vectors = event
-    assert vectors is not None
+    model = of.model if is_run else named(corpus.vectors.width) if corpus.vectors else model
+    backbone = yield from loading(model, limits)
+    vectors = yield from _vectors(list(chosen.values()), corpus, rows, backbone, asked)
     labels = [label_of(corpus, row) for row in rows]
     found = []
     for name in chosen:
@@ -260,6 +250,35 @@ def mapping(
         readings=tuple(found),
         notes=tuple(_notes(corpus, rows, method)),
     )
+
+
+def _vectors(
+    readings: Sequence[ResolvedRecipe],
+    corpus: Corpus,
+    rows: Sequence[int],
+    backbone: Backbone,
+    asked: spec.RunSpec | None,
+) -> Generator[Progress, None, FeatureMatrices]:
+    """What the readings make of some rows; of a run the question says how they were read."""
+    if corpus.vectors is not None:
+        whole = given_features(readings, corpus.vectors)
+        return replace(whole, index=whole.index[list(rows)])
+    found: FeatureMatrices | None = None
+    # Rows of a run are found on disk, where its heads have read all of them with this reading.
+    for event in extract(
+        readings,
+        [corpus.texts[row] for row in rows],
+        [corpus.pairs[row] for row in rows] if corpus.pairs else (),
+        backbone,
+        asked.config.precision if asked else "exact",
+        scored_rows(asked) if asked and len(rows) == len(corpus) else (),
+    ):
+        if isinstance(event, Progress):
+            yield event
+        else:
+            found = event
+    assert found is not None
+    return found
 
 
 def _readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
