@@ -1,0 +1,193 @@
+"""The tour: five questions measured here, as a story that needs no server, and the stage's check."""
+
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+import heads
+from heads.analysis import stage, tour
+from heads.data.samples import SAMPLES
+from heads.errors import HeadsError
+from heads.interfaces.cli.app import main
+from heads.interfaces.views import story
+from heads.parts.resolve import resolve
+from heads.settings import limits
+
+ADDRESS = "https://example.org/heads"
+
+
+@pytest.fixture(scope="module")
+def found():
+    *_, found = tour.touring(limits())
+    assert isinstance(found, tour.Tour)
+    return found
+
+
+def test_every_question_names_heads_that_differ_in_one_thing():
+    for one in tour.QUESTIONS:
+        first, second = map(resolve, one.heads[:2])
+        assert first.recipe != second.recipe
+        # Another pooling, another head or another loss: of two at once none would be to blame.
+        differs = [
+            first.recipe.pooling != second.recipe.pooling,
+            first.recipe.head != second.recipe.head,
+            first.loss != second.loss,
+        ]
+        assert sum(differs) == 1
+        assert [story.thread(name) for name in one.asked_in]
+
+
+@pytest.mark.slow
+def test_each_answer_is_what_was_measured(found):
+    board = found.board
+    assert board.rows == 420
+    assert {cell.name for cell in board.cells if not cell.is_baseline} == set(tour.heads_of_tour())
+    for step in found.steps:
+        one, other = step.question.heads[:2]
+        known = step.difference
+        scores = dict(step.scores)
+        assert known.difference == pytest.approx(scores[one] - scores[other], abs=1e-9)
+        assert step.rows == board.rows
+        if known.differs:
+            assert step.right == (0 if known.difference > 0 else 2)
+        else:
+            assert step.right == 1
+            assert known.low <= 0 <= known.high or known.p > 0.05
+        assert [str(one.recipe) for one in step.comparison.predictions] == [*step.question.heads]
+
+
+@pytest.mark.slow
+def test_what_was_trained_once_is_found(found, monkeypatch):
+    monkeypatch.setattr(tour, "begin", lambda *_, **__: pytest.fail("it is trained again"))
+    again = heads.tour()
+    assert again.as_json() == found.as_json()
+    assert repr(again) == "<Tour of 5 questions on sentiment>"
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_story_and_says_whether_all_is_ready(found, tmp_path, capfd):
+    place = tmp_path / "tour.html"
+    code = main(["demo", "--check", "--to", str(place), "--address", ADDRESS, "--json"])
+    told = json.loads(capfd.readouterr().out)
+    assert code == (0 if told["ready"] else 2)
+    assert len(told["checks"]) == 5
+    assert {one["what"]: one["is_ready"] for one in told["checks"]}["It works with the network cut"]
+    assert [one["question"] for one in told["tour"]["steps"]] == [q.asks for q in tour.QUESTIONS]
+    page = place.read_text("utf-8")
+    assert page.count("<svg") == 5
+    assert page.count(f'href="{ADDRESS}/?text=') == 5
+    assert "<script src" not in page
+    assert not re.search(r"""(?:src|href)=["']?(?!#|https://)""", page)
+    assert main(["demo"]) == 0
+    assert "As a file for a stage" in capfd.readouterr().out
+
+
+def test_the_network_is_cut_for_all_but_this_machine():
+    before = socket.socket.connect
+    with stage.no_network() as tried, socket.socket() as listens:
+        listens.bind(("127.0.0.1", 0))
+        listens.listen()
+        with socket.create_connection(listens.getsockname(), 5):
+            pass
+        with pytest.raises(OSError, match="cut for this check"):
+            socket.create_connection(("192.0.2.1", 80), 1)
+        with pytest.raises(OSError, match="cut for this check"):
+            socket.create_connection(("example.org", 80), 1)
+    assert tried == ["192.0.2.1", "example.org"]
+    assert socket.socket.connect is before
+
+
+# --- A comparison as a story.
+
+
+@pytest.fixture(scope="module")
+def comparison(tiny):
+    return heads.compare("<b>Not</b> bad & cheap.", recipes=["mean+linear"], model=str(tiny()))
+
+
+def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
+    place = comparison.save(tmp_path / "story.html")
+    page = place.read_text("utf-8")
+    assert "<b>Not</b>" not in page
+    assert "&lt;b&gt;Not&lt;/b&gt; bad &amp; cheap." in page
+    assert "default-src 'none'" in page
+    assert "<svg" not in page
+    assert "Open it on the page" not in page
+    assert place.stat().st_mode & 0o444 == 0o444
+    linked = comparison.save(tmp_path / "linked.html", ADDRESS).read_text("utf-8")
+    assert "<svg" in linked
+    assert f'href="{ADDRESS}/?text=%3Cb%3ENot' in linked
+
+
+def test_several_heads_are_guessed_first(tiny):
+    found = heads.compare(
+        "Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny())
+    )  # fmt: skip
+    page = story.story(found)
+    (right,) = re.findall(r'id="guess-1-(\d)" class="right"', page)
+    assert (right == "1") == found.is_unanimous
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--to", "story.txt"], "story.txt is no HTML file. Let its name end in .html."),
+        (["--address", ADDRESS], "An address is for the file that is written. Add --to"),
+        (["--to", "a.html", "--address", "example"], "example is no address of a page."),
+    ],
+)
+def test_what_does_not_fit_is_said_before_anything_is_computed(given, says, capfd, monkeypatch):
+    monkeypatch.setattr("heads.analysis.comparison.comparing", lambda *_, **__: pytest.fail("ran"))
+    for command in (["compare", "Bad."], ["demo"]):
+        assert main([*command, *given]) == 2
+        assert says in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(comparison, tmp_path):
+    with pytest.raises(HeadsError, match=r"story\.txt is no HTML file"):
+        comparison.save(tmp_path / "story.txt")
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(HeadsError, match="cannot be written"):
+        comparison.save(tmp_path / "file" / "story.html")
+
+
+def test_a_code_is_drawn_of_what_a_telephone_can_read():
+    assert "<svg" in story.code(ADDRESS)
+    assert story.code("") == ""
+    assert story.code(f"{ADDRESS}?text={'x' * story.LONGEST_LINK}") == ""
+
+
+@pytest.mark.slow
+def test_the_story_goes_on_where_server_and_network_are_gone(found, tmp_path, chrome):
+    """Opened from the disk; at step 3 everything else is cut; the guesses still unfold."""
+    place = found.save(tmp_path / "tour.html")
+    context = chrome.new_context(viewport={"width": 1024, "height": 800})
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda one: said.append(one.text))
+    page.on("request", lambda one: said.append(one.url) if "file:" not in one.url else None)
+    page.goto(place.as_uri())
+    for number, step in enumerate(found.steps, start=1):
+        if number == 3:
+            context.set_offline(True)
+            place.unlink()
+        answer = page.locator(f"#step-{number} .answer")
+        assert not answer.is_visible()
+        page.locator(f"label[for=guess-{number}-{step.right + 1}]").click()
+        assert answer.is_visible()
+        assert "You guessed right" in answer.inner_text()
+        wrong = (step.right + 1) % 3 + 1
+        page.locator(f"label[for=guess-{number}-{wrong}]").click()
+        assert "It is another answer" in answer.inner_text()
+    assert said == []
+    context.close()
+
+
+def test_the_sample_is_the_one_that_the_page_opens_with():
+    assert tour.SAMPLE in SAMPLES
+    assert Path(SAMPLES[tour.SAMPLE].path).is_file()
+    assert sys.modules["heads.analysis.tour"] is tour
