@@ -25,7 +25,7 @@ ABOVE = {
     "assets/examples/README.md": "samples.md",
 }
 NAV = {
-    "Start": ("tour", "faq"),
+    "Start": ("tour", "faq", "teaching"),
     "What is computed": (
         "parts", "catalogue", "statistics", "training", "tuning", "long-texts", "looking", "labels",
         "samples",
