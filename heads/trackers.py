@@ -296,17 +296,13 @@ class MLflow:
 
     def log(self, entry: Entry) -> None:
         """Logs one cell, or brings it up to date: it is found again by a tag."""
-        of = self._library.entities
-        now = int(time.time() * 1000)
-        tags = {"run": entry.group, "cell_id": entry.id}
+        of, now = self._library.entities, int(time.time() * 1000)
+        tags = {"group": entry.group, "cell_id": entry.id}
         tags |= {tag: str(tag in entry.tags).lower() for tag in ("recommended", "baseline")}
         with self._not_for_long():
             found = self._client.search_runs([self._experiment], f"tags.cell_id = '{entry.id}'")
-            run = (
-                found[0]
-                if found
-                else self._client.create_run(self._experiment, run_name=entry.name)
-            ).info.run_id
+            made = found or [self._client.create_run(self._experiment, run_name=entry.name)]
+            run = made[0].info.run_id
             self._client.log_batch(
                 run,
                 metrics=[of.Metric(name, v, now, 0) for name, v in entry.metrics.items()],
