@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import io
 import re
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from contextvars import Context
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any, Protocol
 
 from heads.errors import DataError, HeadsError, LimitError, did_you_mean
@@ -273,10 +275,10 @@ class CommonCalls:
         if self._library.__name__ == "trackio":
             if run.url:
                 return run.url, ""
-            return str(self._library.TRACKIO_DIR), f'trackio show --project "{self._project}"'
+            return str(self._library.TRACKIO_DIR), f"trackio show --project {quote(self._project)}"
         if run.offline:
             folder = str(Path(run.settings.sync_dir).parent)
-            return folder, f"wandb sync {folder}/offline-run-*"
+            return folder, f"wandb sync {quote(folder)}/offline-run-*"
         return str(run.project_url), ""
 
 
@@ -292,7 +294,7 @@ class MLflow:
         self._experiment = made
         self.place = uri = self._library.get_tracking_uri()
         is_address = uri.startswith(("http:", "https:", "databricks"))
-        self.see = "" if is_address else f"mlflow ui --backend-store-uri {uri}"
+        self.see = "" if is_address else f"mlflow ui --backend-store-uri {quote(uri)}"
 
     def log(self, entry: Entry) -> None:
         """Logs one cell, or brings it up to date: it is found again by a tag."""
@@ -426,7 +428,8 @@ def _asking(tracker: str) -> Iterator[None]:
 
 
 def _refused(tracker: str, says: str) -> HeadsError:
-    first = _without_secrets(says).strip().partition("\n")[0][:LONGEST].rstrip(" .")
+    line = _without_secrets(says).strip().partition("\n")[0]
+    first = textwrap.shorten(line, LONGEST, placeholder=" …").rstrip(" .")
     return HeadsError(
         f"{TITLES[tracker]} does not take the run: {first}.", "Mend it; log it again."
     )

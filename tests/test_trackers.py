@@ -297,9 +297,9 @@ def test_wandb_without_a_key_or_switched_off_is_one_sentence(library, board, mon
 
 @only("trackio")
 def test_the_shell_logs_a_run_and_prints_json_alone(library, board, capsys):
-    assert main(["track", str(board.folder.path), "trackio", "--project", "shell", "--json"]) == 0
+    assert main(["track", str(board.folder.path), "trackio", "--project", "of mine", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["logged"] == [cell.name for cell in board.cells]
-    assert found["see"] == 'trackio show --project "shell"'
-    assert main(["track", str(board.folder.path), "trackio", "--project", "shell"]) == 0
+    assert found["see"] == "trackio show --project 'of mine'"
+    assert main(["track", str(board.folder.path), "trackio", "--project", "of mine"]) == 0
     assert found["see"] in capsys.readouterr().out
