@@ -35,6 +35,7 @@ _HOME = {
     "export": ".api",
     "export_onnx": ".api",
     "push": ".api",
+    "track": ".api",
     "HeadClassifier": ".interfaces.estimators",
     "HeadRegressor": ".interfaces.estimators",
     "catalogue": ".api",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         resume,
         row_map,
         tour,
+        track,
         train,
         train_grid,
     )

@@ -34,7 +34,6 @@ def pytest_collect_file(file_path):
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
-
 @pytest.fixture(scope="session", autouse=True)
 def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees the user's caches, the network or the mode of this machine."""

@@ -349,6 +349,18 @@ def push(
     yield found.as_json(), lambda: cli.tables.pushed(found)
 
 
+@command(api.track)
+def track(run: str, tracker: str, *, project: str = api.PROJECT) -> Answers:
+    """Logs a run to trackio, W&B or MLflow.
+
+    Args:
+        run: The id of the run, as `heads runs` lists it, or its folder.
+        tracker: trackio, wandb or mlflow.
+    """
+    found = last_of(api.tracking(run, tracker, project=project))
+    yield found.as_json(), lambda: cli.tables.tracked(found)
+
+
 @command()
 def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) -> None:
     """Opens the page in a browser.

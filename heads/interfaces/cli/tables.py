@@ -70,6 +70,7 @@ from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
 from heads.study.mteb import Reproduced
+from heads.trackers import Tracked
 from heads.training.search import CurvePointTried, SeedFitting
 
 UNBOUND = 10_000  # characters of a line in which nothing is folded
@@ -264,6 +265,15 @@ def pushed(found: Pushed) -> None:
         *found.notes,
     )
     Console().print(Text(found.card), soft_wrap=True)
+
+
+def tracked(found: Tracked) -> None:
+    """Where a run is logged, and the command that shows it."""
+    cells = counted(len(found.logged), "cell")
+    show(f"{cells} of {found.group} are in {found.project} of {found.tracker}: {found.place}")
+    show(*found.notes)
+    if found.see:
+        Console().print(Text(found.see), soft_wrap=True)  # to be copied as it is
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,305 @@
+"""What a tracker keeps of a run is what its leaderboard says, and no text: read back from each."""
+
+import importlib
+import json
+import re
+import struct
+import time
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tiny_models import WORDS
+
+import heads
+from heads.errors import DataError, HeadsError, LimitError
+from heads.interfaces.cli.app import main
+from heads.runs.leaderboard import Leaderboard
+from heads.trackers import TITLES, Entry, entries, group_of
+
+LABELS = ("qwertz", "asdfgh", "yxcvbn")
+RECIPES = ["cls+bert", "mean+logistic"]
+
+
+@pytest.fixture(scope="module")
+def board(tiny, tmp_path_factory) -> Leaderboard:
+    """A run of two heads, in a folder of the user's; the tiny base model is a folder."""
+    texts = [f"{WORDS[row % len(WORDS)]} uiop {row}" for row in range(60)]
+    frame = pd.DataFrame({"text": texts, "label": [*LABELS] * 20})
+    config = heads.ExperimentConfig(steps=3, learning_rate=0.01, curve=False)
+    asked = {"recipes": RECIPES, "model": str(tiny()), "config": config}
+    return heads.train_grid(frame, **asked, out=tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture
+def library(request, tmp_path_factory, tmp_path, monkeypatch):
+    """A tracker that is installed, and keeps what it is given in a folder."""
+    name: str = request.param
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed (pip install {name})")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    trackio_dir = tmp_path_factory.getbasetemp() / "trackio"
+    monkeypatch.setenv("TRACKIO_DIR", str(trackio_dir))  # which is read once, at the import
+    found = importlib.import_module(name)
+    if name == "wandb":
+        found.teardown()  # what it has read of the environment
+    yield found
+    if name == "wandb":
+        found.teardown()
+
+
+def only(*names: str):
+    return pytest.mark.parametrize("library", names, indirect=True)
+
+
+# --- What is handed over.
+
+
+def test_an_entry_says_of_a_cell_what_its_leaderboard_says(board):
+    given = {entry.name: entry for entry in entries(board)}
+    assert list(given) == [cell.name for cell in board.cells]
+    table = board.to_pandas().set_index("recipe")
+    for name, entry in given.items():
+        cell, metrics = table.loc[name], entry.metrics
+        assert metrics["accuracy"] == cell["score"]
+        assert (metrics["accuracy_low"], metrics["accuracy_high"]) == (cell["low"], cell["high"])
+        assert metrics["macro_f1"] == cell["macro_f1"]
+        assert (metrics["parameters"], metrics["train_seconds"]) == (
+            cell["parameters"],
+            cell["train_seconds"],
+        )
+        assert metrics.get("to_reference") == (
+            None if name == board.reference else cell["to_reference"]
+        )
+        assert ("recommended" in entry.tags) == cell["is_recommended"]
+        assert ("baseline" in entry.tags) == cell["is_baseline"]
+    params = given["cls+bert"].params
+    said = {"pooling": "cls", "head": "bert", "loss": "softmax", "tune": "frozen", "rows": 60}
+    said |= {"metric": "accuracy", "steps": 3, "folds": 5, "seed": 0, "run": "run", "classes": 3}
+    assert said.items() <= params.items()
+    assert params["chosen_learning_rate"] == 0.01
+    assert "pooling" not in given["majority"].params
+
+
+def test_no_text_no_label_and_no_path_is_handed_over(board, tiny):
+    told = str(entries(board))
+    assert tiny().name in told
+    assert str(tiny().parent) not in told
+    assert str(board.folder.path.parent) not in told
+    assert not any(word in told for word in (*LABELS, "uiop"))
+
+
+def test_a_cell_is_known_again_and_two_runs_of_one_name_are_told_apart(board):
+    ids = [entry.id for entry in entries(board)]
+    assert ids == [entry.id for entry in entries(board)]
+    assert len(set(ids)) == len(ids)
+    assert re.fullmatch(r"run-\d{4}-\d{6}", entries(board)[0].group)
+    assert group_of("run", 1.6e9) != group_of("run", 1.7e9)
+    assert group_of("my-1126-182443-7e2a", 1.6e9) == "my-1126-182443-7e2a"
+    assert len(group_of("x" * 200, 1.6e9)) <= 64  # as long as a tag of W&B's may be
+
+
+# --- What cannot be.
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_a_tracker_that_is_not_installed_is_one_sentence(board, name):
+    if find_spec(name):
+        pytest.skip(f"{name} is installed")
+    with pytest.raises(HeadsError, match=rf"needs {name}, not .* Run: pip install {name}$"):
+        heads.track(board, name)
+
+
+def test_what_cannot_be_logged_is_refused_before_anything_is_read(board, monkeypatch):
+    with pytest.raises(HeadsError, match=r"no tracker called 'wandv'\. Did you mean 'wandb'\?"):
+        heads.track("no-such-run", "wandv")
+    with pytest.raises(HeadsError, match="The project has no name"):
+        heads.track(board, "trackio", project=" ")
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    with pytest.raises(LimitError, match="in local mode alone"):
+        heads.track(board, "mlflow")
+
+
+@only("trackio", "wandb", "mlflow")
+def test_a_run_that_is_not_there_is_one_sentence(library):
+    with pytest.raises(DataError, match="There is no run called 'nowhere'"):
+        heads.track("nowhere", library.__name__)
+
+
+# --- What is kept.
+
+
+def kept_by_trackio(project: str, name: str) -> tuple[dict, dict]:
+    from trackio.sqlite_storage import SQLiteStorage
+
+    (run,) = [run for run in heads_of(project) if run.name.startswith(f"{name} ")]
+    return run.config, SQLiteStorage.get_logs(project, run.name)[-1]
+
+
+def heads_of(project: str):
+    import trackio
+
+    return list(trackio.Api().runs(project))
+
+
+def kept_by_mlflow(project: str, name: str) -> tuple[dict, dict]:
+    import mlflow
+
+    (experiment,) = [one for one in mlflow.search_experiments() if one.name == project]
+    query = f"attributes.run_name = '{name}'"
+    (run,) = mlflow.MlflowClient().search_runs([experiment.experiment_id], query)
+    assert run.info.status == "FINISHED"
+    return run.data.params | run.data.tags, run.data.metrics
+
+
+def kept_by_wandb(place: Path, name: str) -> tuple[dict, dict]:
+    """What stands in the file of the run of that name, which is the one log that W&B keeps."""
+    from wandb.proto import wandb_internal_pb2
+
+    for path in place.glob("offline-run-*/*.wandb"):
+        config, metrics, called = {}, {}, ""
+        for data in records(path.read_bytes()):
+            record = wandb_internal_pb2.Record.FromString(data)
+            if record.HasField("run"):
+                called = record.run.display_name
+                config |= {one.key: json.loads(one.value_json) for one in record.run.config.update}
+                config |= {"tags": list(record.run.tags), "group": record.run.run_group}
+            for one in record.history.item:
+                metrics[one.key or ".".join(one.nested_key)] = json.loads(one.value_json)
+        if called == name:
+            return config, metrics
+    raise AssertionError(f"{name} is not in {place}")
+
+
+def records(log: bytes):
+    """The records of a log in LevelDB's form, behind a header of 7 bytes: blocks of 32 KiB."""
+    at, part = 7, b""
+    while at + 7 <= len(log):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        length, kind = struct.unpack("<HB", log[at + 4 : at + 7])
+        part += log[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # a whole record, or the last part of one
+            yield part
+            part = b""
+
+
+def check_kept(entry: Entry, params: dict, metrics: dict) -> None:
+    assert {name: str(value) for name, value in entry.params.items()}.items() <= {
+        name: str(value) for name, value in params.items()
+    }.items()
+    assert {name: metrics[name] for name in entry.metrics} == pytest.approx(dict(entry.metrics))
+
+
+@only("trackio")
+def test_trackio_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, board):
+    outer = library.init(project="mine", name="a run of the user's", embed=False)
+    for _ in range(2):
+        found = heads.track(board.folder.path, "trackio", project="compared")
+        assert found.logged == tuple(cell.name for cell in board.cells)
+        assert found.place == str(library.TRACKIO_DIR)
+    assert len(heads_of("compared")) == len(board.cells)
+    for entry in entries(board):
+        params, metrics = kept_by_trackio("compared", entry.name)
+        check_kept(entry, params, metrics)
+        assert params["_Group"] == entry.group
+        assert params["is_recommended"] == ("recommended" in entry.tags)
+    outer.log({"still": 1})
+    outer.finish()
+    assert library.sqlite_storage.SQLiteStorage.get_logs("mine", outer.name)[0]["still"] == 1
+    with pytest.raises(HeadsError, match=r"trackio does not take the run: Project name .*reserved"):
+        heads.track(board, "trackio", project="registry-x")
+
+
+@only("trackio")
+def test_what_trackio_only_warns_of_is_an_error(library, board):
+    (Path(library.TRACKIO_DIR) / "blocked.db").mkdir(parents=True)
+    with pytest.raises(HeadsError, match=r"trackio does not take the run: .*unable to open"):
+        heads.track(board, "trackio", project="blocked")
+
+
+@only("trackio")
+def test_what_is_not_done_is_said(library, board):
+    found = heads.track(replace(board, planned=6), "trackio", project="half")
+    assert found.notes == ("2 of 6 cells are not done: log the run again when they are.",)
+    with pytest.raises(DataError, match="No head of the run run is done yet"):
+        heads.track(replace(board, cells=()), "trackio", project="none")
+
+
+@only("mlflow")
+def test_mlflow_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, board, tmp_path):
+    active = library.active_run()
+    for _ in range(2):
+        found = heads.track(board, "mlflow", project="compared")
+    assert found.place == f"sqlite:///{tmp_path}/mlflow.db"
+    assert found.see == f"mlflow ui --backend-store-uri {found.place}"
+    for entry in entries(board):
+        params, metrics = kept_by_mlflow("compared", entry.name)
+        check_kept(entry, params, metrics)
+        assert params["recommended"] == str("recommended" in entry.tags).lower()
+    assert library.active_run() is active
+    stored = (tmp_path / "mlflow.db").read_bytes()
+    assert not any(word.encode() in stored for word in (*LABELS, "uiop"))
+
+
+@only("mlflow")
+def test_a_server_that_is_not_there_is_one_sentence_soon(library, board, monkeypatch):
+    begun = time.monotonic()
+    address = "http://me:secret@127.0.0.1:9"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with pytest.raises(HeadsError, match="MLflow does not take the run: API request") as told:
+        heads.track(board, "mlflow")
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+    assert time.monotonic() - begun < 30  # of its own accord it goes on for minutes
+    assert not library.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.is_set()
+
+
+@only("wandb")
+def test_wandb_keeps_a_run_a_cell_and_nothing_of_the_machine(library, board, tmp_path):
+    outer = library.init(project="mine", settings=library.Settings(silent=True))
+    found = heads.track(board, "wandb", project="compared")
+    assert library.run is outer
+    outer.finish()
+    assert found.see == f"wandb sync {tmp_path}/wandb/offline-run-*"
+    for entry in entries(board):
+        params, metrics = kept_by_wandb(Path(found.place), entry.name)
+        check_kept(entry, params, metrics)
+        assert params["group"] == entry.group
+        assert params["tags"] == sorted(entry.tags)
+        (folder,) = Path(found.place).glob(f"offline-run-*-{entry.id}")
+        assert not [path for path in (folder / "files").rglob("*") if path.is_file()]
+        log = (folder / f"run-{entry.id}.wandb").read_bytes()
+        assert not any(word.encode() in log for word in (*LABELS, "uiop", str(tmp_path)))
+
+
+@only("wandb")
+def test_wandb_without_a_key_or_switched_off_is_one_sentence(library, board, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(HeadsError, match="W&B is switched off here"):
+        heads.track(board, "wandb")
+    library.teardown()
+    monkeypatch.delenv("WANDB_MODE")
+    with pytest.raises(HeadsError, match=r"W&B has no API key on this machine\. Run: wandb login"):
+        heads.track(board, "wandb")
+
+
+@only("trackio")
+def test_the_shell_logs_a_run_and_prints_json_alone(library, board, capsys):
+    assert main(["track", str(board.folder.path), "trackio", "--project", "of mine", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["logged"] == [cell.name for cell in board.cells]
+    assert found["see"] == "trackio show --project 'of mine'"
+    assert main(["track", str(board.folder.path), "trackio", "--project", "of mine"]) == 0
+    assert found["see"] in capsys.readouterr().out
