@@ -1,4 +1,4 @@
-"""The tour: five questions measured here, as a story that needs no server, and the stage's check."""
+"""The tour: five questions measured here, a story that needs no server, and the stage's check."""
 
 import json
 import re
