@@ -72,7 +72,7 @@ def fit(question: Question, clock: Clock, backbone: Backbone) -> Found:
 
 def choose(question: Question, clock: Clock, backbone: Backbone) -> Found:
     """The head of the default grid that folds of the training rows recommend, then as `fit`."""
-    config = heads.ExperimentConfig(seed=question["seed"])
+    config = heads.ExperimentConfig(seed=question["seed"], curve=False)
     with tempfile.TemporaryDirectory() as place, clock.running():
         board = heads.train_grid(question["train"], config=config, out=Path(place) / "run")
         recipe = board.recommendation.name or board.best
