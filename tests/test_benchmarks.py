@@ -356,14 +356,14 @@ def test_figures_of_few_rows_are_not_for_the_docs(module):
 # Beside AutoML for text
 
 
-def test_some_of_each_class_are_always_the_same_rows_in_their_order():
+def test_a_seed_draws_of_each_class_its_share_in_the_order_of_the_file():
     rows = [(f"text {number}", "abbccccccc"[number % 10]) for number in range(100)]
-    found = automl.some_of_each(rows, 20)
-    assert found == automl.some_of_each(rows, 20)
+    found = automl.some_of_each(rows, 20, 0)
+    assert found == automl.some_of_each(rows, 20, 0) != automl.some_of_each(rows, 20, 1)
     assert found == [row for row in rows if row in found]
     assert Counter(label for _, label in found) == {"a": 2, "b": 4, "c": 14}
-    assert automl.some_of_each(rows, 1_000) == rows
-    assert automl.some_of_each([*rows, ("alone", "z")], 20)[-1] == ("alone", "z")
+    assert automl.some_of_each(rows, 1_000, 0) == rows
+    assert automl.some_of_each([*rows, ("alone", "z")], 20, 0)[-1] == ("alone", "z")
 
 
 def test_tools_are_asked_once_and_one_that_fails_leaves_the_others(tmp_path):
