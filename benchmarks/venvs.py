@@ -2,7 +2,8 @@
 
 Every environment pins the torch that this project pins, so that one build serves all. Where pip
 would take one with libraries for GPUs and there is none, set PIP_EXTRA_INDEX_URL to PyTorch's
-index of CPU builds; all of pip's own settings hold here.
+index of CPU builds; all of pip's own settings hold here. (One that needs torchvision needs it of
+the same build: PyPI's does not load beside a torch without CUDA.)
 """
 
 import os
