@@ -110,7 +110,7 @@ def main() -> None:
         for folder in folders
     ]
     tables = [table for study in studies for table in (of_scores(study), of_choices(study))]
-    command = "python -m benchmarks.automl"
+    command = f"python -m benchmarks.automl --seeds {asked.seeds} --threads {asked.threads}"
     stored.publish("automl", tables, asked, command=command, data=folders)
 
 
