@@ -38,26 +38,21 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "automl"
 SETS: Mapping[str, int] = {"trec6": 2_000, "banking77": 2_000}  # and how many rows, at most
 SEEDS, QUICK_ROWS = 2, 300
-TABULAR_SECONDS, MULTIMODAL_SECONDS = 120, 240
+TABULAR_SECONDS = 120
 LINEAR, GRID = "`heads`, `mean+linear` alone", "`heads`, default grid"
 INTENT = "AutoIntent, `classic-light`"
 TABULAR = f"AutoGluon tabular, `medium_quality`, {TABULAR_SECONDS} s"
-MULTIMODAL = f"AutoGluon multimodal, `medium_quality`, {MULTIMODAL_SECONDS} s"
+MULTIMODAL = "AutoGluon multimodal, `medium_quality`"
 RECIPE = "mean+linear"
-SCRIPTS: Mapping[
-    str, tuple[str, str, Mapping[str, Any]]
-] = {  # environment, script, what it is told
+# Of each its environment, its script and what it is told.
+SCRIPTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     INTENT: ("autointent", "autointent_preset", {"preset": "classic-light"}),
     TABULAR: (
         "autogluon",
         "autogluon_tabular",
         {"preset": "medium_quality", "limit": TABULAR_SECONDS},
     ),
-    MULTIMODAL: (
-        "autogluon-multimodal",
-        "autogluon_multimodal",
-        {"preset": "medium_quality", "limit": MULTIMODAL_SECONDS},
-    ),
+    MULTIMODAL: ("autogluon-multimodal", "autogluon_multimodal", {"preset": "medium_quality"}),
 }
 
 
@@ -93,12 +88,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0, help="to learn from, at most")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--multimodal",
+        type=int,
+        default=0,
+        metavar="SECONDS",
+        help="ask AutoGluon's fine-tuning as well, for so long; 240 were too few",
+    )
     parser.add_argument("--kept", type=Path, default=KEPT, help="where answers are kept")
     stored.add_flags(parser)
     asked = parser.parse_args()
     stored.check_flags(parser, asked)
     folders = [asked.data / name for name in asked.only.split(",")]
-    asking = tools(asked.threads)
+    asking = tools(asked.threads, asked.multimodal)
     studies = [
         studied(
             folder,
@@ -117,8 +119,12 @@ def main() -> None:
 # --- Who is asked.
 
 
-def tools(threads: int) -> dict[str, Callable[[Answer], Answer]]:
-    """What asks each tool that is installed, or can be; ours first."""
+def tools(threads: int, multimodal: int = 0) -> dict[str, Callable[[Answer], Answer]]:
+    """What asks each tool that is installed, or can be; ours first.
+
+    Args:
+        multimodal: Seconds of fine-tuning; with none it is not asked, nor installed.
+    """
     settings = {"OMP_NUM_THREADS": str(threads)}
 
     def ours(question: Answer) -> Answer:
@@ -130,6 +136,10 @@ def tools(threads: int) -> dict[str, Callable[[Answer], Answer]]:
         GRID: lambda question: ours({"job": "choose"} | question),
     }
     for tool, (environ, script, told) in SCRIPTS.items():
+        if tool == MULTIMODAL:
+            if not multimodal:
+                continue
+            tool, told = f"{tool}, {multimodal} s", {**told, "limit": multimodal}
         place = environment(environ)
         if place.python is None:
             print(f"{tool}: not installed: {place.reason}", flush=True)
