@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import heads
+from benchmarks import rounds
 from benchmarks.memory import peak_bytes
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -60,6 +61,32 @@ def head(question: Question, clock: Clock, backbone: Backbone) -> Found:
     cell = board.cell(question["recipe"])
     phases = {"read": board.forward_seconds, "train": cell.seconds}
     return {"accuracy": cell.measures.score, "phases": phases, "precision": board.precision}
+
+
+def fit(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """One head that was named, learned from all training rows, and its answers."""
+    with clock.running():
+        given = _answers(question, question["recipe"])
+    return {"given": given, "chosen": f"`{question['recipe']}`", "version": heads.__version__}
+
+
+def choose(question: Question, clock: Clock, backbone: Backbone) -> Found:
+    """The head of the default grid that folds of the training rows recommend, then as `fit`."""
+    config = heads.ExperimentConfig(seed=question["seed"], curve=False)
+    with tempfile.TemporaryDirectory() as place, clock.running():
+        board = heads.train_grid(question["train"], config=config, out=Path(place) / "run")
+        recipe = board.recommendation.name or board.best
+        given = _answers(question, recipe)
+    chosen = f"`{recipe}` of {board.planned} cells"
+    return {"given": given, "chosen": chosen, "version": heads.__version__}
+
+
+def _answers(question: Question, recipe: str) -> list[str]:
+    """What a head that learned from all training rows answers on the test rows."""
+    texts, labels = zip(*rounds.read(Path(question["train"])), strict=True)
+    tested, _ = zip(*rounds.read(Path(question["test"])), strict=True)
+    classifier = heads.HeadClassifier(recipe, seed=question["seed"]).fit(texts, labels)
+    return classifier.predict(tested).tolist()
 
 
 def layers(question: Question, clock: Clock, backbone: Backbone) -> Found:
@@ -116,6 +143,8 @@ def _readings() -> tuple[str, ...]:
 
 JOBS: Mapping[str, Callable[[Question, Clock, Backbone], Found]] = {
     "head": head,
+    "fit": fit,
+    "choose": choose,
     "layers": layers,
     "rank": rank,
     "read": read,
@@ -125,7 +154,7 @@ JOBS: Mapping[str, Callable[[Question, Clock, Backbone], Found]] = {
 def main() -> None:
     """Answers one question."""
     question, clock = json.load(sys.stdin), Clock()
-    if question["job"] in ("head", "layers"):  # whole runs, whose baseline needs it
+    if question["job"] not in ("rank", "read"):  # whole runs, whose baseline needs it
         importlib.import_module("sklearn.linear_model")
     found = JOBS[question["job"]](question, clock, load(limits=limits()))
     told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak_bytes()}

@@ -2,7 +2,8 @@
 
 Every environment pins the torch that this project pins, so that one build serves all. Where pip
 would take one with libraries for GPUs and there is none, set PIP_EXTRA_INDEX_URL to PyTorch's
-index of CPU builds; all of pip's own settings hold here.
+index of CPU builds; all of pip's own settings hold here. (One that needs torchvision needs it of
+the same build: PyPI's does not load beside a torch without CUDA.)
 """
 
 import os
@@ -25,6 +26,9 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "adapters": (TORCH, "adapters==1.3.0", "accelerate"),
     "transformer-ranker": (TORCH, "transformers==5.23.0", "transformer-ranker==0.2.0"),
     "cleanlab": ("cleanlab==2.9.0",),
+    "autointent": (TORCH, "autointent[sentence-transformers,catboost]==0.4.0"),
+    "autogluon": (TORCH, "autogluon.tabular[lightgbm,xgboost,catboost,fastai]==1.6.3"),
+    "autogluon-multimodal": (TORCH, "autogluon.multimodal==1.6.3"),
 }
 HOME = Path.home() / ".cache" / "head-to-head" / "peers"
 MARK = "installed.txt"  # what an environment holds; written last

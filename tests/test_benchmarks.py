@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,18 @@ import pytest
 import slow
 
 from benchmarks import __main__ as bench
-from benchmarks import against, figure, growth, memory, reading, reports, rounds, stored, venvs
+from benchmarks import (
+    against,
+    automl,
+    figure,
+    growth,
+    memory,
+    reading,
+    reports,
+    rounds,
+    stored,
+    venvs,
+)
 from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.backbone.loading import load
@@ -339,3 +351,66 @@ def test_figures_of_few_rows_are_not_for_the_docs(module):
     )
     assert done.returncode == 2
     assert "figures of --quick are not for the docs" in done.stderr
+
+
+# Beside AutoML for text
+
+
+def test_a_seed_draws_of_each_class_its_share_in_the_order_of_the_file():
+    rows = [(f"text {number}", "abbccccccc"[number % 10]) for number in range(100)]
+    found = automl.some_of_each(rows, 20, 0)
+    assert found == automl.some_of_each(rows, 20, 0) != automl.some_of_each(rows, 20, 1)
+    assert found == [row for row in rows if row in found]
+    assert Counter(label for _, label in found) == {"a": 2, "b": 4, "c": 14}
+    assert automl.some_of_each(rows, 1_000, 0) == rows
+    assert automl.some_of_each([*rows, ("alone", "z")], 20, 0)[-1] == ("alone", "z")
+
+
+def test_tools_are_asked_once_and_one_that_fails_leaves_the_others(tmp_path):
+    texts, labels = [f"text {number}" for number in range(60)], ["one", "other"] * 30
+    for name in ("train", "test"):
+        rounds.write(tmp_path / f"{name}.csv", list(zip(texts, labels, strict=True)))
+    asked = []
+
+    def tool(given, name):
+        def answer(question):
+            asked.append((question["seed"], name))
+            learned = rounds.read(Path(question["train"]))
+            assert len(learned) == 20
+            told = {"given": given, "seconds": 2.0, "cpu_seconds": 1.0}
+            return told | {"chosen": name, "version": "1"}
+
+        return answer
+
+    def broken(question):
+        raise rounds.CannotSayError("no memory")
+
+    made_up = ["nothing of these"] * 6
+    asking = {
+        automl.LINEAR: tool(labels, "ours"),
+        automl.GRID: tool(labels, "grid"),
+        "wrong": tool([*made_up, *labels[6:]], "wrong"),
+        "broken": broken,
+    }
+    study = automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
+    assert asked == [(seed, name) for seed, name in [
+        (0, "ours"), (0, "grid"), (0, "wrong"), (1, "wrong"), (1, "grid"), (1, "ours"),
+    ]]  # fmt: skip
+    automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
+    assert len(asked) == 6
+    table = automl.of_scores(study)
+    assert table.title.endswith("20 of 60 rows learned from, 60 tested, 2 seeds")
+    cells = {row[0]: row for row in table.rows}
+    assert list(cells) == [automl.LINEAR, automl.GRID, "wrong"]
+    assert cells["wrong"][1]["score"] == pytest.approx(0.9)
+    assert cells["wrong"][2]["gap"] == pytest.approx(-0.1)
+    assert cells[automl.LINEAR][2] == "–"
+    assert cells["wrong"][4]["figure"] == 2.0
+    assert automl.of_choices(study).rows[2] == ["wrong", "1", "wrong"]
+
+
+def test_every_tool_has_its_script_and_its_environment():
+    folder = Path(automl.__file__).parent / "peers"
+    for tool, (environment, script, _) in automl.SCRIPTS.items():
+        assert environment in venvs.ENVIRONMENTS, tool
+        assert (folder / f"{script}.py").is_file(), tool
