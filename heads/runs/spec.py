@@ -354,10 +354,10 @@ def load(run: RunFolder) -> RunSpec:
         DataError: It is broken, or of another version.
     """
     facts, rows = run.read("run.json"), run.read("rows.json")
-    vectors = facts.get("vectors")
     try:
-        if facts["version"] != VERSION:
+        if facts["version"] != VERSION:  # a run that is gone has no facts
             raise ValueError("another version")
+        vectors = facts.get("vectors")
         corpus = Corpus(
             name=facts["data"],
             texts=tuple(rows["texts"]),

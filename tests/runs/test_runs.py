@@ -284,7 +284,7 @@ def test_what_a_run_will_take_is_announced(
     finished(start())
     again = foreseen(start(), LIMITS)
     assert again.reading == 0
-    assert again.says.endswith("an earlier run has read all texts, and heads are trained at once.")
+    assert again.says.endswith("nothing has to be read, and heads are trained at once.")
     assert foreseen(start(["mean@1+linear"]), LIMITS).reading > 0  # another reading
     assert learned.reading > 0
 
