@@ -347,7 +347,7 @@ def test_pairs_of_texts_are_two_columns(
         ([("a", "b"), ("c", "")], "Row 1 of X has an empty second text."),
         ([("a", "b"), ("c",)], "unlike length|Row 0 of X is not like the others"),
         (["a", ("b", "c")], "unlike length|Row 1 of X is not like the others"),
-        (np.zeros((2, 2)), "X holds numbers, and mean+linear reads texts. For vectors"),
+        (np.zeros((2, 2)), " reads texts. For vectors from elsewhere write vectors+"),
         (np.array([["a", "b", "c"]] * 2), "X is an array of 2 × 3, and must be a list of texts"),
         ((text for text in "ab"), "X is a generator, and must be a list of texts"),
         (csr_matrix((2, 2)), "X is a csr_matrix, and must be a list of texts"),
