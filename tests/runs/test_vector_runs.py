@@ -346,7 +346,7 @@ def test_one_head_is_trained_as_well(file: Path) -> None:
 @pytest.mark.slow
 def test_the_lines_of_the_page_on_vectors_run() -> None:
     page = (Path(__file__).parents[2] / "docs/vectors.md").read_text("utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```python no-run\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     X, y = some()
     exec(block, {"X": X, "y": y, "X_new": X[:3]})
 
