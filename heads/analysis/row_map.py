@@ -220,11 +220,14 @@ def mapping(
         seed: Draws the rows, where there are more, and begins t-SNE.
     """
     chosen = _readings(readings)
-    is_run = isinstance(of, Leaderboard)
-    asked = spec.load(of.folder) if is_run else None
-    corpus = asked.corpus if asked else of.corpus  # pyright: ignore[reportAttributeAccessIssue]
+    asked: spec.RunSpec | None = None
+    if isinstance(of, Leaderboard):
+        asked = spec.load(of.folder)
+        corpus, model = asked.corpus, of.model
+    else:
+        corpus = of.corpus
+        model = named(corpus.vectors.width) if corpus.vectors else model
     rows = _drawn(corpus, _most(method, most), seed)
-    model = of.model if is_run else named(corpus.vectors.width) if corpus.vectors else model
     backbone = yield from loading(model, limits)
     vectors = yield from _vectors(list(chosen.values()), corpus, rows, backbone, asked)
     labels = [label_of(corpus, row) for row in rows]

@@ -36,7 +36,7 @@ ROOM_BYTES, UNUSED_SECONDS = 50_000_000, 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class TourQuestion:
     """A question that people ask of heads.
 
     Attributes:
@@ -56,8 +56,8 @@ class Question:
     asked_in: tuple[str, ...]
 
 
-QUESTIONS: tuple[Question, ...] = (
-    Question(
+QUESTIONS: tuple[TourQuestion, ...] = (
+    TourQuestion(
         asks="What is the extra dense layer of a classification head for?",
         guess="The base model is frozen. Does RoBERTa's dense layer with its tanh answer more "
         "texts rightly than one linear layer, both on the first token?",
@@ -67,7 +67,7 @@ QUESTIONS: tuple[Question, ...] = (
         "straight lines. One linear layer has only the lines.",
         asked_in=("transformers #8776", "transformers #14817", "fairseq #2390"),
     ),
-    Question(
+    TourQuestion(
         asks="Why do heads differ from family to family, and which of their weights are trained?",
         guess="BERT's head begins with the pooler of the checkpoint, RoBERTa's with a dense layer "
         "that is new. Once both are trained: is BERT's right more often?",
@@ -77,7 +77,7 @@ QUESTIONS: tuple[Question, ...] = (
         "begin and where dropout stands.",
         asked_in=("transformers #5421", "transformers #8887", "transformers #14017"),
     ),
-    Question(
+    TourQuestion(
         asks="Logits or probabilities: one classifier, or one for each class?",
         guess="One softmax over all classes, or one yes-or-no question a class (one versus rest) "
         "with the same linear layer: is the softmax right more often?",
@@ -87,7 +87,7 @@ QUESTIONS: tuple[Question, ...] = (
         "each alone, so several classes may say yes, or none.",
         asked_in=("transformers #4418",),
     ),
-    Question(
+    TourQuestion(
         asks="Does a BERT classifier read [CLS], and what is the pooler?",
         guess="The pooler is a dense layer with a tanh on [CLS]. Is a linear layer on its output "
         "right more often than one on [CLS] itself?",
@@ -97,7 +97,7 @@ QUESTIONS: tuple[Question, ...] = (
         "prediction has trained. Many later checkpoints never trained it, or have none.",
         asked_in=("transformers #1328", "transformers #7540", "transformers #4048", "bert #43"),
     ),
-    Question(
+    TourQuestion(
         asks="First token, last token, mean, or the largest of all?",
         guess="One linear layer on each. Is the mean of all tokens right more often than the "
         "first token?",
@@ -125,7 +125,7 @@ class TourStep:
         apart: What sets the first two apart, derived from their layers.
     """
 
-    question: Question
+    question: TourQuestion
     difference: Difference
     right: int
     scores: tuple[tuple[str, float], ...]
@@ -204,7 +204,7 @@ def touring(limits: Limits) -> Iterator[Progress | Tour]:
 
 
 def _step(
-    question: Question, board: Leaderboard, limits: Limits
+    question: TourQuestion, board: Leaderboard, limits: Limits
 ) -> Generator[Progress, None, TourStep]:
     asked = {"recipes": question.heads, "sample": SAMPLE, "limits": limits}
     comparison: Comparison | None = None

@@ -142,7 +142,7 @@ csv.field_size_limit(_CELL_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class CsvFormat:
     """How lines become rows of cells.
 
     Attributes:
@@ -210,11 +210,11 @@ def shape_of(rows: Iterable[Sequence[str]], sign: str) -> Shape:
 
 
 def settled(
-    shape: Callable[[Reading], Shape],
+    shape: Callable[[CsvFormat], Shape],
     lines: Callable[[], Iterable[str]],
     dialect: Dialect,
     name: str,
-) -> tuple[Reading, list[Finding]]:
+) -> tuple[CsvFormat, list[Finding]]:
     r"""How a text is read: with quotes; where they do not add up, as they stand or with escapes.
 
     In messy/msr_paraphrase_train_bom.txt and messy/stsb_dev_tabs_named_csv.csv quotes do not come
@@ -230,22 +230,22 @@ def settled(
     """
     sign, quote = dialect.delimiter, dialect.quote
     if quote != '"':
-        return Reading(delimiter=sign, quote=quote, escape="\\" + quote), []
-    usual, error = Reading(delimiter=sign), None
+        return CsvFormat(delimiter=sign, quote=quote, escape="\\" + quote), []
+    usual, error = CsvFormat(delimiter=sign), None
     try:
         found = shape(usual)
     except DataError as broken:
         found, error = None, broken
     is_odd = found is None or found.is_odd
     if is_odd and sign in "\t|" and not next(iter(lines()), "").startswith('"'):
-        bare = Reading(delimiter=sign, quoting=csv.QUOTE_NONE)
+        bare = CsvFormat(delimiter=sign, quoting=csv.QUOTE_NONE)
         plain = shape(bare)
         if plain.ragged <= (_MOST_RAGGED * plain.rows if error else 0):
             says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
             return bare, [finding("quotes", says)]
     if error is None:
         return usual, []
-    escaped = Reading(delimiter=sign, escape='\\"')
+    escaped = CsvFormat(delimiter=sign, escape='\\"')
     places = [number for number, line in enumerate(lines(), start=1) if '\\"' in line]
     with contextlib.suppress(DataError):
         if places and not shape(escaped).ragged:
@@ -268,9 +268,9 @@ def read_delimited(text: str, name: str, limits: Limits, header: bool | None = N
     # Empty lines, so that all that come after keep their numbers.
     before = sum(1 for _ in lines_of(text[: dialect.start]))
     text = "\n" * before + text[dialect.start :]
-    grids: dict[Reading, Grid] = {}
+    grids: dict[CsvFormat, Grid] = {}
 
-    def shape(reading: Reading) -> Shape:
+    def shape(reading: CsvFormat) -> Shape:
         grids[reading] = grid = _parsed(text, reading, name, limits)
         return shape_of(grid.rows, reading.delimiter)
 
@@ -291,7 +291,7 @@ def notes_on(dialect: Dialect) -> list[str]:
     return notes
 
 
-def _parsed(text: str, reading: Reading, name: str, limits: Limits) -> Grid:
+def _parsed(text: str, reading: CsvFormat, name: str, limits: Limits) -> Grid:
     rows: list[list[str]] = []
     lines: list[int] = []
     for line, row in reading.rows(lines_of(text), name):
@@ -418,7 +418,7 @@ class _Parting:
         is_one: Whether there is one column.
     """
 
-    reading: Reading | None
+    reading: CsvFormat | None
     lines: Callable[[], Iterator[str]]
     name: str
     title: str = ""
@@ -487,7 +487,7 @@ def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool
         for number, line in enumerate(source.lines()):
             yield "\n" if number < before else line
 
-    def shape(reading: Reading) -> Shape:
+    def shape(reading: CsvFormat) -> Shape:
         parted = _Parting(reading=reading, lines=lines, name=name)
         return shape_of((row for _, row in parted.rows()), reading.delimiter)
 
@@ -513,7 +513,7 @@ def is_one_column(head: str, dialect: Dialect) -> bool:
 
 def _one_column(source: TextSource, name: str) -> _Parting:
     """A file of one column, whose texts hold commas; with quotes around them, or without."""
-    reading = Reading(delimiter=ONE)
+    reading = CsvFormat(delimiter=ONE)
     found = _Parting(reading=reading, lines=source.lines, name=name, is_one=True)
     try:
         for _ in found.rows():

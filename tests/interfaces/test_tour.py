@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -190,4 +189,3 @@ def test_the_story_goes_on_where_server_and_network_are_gone(found, tmp_path, ch
 def test_the_sample_is_the_one_that_the_page_opens_with():
     assert tour.SAMPLE in SAMPLES
     assert Path(SAMPLES[tour.SAMPLE].path).is_file()
-    assert sys.modules["heads.analysis.tour"] is tour

@@ -24,7 +24,7 @@ LONGEST_LINK = 1_500  # letters; a longer one makes a QR code that no telephone 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class StoryPage:
     """One page of a story.
 
     Attributes:
@@ -62,7 +62,7 @@ def of_comparison(found: Comparison, address: str = "") -> str:
     """A comparison as one HTML file; `address` as in `story`."""
     sentence = " ↔ ".join(filter(None, (found.text, found.pair)))
     guess = f"What do {counted(len(found.predictions), 'head')} say of it: all the same?"
-    page = Page(
+    page = StoryPage(
         title=sentence,
         guess=guess if len(found.predictions) > 1 else "",
         choices=("All the same.", "They part.") if len(found.predictions) > 1 else (),
@@ -87,14 +87,14 @@ def steps(tour: Tour) -> Markup:
     return render("story_pages.html", pages=pages(tour, "."), code=lambda link: "")
 
 
-def pages(tour: Tour, address: str = "") -> list[Page]:
+def pages(tour: Tour, address: str = "") -> list[StoryPage]:
     """A page a step of the tour."""
     return [_page(step, tour, address) for step in tour.steps]
 
 
-def _page(step: TourStep, tour: Tour, address: str) -> Page:
+def _page(step: TourStep, tour: Tour, address: str) -> StoryPage:
     question = step.question
-    return Page(
+    return StoryPage(
         title=question.asks,
         guess=question.guess,
         choices=CHOICES,
@@ -163,7 +163,7 @@ def code(link: str) -> Markup:
     return Markup(drawn)  # made of squares, not of the text
 
 
-def document(title: str, found: Sequence[Page], of: str) -> str:
+def document(title: str, found: Sequence[StoryPage], of: str) -> str:
     """Pages as the text of one HTML file.
 
     Args:
