@@ -523,7 +523,7 @@ def _data(
 
 def row_map(
     data: str | Path | Data | Leaderboard,
-    readings: Sequence[str] = ("mean", "cls"),
+    readings: Sequence[str] | None = None,
     *,
     method: Method = "pca",
     most: int = 0,
@@ -540,7 +540,9 @@ def row_map(
         data: A sample, a file or a folder as `heads.read` takes it, or what it gave; or a run, by
             its id, its folder or its leaderboard, of which the answers of the recommended head are
             shown as well.
-        readings: Recipes less their heads, such as mean, cls or cls@3; at most four.
+        readings: Recipes less their heads, such as mean, cls or cls@3; at most four. If not
+            given, of a run those of its recommended head and of the best other one, of vectors
+            these, and else mean and cls.
         method: pca, the plane of most variance; or tsne, which keeps who is near.
         most: How many rows at most, chosen by lot; 10,000, or 5,000 with tsne, if not given.
         model: The base model: the bundled one, a Hub id, or (locally) a folder; a run has its own.
@@ -561,7 +563,7 @@ def row_map(
 
 def mapping(
     data: str | Path | Data | Leaderboard,
-    readings: Sequence[str] = ("mean", "cls"),
+    readings: Sequence[str] | None = None,
     *,
     method: Method = "pca",
     most: int = 0,

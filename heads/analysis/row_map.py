@@ -26,6 +26,7 @@ from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.features.extraction import FeatureMatrices, extract
 from heads.features.given import given_features
+from heads.parts.poolings import GIVEN
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
@@ -204,7 +205,7 @@ def _write_parquet(table: "DataFrame", place: Path) -> None:
 
 def mapping(
     of: Data | Leaderboard,
-    readings: Sequence[str],
+    readings: Sequence[str] | None,
     *,
     method: Method = "pca",
     model: str,
@@ -219,7 +220,7 @@ def mapping(
         most: How many rows at most; as many as the method draws, if 0.
         seed: Draws the rows, where there are more, and begins t-SNE.
     """
-    chosen = _readings(readings)
+    chosen = _readings(_usual(of) if readings is None else readings)
     asked: spec.RunSpec | None = None
     if isinstance(of, Leaderboard):
         asked = spec.load(of.folder)
@@ -304,6 +305,13 @@ def _readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
         what = f"{len(found)} readings are chosen; at most {MOST_READINGS} stand side by side."
         raise LimitError(what, "Take some away.")
     return found
+
+
+def _usual(of: Data | Leaderboard) -> Sequence[str]:
+    """The readings that are drawn where none is named."""
+    if isinstance(of, Leaderboard):
+        return readings_of(of, of.recommendation.name or of.best)
+    return (GIVEN.name,) if of.corpus.vectors else ("mean", "cls")
 
 
 def readings_of(board: Leaderboard, head: str) -> list[str]:

@@ -177,3 +177,12 @@ def test_of_many_labels_the_commonest_have_colours_and_numbers_a_scale(found):
     numbers = charts.row_map(replace(found, numbers=tuple(map(float, range(60))))).figure
     assert [len(trace["x"]) for trace in numbers["data"]] == [60, 60]
     assert numbers["data"][0]["marker"]["showscale"]
+
+
+def test_without_a_reading_the_usual_ones_are_drawn(data, tiny):
+    found = heads.row_map(data, model=str(tiny()))
+    assert [one.reading for one in found.readings] == ["mean", "cls"]
+    vectors = np.random.default_rng(0).normal(size=(60, 5))
+    given = heads.row_map(heads.read(vectors, labels=list("xyz") * 20))
+    assert [one.reading for one in given.readings] == ["vectors"]
+    assert charts.row_map(given).says.startswith("60 rows of vectors as they were given, by")

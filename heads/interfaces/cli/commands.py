@@ -175,7 +175,7 @@ def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 def map(
     data: str,
     *,
-    readings: Sequence[str] = ("mean", "cls"),
+    readings: Sequence[str] = (),
     method: Literal["pca", "tsne"] = "pca",
     most: int = 0,
     model: str = BUNDLED,
@@ -191,7 +191,7 @@ def map(
         what = f"{to.name} is neither an HTML file nor a Parquet file."
         raise DataError(what, "Let its name end in .html or .parquet.")
     asked = {"method": method, "most": most, "model": model}
-    found = last_of(api.mapping(data, readings, **asked))
+    found = last_of(api.mapping(data, readings or None, **asked))
     if to is not None and to.suffix.lower() == ".parquet":
         found.save(to)
     elif to is not None:

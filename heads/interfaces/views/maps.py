@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from heads.analysis.row_map import NEAR, MappedReading, RowMap
+from heads.backbone.given import is_given
 from heads.interfaces.views.format import counted, percent
 
 HEADERS = (
@@ -19,8 +20,9 @@ METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 def says(found: RowMap) -> str:
     """What is drawn, in a sentence."""
     rows = counted(len(found.rows), "row")
+    read = "as they were given" if is_given(found.model) else f"as {found.model} reads them"
     return (
-        f"{rows} of {found.data} as {found.model} reads them, by {METHODS[found.method]}. "
+        f"{rows} of {found.data} {read}, by {METHODS[found.method]}. "
         "Point at a dot to read its text."
     )
 
