@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,8 @@ def write(folder: Path, rows: int, width: int, form: str) -> tuple[str, str]:
     path = folder / "vectors.parquet"
     kind = pa.list_(pa.float32(), width)
     schema = pa.schema([("embedding", kind), ("label", pa.string()), ("split", pa.string())])
-    words, at = ["label", "split"], 0
+    words: Any = ["label", "split"]  # its stubs know only a boolean
+    at = 0
     with parquet.ParquetWriter(path, schema, compression="none", use_dictionary=words) as file:
         for block, own in blocks(rows, width):
             parts = [part(at + one, rows) for one in range(len(own))]
