@@ -977,6 +977,7 @@ def push(
     repo: str,
     *,
     recipe: str = "",
+    library: str = "",
     adapter: bool = False,
     private: bool = False,
     license: str = "",
@@ -993,6 +994,8 @@ def push(
         head: A run, by its id or as `heads.train_grid` gives it; or a classifier.
         repo: Where on the Hub: your name there, and that of a new model, as owner/name.
         recipe: Which head of a run; the recommended one, or else the best, if not given.
+        library: What is to load it: transformers, sentence-transformers or portable; what fits, if
+            not given.
         adapter: Send what was learned alone, as an adapter of PEFT for the base model.
         private: Make a repository that nobody else sees.
         license: The licence that the card states, such as apache-2.0; that of the base model, where
@@ -1003,14 +1006,17 @@ def push(
 
     Raises:
         CheckpointError: There is no token, the Hub does not take it, or it cannot be exported.
+        RecipeError: The library that is asked for cannot compute it.
         DataError: There is no such run, or no such head in it.
         LimitError: It is asked for in public mode.
     """
     from heads.classifier.classifier import Classifier
     from heads.exporters import push as exporter
+    from heads.exporters.export import check_library
 
     here, source = limits_here(), ""
     exporter.check_push(repo, here, replace=replace, dry_run=dry_run)
+    check_library(library, adapter=adapter)
     if not isinstance(head, Classifier):
         from heads.runs.folder import find
         from heads.runs.leaderboard import leaderboard
@@ -1021,6 +1027,7 @@ def push(
     return exporter.push(
         head,
         repo,
+        library=library,
         adapter=adapter,
         private=private,
         license=license,

@@ -83,6 +83,7 @@ def push(
     classifier: Classifier,
     repo: str,
     *,
+    library: str = "",
     adapter: bool = False,
     private: bool = False,
     license: str = "",
@@ -97,7 +98,7 @@ def push(
         source: Of a data set of the Hub its name down to the commit.
     """
     published, notes = _published(classifier, repo, license, language, source)
-    settings = {"adapter": adapter, "published": published}
+    settings = {"library": library, "adapter": adapter, "published": published}
     if dry_run:
         return _told(repo, export(classifier, _folder(repo), **settings), notes)
     with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as place:

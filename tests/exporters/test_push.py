@@ -14,7 +14,7 @@ from tiny_models import WORDS
 
 import heads
 from heads.backbone.models import BUNDLED
-from heads.errors import CheckpointError, DataError, LimitError
+from heads.errors import CheckpointError, DataError, LimitError, RecipeError
 from heads.exporters.model_card import Publication, model_card
 from heads.interfaces.cli.app import main
 
@@ -172,6 +172,16 @@ def test_a_dry_run_in_the_shell_writes_the_folder_and_shows_the_card(
     assert (tmp_path / "winner" / "README.md").read_text("utf-8").strip() in told
     assert main(asked) == 2
     assert "There is something in winner already." in capsys.readouterr().err
+
+
+def test_it_goes_for_the_library_that_is_asked_for(board, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = {"recipe": "mean+logistic", "library": "sentence-transformers", "dry_run": True}
+    found = heads.push(board, "me/vectors", **asked)
+    assert "modules.json" in found.exported.files
+    assert ModelCard(found.card).data.library_name == "sentence-transformers"
+    with pytest.raises(RecipeError, match="'keras' is no library that loads a folder"):
+        heads.push(board, "me/other", **(asked | {"library": "keras"}))
 
 
 def test_the_card_of_the_bundled_model_names_its_base_and_its_licence(backbone, board):
