@@ -169,6 +169,8 @@ def doors(board: "Leaderboard", asked: Location, head: str) -> Any:
     )  # fmt: skip
     return render(
         "doors.html",
+        run=board.run,
+        reads_texts=own.corpus.vectors is None,
         try_it=tried.query,
         take_it=replace(tried, lane=1, show="take").query,
         link=Location(place="data", result=board.run).query,
