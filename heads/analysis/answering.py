@@ -27,14 +27,14 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
 from heads.data.files import open_stream, open_table, place_of
-from heads.data.grid import WRONG_COUNT
+from heads.data.formats.grid import WRONG_COUNT
+from heads.data.formats.table_stream import Block, Row, TableStream
+from heads.data.formats.vector_reading import names_of
+from heads.data.formats.vector_stream import block_vectors, vector_columns
+from heads.data.formats.writers import Value, check_ending, check_rows, written
 from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
-from heads.data.table_stream import Block, Row, TableStream
-from heads.data.vector_reading import names_of
-from heads.data.vector_stream import block_vectors, vector_columns
-from heads.data.writers import Value, check_ending, check_rows, written
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.parts.resolve import resolve

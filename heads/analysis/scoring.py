@@ -26,6 +26,8 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
 from heads.data.files import open_stream, place_of
+from heads.data.formats.table_stream import Row, TableStream
+from heads.data.formats.vector_stream import vector_columns
 from heads.data.groups import grouping
 from heads.data.joining import MOST_UNSEEN
 from heads.data.labels import (
@@ -48,9 +50,7 @@ from heads.data.table import (
     short,
     where,
 )
-from heads.data.table_stream import Row, TableStream
 from heads.data.text import folded
-from heads.data.vector_stream import vector_columns
 from heads.errors import DataError, did_you_mean
 from heads.evaluation.calibration import calibration_error, confidence, decided, reliability
 from heads.evaluation.details import Measures, measure

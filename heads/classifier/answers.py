@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from heads.classifier.classifier import Classifier
+from heads.data.formats.writers import Added, Value
 from heads.data.labels import SEPARATORS
 from heads.data.table import LISTS
-from heads.data.writers import Added, Value
 from heads.errors import DataError
 
 ANSWER, PROBABILITY, ABSTAINED, CALIBRATED = (

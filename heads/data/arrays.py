@@ -158,8 +158,8 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         DataError: It is something else, or holds what is no number.
         LimitError: It holds more than this place allows.
     """
-    from heads.data.numpy_files import of_matrix
-    from heads.data.vector_reading import KINDS, check_shape
+    from heads.data.formats.numpy_files import of_matrix
+    from heads.data.formats.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
     if found.ndim != 2 or found.dtype.kind not in KINDS:
@@ -228,7 +228,7 @@ def table_of_labels(labels: Any) -> Table:
     """
     import numpy as np
 
-    from heads.data.numpy_files import COLUMNS, label_table
+    from heads.data.formats.numpy_files import COLUMNS, label_table
 
     values = _as_numpy(labels) if is_array(labels) else None
     if values is not None and values.dtype.kind in COLUMNS and values.ndim in (1, 2):

@@ -24,11 +24,11 @@ from heads.data.checks import (
 from heads.data.columns import doubts, guess
 from heads.data.corpus import Corpus, build, in_order, numbered, on_vectors
 from heads.data.files import open_table
+from heads.data.formats.vector_reading import check_different
 from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
 from heads.data.samples import Sample
 from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
-from heads.data.vector_reading import check_different
 from heads.errors import DataError
 from heads.settings import Limits
 

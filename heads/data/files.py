@@ -12,15 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from heads.data import excel_files, numpy_files, parquet_files
-from heads.data.delimited import TextSource, head_of, read_delimited, stream_delimited
-from heads.data.excel_files import read_excel, stream_excel
-from heads.data.json_files import is_json, read_objects, stream_objects
-from heads.data.parquet_files import read_columnar, stream_columnar
+from heads.data.formats import excel_files, numpy_files, parquet_files
+from heads.data.formats.delimited import TextSource, head_of, read_delimited, stream_delimited
+from heads.data.formats.excel_files import read_excel, stream_excel
+from heads.data.formats.json_files import is_json, read_objects, stream_objects
+from heads.data.formats.parquet_files import read_columnar, stream_columnar
+from heads.data.formats.table_stream import Delimited, TableStream
+from heads.data.formats.vector_reading import hold_vectors, of_cells
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
-from heads.data.table_stream import Delimited, TableStream
-from heads.data.vector_reading import hold_vectors, of_cells
 from heads.data.vectors import RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.files import SPLIT
-from heads.data.parquet_files import BATCH_ROWS, Gathered
+from heads.data.formats.parquet_files import BATCH_ROWS, Gathered
 from heads.data.table import PARTS, Table, check_size, count, short
 from heads.data.vectors import BLOCK
 from heads.errors import DataError

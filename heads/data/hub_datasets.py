@@ -13,7 +13,7 @@ from typing import Any
 
 from heads.data.columns import is_named
 from heads.data.files import SPLIT
-from heads.data.parquet_files import read_columnar
+from heads.data.formats.parquet_files import read_columnar
 from heads.data.table import PARTS, Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, hub_folder, size

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from heads.data.corpus import Corpus
+from heads.data.formats.saving import check_new, save
 from heads.data.labels import SEPARATORS
-from heads.data.saving import check_new, save
 from heads.data.splits import FOLDS, Splits
 from heads.data.table import LISTS, count, where
 from heads.data.text import folded

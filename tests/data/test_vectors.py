@@ -21,12 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from heads.data import vector_reading
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
+from heads.data.formats import vector_reading
+from heads.data.formats.vector_reading import numbers_in
 from heads.data.sources import open_source
 from heads.data.table import ColumnHints
-from heads.data.vector_reading import numbers_in
 from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import PUBLIC, Limits

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Literal
 
-from heads.data.grid import (
+from heads.data.formats.grid import (
     HEADER_ROWS,
     NAMES_AGAIN,
     WRONG_COUNT,
@@ -19,8 +19,7 @@ from heads.data.grid import (
     table_of,
     top_of,
 )
-from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
-from heads.data.table_stream import (
+from heads.data.formats.table_stream import (
     Block,
     Delimited,
     Row,
@@ -29,6 +28,7 @@ from heads.data.table_stream import (
     blocked,
     named_columns,
 )
+from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
 from heads.errors import DataError
 from heads.settings import Limits
 

@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heads.data.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
+from heads.data.formats.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
+from heads.data.formats.table_stream import Block, Row, Sampler, TableStream, blocked, named_columns
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
-from heads.data.table_stream import Block, Row, Sampler, TableStream, blocked, named_columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 

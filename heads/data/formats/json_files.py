@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from heads.data.delimited import TextSource, lines_of
+from heads.data.formats.delimited import TextSource, lines_of
+from heads.data.formats.table_stream import Block, Row, Sampler, TableStream, blocked
 from heads.data.table import Table, check_size, short
-from heads.data.table_stream import Block, Row, Sampler, TableStream, blocked
 from heads.errors import DataError
 from heads.settings import Limits
 

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from heads.data.formats.vector_reading import KINDS, VectorSink, check_shape
 from heads.data.table import CELL, VECTOR_COLUMN, Table, check_size, count, short
-from heads.data.vector_reading import KINDS, VectorSink, check_shape
 from heads.data.vectors import BLOCK, Matrix, RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits

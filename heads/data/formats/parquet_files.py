@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heads.data import numpy_files
+from heads.data.formats import numpy_files
+from heads.data.formats.table_stream import SAMPLE, Block, Row, TableStream
+from heads.data.formats.vector_reading import VectorSink
 from heads.data.table import CELL, Table, check_size, short
-from heads.data.table_stream import SAMPLE, Block, Row, TableStream
-from heads.data.vector_reading import VectorSink
 from heads.data.vectors import BLOCK, RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits

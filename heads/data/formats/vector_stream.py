@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heads.data.parquet_files import is_vector, matrix_of
+from heads.data.formats.parquet_files import is_vector, matrix_of
+from heads.data.formats.table_stream import Block, TableStream
+from heads.data.formats.vector_reading import hold_vectors, numbers_in
 from heads.data.table import short
-from heads.data.table_stream import Block, TableStream
-from heads.data.vector_reading import hold_vectors, numbers_in
 from heads.data.vectors import Matrix
 from heads.errors import DataError
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heads.caching import place_told, replacing, writing
-from heads.data.excel_files import ERROR, SheetCell
+from heads.data.formats.excel_files import ERROR, SheetCell
+from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
 from heads.data.numbers import NUMBER
 from heads.data.table import LISTS, guard_cell
-from heads.data.table_stream import Block, Delimited, Row, TableStream
 from heads.errors import DataError
 
 if TYPE_CHECKING:

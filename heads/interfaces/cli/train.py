@@ -259,7 +259,7 @@ def labels(
         to: Write them into a new CSV, TSV, JSONL or Parquet file as well.
         all: Write all rows into it, in the order of the file: mend it and train again.
     """
-    from heads.data.saving import check_new
+    from heads.data.formats.saving import check_new
 
     if to:
         check_new(to)

@@ -126,7 +126,7 @@ def predict(
         Progress as it goes; then an account of the rows, and the file with the answers.
     """
     from heads.analysis.answering import predicting
-    from heads.data.writers import ENDINGS
+    from heads.data.formats.writers import ENDINGS
 
     with uploads.lent(file) as (name,), exporting(keeps=ENDINGS) as place:
         path = _sent(name)
@@ -201,7 +201,7 @@ def answered_ending(path: Path, asked: str = "") -> str:
     Raises:
         DataError: That format is not written here.
     """
-    from heads.data.writers import ENDINGS
+    from heads.data.formats.writers import ENDINGS
 
     ending = f".{asked.strip().lower().removeprefix('.')}" if asked.strip() else path.suffix.lower()
     if ending in ENDINGS:

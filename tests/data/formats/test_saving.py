@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heads.data.files import open_table
-from heads.data.saving import KINDS, check_new, save
+from heads.data.formats.saving import KINDS, check_new, save
 from heads.data.table import unguard_cell
 from heads.errors import DataError
 from heads.settings import Limits

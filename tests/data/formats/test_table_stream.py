@@ -13,9 +13,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from heads.data.files import open_stream, open_table
-from heads.data.grid import NAMES_AGAIN, WRONG_COUNT
-from heads.data.table_stream import Sampler
-from heads.data.writers import Added, check_rows, written
+from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
+from heads.data.formats.table_stream import Sampler
+from heads.data.formats.writers import Added, check_rows, written
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 

@@ -19,8 +19,8 @@ from heads.settings import limits
 if TYPE_CHECKING:
     from heads.analysis.answering import ChosenHead
     from heads.analysis.scoring import FileScores, Scoring
+    from heads.data.formats.table_stream import TableStream
     from heads.data.table import Columns
-    from heads.data.table_stream import TableStream
 
 ASKS = "Answer a file"
 BRIEF = "every row of it, and its score if it has labels"
@@ -62,7 +62,7 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
 
 def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
     from heads.analysis.answering import predicting
-    from heads.data.writers import ENDINGS
+    from heads.data.formats.writers import ENDINGS
     from heads.interfaces.views.questions import head_of
     from heads.interfaces.views.whole_files import answered as shown
     from heads.runs.leaderboard import leaderboard
