@@ -120,6 +120,14 @@ class _HeadEstimator(BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_classifier"}
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "head_")
+
+    def _forget(self) -> None:
+        """Takes away what fits have found: of two of them nothing may stand side by side."""
+        for name in [one for one in vars(self) if one.endswith("_") or one == "_classifier"]:
+            delattr(self, name)
+
     @property
     def classifier_(self) -> Classifier:
         """The trained head on its base model, as `heads.train` gives it: to ask or to export.
@@ -144,6 +152,14 @@ class _HeadEstimator(BaseEstimator):
             ArrayError: Rows or labels cannot be used.
             HeadsError: A recipe, a setting or the base model does not fit.
         """
+        self._forget()
+        try:
+            self._train(X, y, groups)
+        except BaseException:  # stopped too, it is not fitted
+            self._forget()
+            raise
+
+    def _train(self, X: Any, y: Any, groups: Any) -> None:
         allowed = limits()
         with _value_errors():
             resolved, config = resolve(_resolvable(self.recipe)), self._config()
@@ -203,7 +219,7 @@ class _HeadEstimator(BaseEstimator):
             if bool(texts.pairs) and not self.head_.needs_pairs:
                 what = "X has two texts a row, and this estimator was fitted on one."
                 raise ArrayError(what, "Give one text a row, or fit it on pairs.")
-            if np.ndim(X) == 2 and hasattr(self, "n_features_in_"):
+            if getattr(X, "ndim", 0) == 2 and hasattr(self, "n_features_in_"):
                 validate_data(self, X, reset=False, skip_check_array=True)
             return self.classifier_.kept_logits(texts.texts, texts.pairs)
 

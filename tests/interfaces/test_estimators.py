@@ -17,7 +17,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from quick_heads import QUICK, trained
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -38,7 +37,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator_cloneable, parametrize_with_checks
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array
 from tiny_models import WORDS, save_tiny
 
 import heads
@@ -535,6 +534,25 @@ def test_the_same_seed_fits_the_same_and_another_another(
 # Kept, and taken along
 
 
+def test_a_fit_that_fails_leaves_nothing_of_itself_or_of_an_earlier_one() -> None:
+    vectors = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+    fitted = HeadClassifier("vectors+linear").fit(vectors, ["a", "b"] * 30)
+    with pytest.raises(HeadsError):
+        fitted.set_params(recipe="vectors+proportional_odds").fit(vectors, ["z", "q"] * 30)
+    with pytest.raises(NotFittedError):
+        fitted.predict(vectors)
+    assert not hasattr(fitted, "classes_")
+
+
+def test_columns_of_an_earlier_fit_are_forgotten(of: Callable[..., HeadClassifier]) -> None:
+    rows = np.array(TEXTS, dtype=object)
+    fitted = of("mean+knn?k=3&pair=uv_diff")
+    fitted.fit(np.column_stack([rows, rows[::-1]]), LABELS)
+    assert fitted.n_features_in_ == 2
+    fitted.set_params(recipe="mean+knn?k=3").fit(TEXTS, LABELS)
+    assert len(fitted.predict(rows[:3, None])) == 3
+
+
 @pytest.mark.parametrize("recipe", ["mean+linear", "attention+linear", "mean+linear?tune=lora"])
 def test_a_fitted_one_is_pickled_without_its_base_model(
     of: Callable[..., HeadClassifier], recipe: str, tmp_path: Path
@@ -609,14 +627,8 @@ class _Spelled:
             tags.regressor_tags.poor_score = True  # words say little of the numbers
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
-        texts = _words(validate_data(self, X))  # type: ignore[arg-type]
-        return super().fit(texts, y, groups)  # type: ignore[misc]
-
-    def _logits(self, X: Any) -> torch.Tensor:
-        check_is_fitted(self)
-        texts = _words(validate_data(self, X, reset=False))  # type: ignore[arg-type]
-        return super()._logits(texts)  # type: ignore[misc]
+    def _rows(self, X: Any) -> Any:
+        return super()._rows(_words(check_array(X, estimator=self)))  # type: ignore[misc]
 
 
 def _words(numbers: np.ndarray) -> list[str]:
