@@ -175,13 +175,13 @@ class TextStore:
         while True:
             wanted, missing = self._wanted(found, digests, rows)
             # Files are opened without the lock: nobody waits for another's disk.
-            if all([self._filled(found, *one) for one in wanted.items()]):
+            if all(self._filled(found, *one) for one in wanted.items()):
                 return missing
 
     def _wanted(
         self, names: Iterable[str], digests: Sequence[bytes], rows: Sequence[int]
     ) -> tuple[dict[TextBatch, dict[str, list[tuple[int, int]]]], list[int]]:
-        """From which batch what is taken, each row with its place there; the rows that lack some."""
+        """What is taken from which batch: rows, with their places there; and rows that lack any."""
         wanted: dict[TextBatch, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
         missing = set[int]()
         with self._lock:
