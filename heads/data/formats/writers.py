@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
-from heads.data.numbers import NUMBER
 from heads.data.table import LISTS, guard_cell
 from heads.errors import DataError
 
@@ -185,7 +184,7 @@ class _Delimited(Writer):
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         for row, own in zip(block.rows, values, strict=True):
             ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*row.cells, *map(_guarded, ours)])
+            self._rows.writerow([*row.cells, *map(guard_cell, ours)])
 
     def finish(self) -> None:
         self._file.flush()
@@ -202,11 +201,6 @@ class _Ending:
 
     def write(self, line: str) -> None:
         self._file.write(line[:-2] + self._end)
-
-
-def _guarded(cell: str) -> str:
-    """A cell of ours that no spreadsheet runs; the label -1 is a number, and runs nothing."""
-    return cell if NUMBER.fullmatch(cell) else guard_cell(cell)
 
 
 # --- JSON.

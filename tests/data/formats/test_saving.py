@@ -1,5 +1,6 @@
 """What is written is read again, cell for cell, and by a spreadsheet never run."""
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from heads.data.files import open_table
 from heads.data.formats.saving import KINDS, check_new, save
 from heads.data.table import unguard_cell
 from heads.errors import DataError
+from heads.interfaces.web.guards import as_csv
 from heads.settings import Limits
 
 # What `gate` lets in: no control characters, and no spaces at the ends.
@@ -16,7 +18,11 @@ TEXTS = st.text(
 ).filter(lambda text: text.strip() == text and text)
 
 
-@given(rows=st.lists(st.tuples(TEXTS, st.sampled_from(["good", "=1+1", "'=x", "a,b"])), min_size=1))
+@given(
+    rows=st.lists(
+        st.tuples(TEXTS, st.sampled_from(["good", "=1+1", "'=x", "-1", "'-1", "a,b"])), min_size=1
+    )
+)
 @settings(max_examples=25, deadline=None)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_come_back(tmp_path_factory, kind, rows):
@@ -36,6 +42,12 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(tmp_path):
         "fine",
         '""',
     ]
+
+
+def test_a_label_that_is_a_number_is_the_same_for_everybody(tmp_path):
+    save(tmp_path / "x.csv", ["text", "label"], [["a", "-1"], ["b", "+1.5e3"], ["c", "-1+1"]])
+    assert pd.read_csv(tmp_path / "x.csv", dtype=str)["label"].tolist() == ["-1", "+1.5e3", "'-1+1"]
+    assert as_csv(["label"], [["-1"], ["-x"]]) == '\ufeff"label"\r\n"-1"\r\n"\'-x"\r\n'
 
 
 def test_a_name_says_what_is_written(tmp_path):
