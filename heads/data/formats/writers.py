@@ -179,12 +179,15 @@ class _Delimited(Writer):
         )
         # A cell with any line end in it is quoted only where that ends the lines.
         self._rows = csv.writer(_Ending(self._file, self._end), delimiter=sign)
-        self._rows.writerow([*stream.titles, *(guard_cell(one.name) for one in added)])
+        # What stands in delimited text stays to the letter; an object's text may begin as a formula.
+        self._given = str if stream.form == "delimited" else guard_cell
+        ours = (guard_cell(one.name) for one in added)
+        self._rows.writerow([*map(self._given, stream.titles), *ours])
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         for row, own in zip(block.rows, values, strict=True):
             ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*row.cells, *map(guard_cell, ours)])
+            self._rows.writerow([*map(self._given, row.cells), *map(guard_cell, ours)])
 
     def finish(self) -> None:
         self._file.flush()

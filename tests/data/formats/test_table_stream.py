@@ -8,14 +8,18 @@ import tempfile
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from openpyxl import Workbook
+from pyarrow import parquet
 
 from heads.data.files import open_stream, open_table
 from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
+from heads.data.table import unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 
@@ -287,6 +291,32 @@ def test_texts_survive_a_sheet(folder, rows):
     told = [[unescape(cell or "") for cell in row] for row in found]
     assert told == [list(row) for row in rows]
     assert not any(cell.data_type == "f" for row in sheet.iter_rows() for cell in row)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("to", [".csv", ".tsv"])
+def test_no_text_of_an_object_becomes_a_formula_and_each_comes_back(tmp_path, ending, to):
+    texts = ['=HYPERLINK("http://x.y","a")', "'=cell of mine", "@cmd and more", "-3", "plain words"]
+    path = tmp_path / f"rows{ending}"
+    if ending == ".jsonl":
+        lines = [json.dumps({"text": text, "=label": "-a"}) + "\n" for text in texts]
+        path.write_text("".join(lines), "utf-8")
+    elif ending == ".parquet":
+        parquet.write_table(pa.table({"text": texts, "=label": ["-a"] * 5}), path)
+    else:
+        book = Workbook()
+        for row in (("text", "=label"), *((text, "-a") for text in texts)):
+            book.active.append(row)
+            for cell in book.active[book.active.max_row]:
+                cell.data_type = "s"  # a text that begins with = is no formula
+        book.save(path)
+    answered(path, tmp_path / f"out{to}")
+    rows = parted(tmp_path / f"out{to}", "\t" if to == ".tsv" else ",")
+    started = [cell for row in rows for cell in row if cell[:1] in "=@-+" and cell != "-3"]
+    assert not started
+    table = open_table(tmp_path / f"out{to}", LIMITS)
+    assert [unguard_cell(row[0]) for row in table.rows] == texts
+    assert [unguard_cell(row[1]) for row in table.rows] == ["-a"] * 5
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
