@@ -179,7 +179,7 @@ class _Delimited(Writer):
         )
         # A cell with any line end in it is quoted only where that ends the lines.
         self._rows = csv.writer(_Ending(self._file, self._end), delimiter=sign)
-        # What stands in delimited text stays to the letter; an object's text may begin as a formula.
+        # Delimited text stays to the letter; the text of an object may begin as a formula.
         self._given = str if stream.form == "delimited" else guard_cell
         ours = (guard_cell(one.name) for one in added)
         self._rows.writerow([*map(self._given, stream.titles), *ours])
