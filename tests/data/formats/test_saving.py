@@ -1,5 +1,7 @@
 """What is written is read again, cell for cell, and by a spreadsheet never run."""
 
+import os
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -48,6 +50,17 @@ def test_a_label_that_is_a_number_is_the_same_for_everybody(tmp_path):
     save(tmp_path / "x.csv", ["text", "label"], [["a", "-1"], ["b", "+1.5e3"], ["c", "-1+1"]])
     assert pd.read_csv(tmp_path / "x.csv", dtype=str)["label"].tolist() == ["-1", "+1.5e3", "'-1+1"]
     assert as_csv(["label"], [["-1"], ["-x"]]) == '\ufeff"label"\r\n"-1"\r\n"\'-x"\r\n'
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
+@pytest.mark.parametrize("kind", KINDS)
+def test_others_may_read_what_was_saved(tmp_path, kind):
+    before = os.umask(0o022)
+    try:
+        save(tmp_path / "new" / f"x{kind}", ["text"], [["a"]])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new" / f"x{kind}").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_name_says_what_is_written(tmp_path):
