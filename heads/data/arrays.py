@@ -4,6 +4,7 @@ Nothing is left out, as rows of a file are: whoever hands over arrays counts on 
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -248,7 +249,7 @@ def table_of_labels(labels: Any) -> Table:
 
 
 def _label_cell(label: Any) -> str:
-    if label is None or label != label:  # NaN is no label
+    if label is None or label != label or label in (math.inf, -math.inf):  # NaN is no label
         return ""
     if isinstance(label, list | tuple):
         return json.dumps([str(one) for one in label], ensure_ascii=False)
