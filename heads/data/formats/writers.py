@@ -11,7 +11,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
+from heads.data.formats.parquet_files import spelled_rows
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
 from heads.data.table import LISTS, guard_cell
 from heads.errors import DataError
@@ -185,9 +186,14 @@ class _Delimited(Writer):
         self._rows.writerow([*map(self._given, stream.titles), *ours])
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
-        for row, own in zip(block.rows, values, strict=True):
+        for cells, own in zip(self._cells(block), values, strict=True):
             ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*map(self._given, row.cells), *map(guard_cell, ours)])
+            self._rows.writerow([*map(self._given, cells), *map(guard_cell, ours)])
+
+    def _cells(self, block: Block) -> Iterable[Sequence[str]]:
+        if self.stream.form == "columnar":
+            return spelled_rows(block, self.stream.facts)
+        return (row.cells for row in block.rows)
 
     def finish(self) -> None:
         self._file.flush()

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import tempfile
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from heads.data.files import open_stream, open_table
 from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
-from heads.data.table import unguard_cell
+from heads.data.table import CELL, unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 
@@ -245,6 +246,27 @@ def test_parquet_keeps_its_types(tmp_path):
     assert parted(tmp_path / "out.csv")[3][:4] == ["bad", "3", "2020-01-02", '["b", "c"]']
     answered(path, tmp_path / "out.xlsx")
     assert open_table(tmp_path / "out.xlsx", LIMITS).rows[0][:3] == ["fine", "1", "2020-01-02"]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 8)], ids=str)
+def test_vectors_are_spelled_for_a_file_of_texts_alone(tmp_path, kind):
+    vectors = [[(row + at) / 7 for at in range(8)] for row in range(300)]
+    vectors[4] = None
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"id": range(300), "x": pa.array(vectors, kind)}), path)
+    wanted = parquet.read_table(path).column("x").to_pylist()
+    # Their numbers fit, in 32 bits as training reads them; their letters would not.
+    fits = replace(LIMITS, unpacked_bytes=300 * 8 * 4 + 6_000)
+    cells = [row.cells[1] for row in rows_of(open_stream(path, fits, None))]
+    assert cells == ["" if vector is None else CELL for vector in vectors]
+    with pytest.raises(LimitError, match="unpacks to more than"):
+        open_stream(path, replace(LIMITS, unpacked_bytes=300 * 8 * 4 - 100), None)
+    answered(path, tmp_path / "x.csv")
+    told = [row[1] for row in parted(tmp_path / "x.csv")[1:]]
+    assert [json.loads(one) if one else None for one in told] == wanted
+    answered(path, tmp_path / "x.jsonl")
+    lines = (tmp_path / "x.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(one)["x"] for one in lines] == wanted
 
 
 def test_a_sheet_keeps_its_values(tmp_path):
