@@ -256,16 +256,24 @@ def _label_cell(label: Any) -> str:
     return str(label)
 
 
+def check_as_many(name: str, rows: int, labels: Table) -> None:
+    """Refuses labels that are not one for each row.
+
+    Raises:
+        DataError: So it is.
+    """
+    if rows != len(labels.rows):
+        what = f"{name} has {count(rows, 'row')} and {labels.name} {len(labels.rows):,}."
+        raise DataError(what, "Give one label for each, in the same order.")
+
+
 def beside(table: Table, labels: Table) -> Table:
     """A table with the columns of another, which has as many rows in the same order.
 
     Raises:
         DataError: It has not.
     """
-    if len(table.rows) != len(labels.rows):
-        what = f"{table.name} has {count(len(table.rows), 'row')} and {labels.name} "
-        what += f"{len(labels.rows):,}."
-        raise DataError(what, "Give one label for each, in the same order.")
+    check_as_many(table.name, len(table.rows), labels)
     twice = [name for name in labels.columns if name in table.columns]
     if twice:
         what = f"Both {table.name} and {labels.name} have a column called '{short(twice[0])}'."
