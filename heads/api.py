@@ -694,6 +694,7 @@ def evaluate(
     vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
+    labels_file: str | Path = "",
     separator: str | None = None,
     group: str = "",
     metric: str = "auto",
@@ -723,6 +724,8 @@ def evaluate(
             that holds its classes, if not named.
         labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
             named.
+        labels_file: The labels of vectors that have none beside them, one a row in the same order:
+            a CSV, JSONL or .npy file.
         separator: The sign between labels in a cell, [] where cells are lists; found out, if not
             given.
         group: The column that says which rows belong together, such as their author: they count
@@ -751,6 +754,7 @@ def evaluate(
         "pair": pair,
         "vectors": vectors,
         "labels": said,
+        "labels_file": labels_file,
         "metric": metric,
         "header": header,
         "limits": limits,

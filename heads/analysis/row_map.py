@@ -8,7 +8,7 @@ Legend: n rows, w width of a reading, k nearest rows.
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -265,8 +265,7 @@ def _vectors(
 ) -> Generator[Progress, None, FeatureMatrices]:
     """What the readings make of some rows; of a run the question says how they were read."""
     if corpus.vectors is not None:
-        whole = given_features(readings, corpus.vectors)
-        return replace(whole, index=whole.index[list(rows)])
+        return given_features(readings, corpus.vectors.of(rows))
     found: FeatureMatrices | None = None
     # Rows of a run are found on disk, where its heads have read all of them with this reading.
     for event in extract(

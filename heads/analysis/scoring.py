@@ -40,6 +40,7 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
+from heads.data.sources import labelled
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -607,6 +608,7 @@ def evaluating(
     pair: str = "",
     vectors: str = "",
     labels: LabelHints | None = None,
+    labels_file: str | Path = "",
     metric: str = "auto",
     header: bool | None = None,
     limits: Limits | None = None,
@@ -622,6 +624,8 @@ def evaluating(
     head = yield from choosing_head(recipe, **asked)
     yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
     stream = open_stream(path, limits, header, head.names)
+    if labels_file:
+        stream = labelled(stream, labels_file, limits, header)
     texts = columns_read(stream, head, text, pair, vectors, said.label)
     scoring = Scoring.of(stream, head, texts, limits, said, metric)
     asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)

@@ -4,6 +4,7 @@ Nothing is left out, as rows of a file are: whoever hands over arrays counts on 
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -248,11 +249,22 @@ def table_of_labels(labels: Any) -> Table:
 
 
 def _label_cell(label: Any) -> str:
-    if label is None or label != label:  # NaN is no label
+    if label is None or label != label or label in (math.inf, -math.inf):  # NaN is no label
         return ""
     if isinstance(label, list | tuple):
         return json.dumps([str(one) for one in label], ensure_ascii=False)
     return str(label)
+
+
+def check_as_many(name: str, rows: int, labels: Table) -> None:
+    """Refuses labels that are not one for each row.
+
+    Raises:
+        DataError: So it is.
+    """
+    if rows != len(labels.rows):
+        what = f"{name} has {count(rows, 'row')} and {labels.name} {len(labels.rows):,}."
+        raise DataError(what, "Give one label for each, in the same order.")
 
 
 def beside(table: Table, labels: Table) -> Table:
@@ -261,10 +273,7 @@ def beside(table: Table, labels: Table) -> Table:
     Raises:
         DataError: It has not.
     """
-    if len(table.rows) != len(labels.rows):
-        what = f"{table.name} has {count(len(table.rows), 'row')} and {labels.name} "
-        what += f"{len(labels.rows):,}."
-        raise DataError(what, "Give one label for each, in the same order.")
+    check_as_many(table.name, len(table.rows), labels)
     twice = [name for name in labels.columns if name in table.columns]
     if twice:
         what = f"Both {table.name} and {labels.name} have a column called '{short(twice[0])}'."

@@ -5,12 +5,16 @@ folder a configuration and in it one a split. Where it does not, the Parquet fil
 itself are read, by the names that `push_to_hub` gives them.
 """
 
+import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heads.caching import write
 from heads.data.columns import is_named
 from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import read_columnar
@@ -26,6 +30,8 @@ MOST_FILES = 1_000
 _FORM = re.compile(r"([^@:]+)(?:@([0-9A-Za-z._/-]+))?(?::([^:]+))?(?::([^:]+))?")
 _WRITE = "Write hub:owner/name, hub:owner/name:config or hub:owner/name:config:split."
 _LATER = "Try again once connected, or give a file."
+_UNLISTED = "Read offline: whether the Hub has more of its files or splits is not known here."
+_NUMBERED = re.compile(r"(.+?-)(\d+)(-of-(\d+))(?:-[0-9a-f]+)?")  # a stem: one of so many files
 _USES = ("train", "validation", "test")
 _UNKNOWN = frozenset(("", "-1", "-1.0"))  # how a test set says that its labels are kept secret
 
@@ -96,8 +102,12 @@ def read_hub(text: str, limits: Limits) -> Table:
     with asking(asked.repo, DataError, thing="data set", later=_LATER):
         listed = _kept(asked) if is_offline() else _listed(asked)
     found, files = _chosen(asked, listed)
-    _check_size(found, files, listed, limits)
-    folder = listed.folder or _downloaded(found, files, listed.branch)
+    if listed.folder:
+        _check_whole(found, files, listed, listed.folder)
+        folder = listed.folder
+    else:
+        _check_size(found, files, listed, limits)
+        folder = _downloaded(found, files, listed)
     parts = [] if found.split else sorted({part for _, _, part in files})
     note = f"Read from the Hub: {found.called} at {found.revision[:7]}, as Parquet."
     table = read_columnar(
@@ -110,6 +120,7 @@ def read_hub(text: str, limits: Limits) -> Table:
     )
     left = sorted({part for _, config, part in listed.parts if config == found.config} - {*parts})
     notes = [f"Left out: {', '.join(map(short, left))}."] if left and not found.split else []
+    notes += [_UNLISTED] * (not listed.sizes)
     table = replace(table, notes=(*table.notes, *notes), source=str(found))
     return _scored_on_labels(table) if len(parts) > 1 else table
 
@@ -125,7 +136,7 @@ class _Listing:
         revision: The commit.
         branch: What was asked for: a branch, or that commit.
         parts: Each Parquet file, its configuration and its split.
-        sizes: The bytes of each; nothing where they are here already.
+        sizes: The bytes of each; nothing where they are here, and nobody has noted what there is.
         classes: Of each configuration the names of classes, by column.
         folder: Where the files lie, if they are here already.
     """
@@ -161,27 +172,73 @@ def _listed(asked: HubSource) -> _Listing:
 def _kept(asked: HubSource) -> _Listing:
     """What is on this machine of a data set, where the network must not be used.
 
+    That is what the Hub has listed when it was downloaded, whether all of it is here or not; of
+    what another program has downloaded, what lies here, and what its numbers tell of.
+
     Raises:
         DataError: Nothing is.
     """
-    from huggingface_hub.file_download import repo_folder_name
-
-    home = hub_folder() / repo_folder_name(repo_id=asked.repo, repo_type="dataset")
+    home = _home(asked.repo)
     for branch in [asked.revision] if asked.revision else [CONVERTED, "main"]:
         ref = home / "refs" / branch
         folder = home / "snapshots" / (ref.read_text("utf-8") if ref.is_file() else branch)
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
         if names:  # the client itself takes a snapshot for none, where not all files were fetched
+            sizes, classes = _noted(asked.repo, folder.name)
             return _Listing(
                 revision=folder.name,
                 branch=branch,
-                parts=_parts(names),
-                sizes={},
-                classes={},
+                parts=_parts(sizes or _told_of(names)),
+                sizes=sizes,
+                classes=classes,
                 folder=folder,
             )
     what = f"{asked.repo} is not on this machine, and this process is told to stay offline"
     raise DataError(f"{what} (HF_HUB_OFFLINE).", "Unset it while connected.")
+
+
+def _home(repo: str) -> Path:
+    """Where the client of the Hub keeps what it has of a data set."""
+    from huggingface_hub.file_download import repo_folder_name
+
+    return hub_folder() / repo_folder_name(repo_id=repo, repo_type="dataset")
+
+
+def _note(repo: str, listed: _Listing) -> None:
+    """Keeps what the Hub has listed beside what was downloaded of it, to be held to offline."""
+    kept = json.dumps({"sizes": listed.sizes, "classes": listed.classes})
+    with suppress(OSError):
+        write(
+            _home(repo) / f"heads-{listed.revision}.json", lambda to: to.write_text(kept, "utf-8")
+        )
+
+
+def _noted(repo: str, revision: str) -> tuple[dict[str, int | None], dict[str, Any]]:
+    """The sizes of files and the names of classes that were kept so, or nothing."""
+    try:
+        kept = json.loads((_home(repo) / f"heads-{revision}.json").read_text("utf-8"))
+        return dict(kept["sizes"]), dict(kept["classes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}, {}
+
+
+def _told_of(names: Collection[str]) -> list[str]:
+    """Files, and those that must stand beside them by their numbers.
+
+    >>> _told_of(["train-00001-of-00002.parquet", "test.parquet"])
+    ['test.parquet', 'train-00000-of-00002.parquet', 'train-00001-of-00002.parquet']
+    """
+    numbers = defaultdict[tuple[str, str, int, int], set[int]](set)
+    for name in names:
+        if one := _NUMBERED.fullmatch(name.removesuffix(".parquet")):
+            numbers[one[1], one[3], int(one[4]), len(one[2])].add(int(one[2]))
+    others = [
+        f"{before}{at:0{digits}}{of}.parquet"
+        for (before, of, total, digits), here in numbers.items()
+        for at in range(min(total, MOST_FILES))
+        if at not in here
+    ]
+    return sorted([*names, *others])
 
 
 def _parts(names: Collection[str]) -> list[tuple[str, str, str]]:
@@ -205,8 +262,8 @@ def _part(name: str) -> tuple[str, str] | None:
     stem = file.removesuffix(".parquet")
     if stem.isdecimal() and len(folders) == 2:
         return folders[0], folders[1].removeprefix("partial-")
-    numbered = re.fullmatch(r"(.+?)-\d+-of-\d+(?:-[0-9a-f]+)?", stem)
-    split = numbered[1] if numbered else stem if stem.lower() in PARTS else ""
+    numbered = _NUMBERED.fullmatch(stem)
+    split = numbered[1][:-1] if numbered else stem if stem.lower() in PARTS else ""
     config = folders[-1] if folders and folders != ["data"] else WHOLE
     return (config, split) if split else None
 
@@ -288,6 +345,32 @@ def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(map(short, names[:most])) + more
 
 
+def _check_whole(
+    found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, folder: Path
+) -> None:
+    """Refuses to read a part of what is meant as if it were all of it.
+
+    Raises:
+        DataError: Some of its files are not on this machine.
+    """
+    lacking = {
+        name: part
+        for name, _, part in files
+        if not (place := folder / name).is_file()
+        or listed.sizes.get(name) not in (None, place.stat().st_size)
+    }
+    if not lacking:
+        return
+    parts = {part for *_, part in files}
+    whole = sorted(parts - {*lacking.values()})
+    what = f"{len(lacking)} of the {count(len(files), 'file')} of {found.called} are not on this "
+    what += f"machine ({_some(sorted(lacking), 3)}), and this process is told to stay offline"
+    hint = "Unset it while connected"
+    if whole:
+        hint += f", or name a split that is here: {replace(found, split=whole[0], revision='')}"
+    raise DataError(f"{what} (HF_HUB_OFFLINE).", f"{hint}.")
+
+
 def _check_size(
     found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, limits: Limits
 ) -> None:
@@ -297,8 +380,6 @@ def _check_size(
         DataError: The Hub does not say how large it is, or the disk has no room for it.
         LimitError: It is larger than this place allows.
     """
-    if listed.folder:
-        return
     sizes = [listed.sizes[name] for name, _, _ in files]
     known = [one for one in sizes if isinstance(one, int) and one >= 0]
     if len(known) < len(sizes):
@@ -314,7 +395,7 @@ def _check_size(
         raise DataError(what, "Make room, or name a smaller one.")
 
 
-def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], branch: str) -> Path:
+def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing) -> Path:
     """Downloads some files of a data set into the Hub's cache; the folder that holds them.
 
     Raises:
@@ -326,11 +407,12 @@ def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], branch:
         folder = huggingface_hub.snapshot_download(
             found.repo,
             repo_type="dataset",
-            revision=branch,  # by its name it is found again without a network
+            revision=listed.branch,  # by its name it is found again without a network
             allow_patterns=[_literal(name) for name, _, _ in files],
         )
     if Path(folder).name != found.revision:
         raise DataError(f"{found.repo} has changed while it was asked for.", "Try again.")
+    _note(found.repo, listed)
     return Path(folder)
 
 

@@ -1,11 +1,15 @@
 """Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heads.data.arrays import beside, is_array, table_of_labels, table_of_vectors
+from heads.data.arrays import beside, check_as_many, is_array, table_of_labels, table_of_vectors
 from heads.data.dataset import name_of
 from heads.data.files import open_table, place_of
+from heads.data.formats.table_stream import Block, TableStream
+from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import called, is_frame, read_frame
 from heads.data.hub_datasets import PREFIX, read_hub
 from heads.data.table import VECTOR_COLUMN, Table
@@ -34,9 +38,54 @@ def open_source(
     if labels is None or (isinstance(labels, str) and not labels):
         return table, name
     if not table.vectors:
-        what = f"Labels of their own belong beside vectors, and {table.name} has none."
-        raise DataError(what, "Put texts and labels into one file.")
+        raise _no_vectors(table.name)
     return beside(table, _labels(labels, limits, header)), name
+
+
+def labelled(
+    stream: TableStream, labels: str | Path, limits: Limits, header: bool | None = None
+) -> TableStream:
+    """A file of vectors that is only answered, with labels of another file in its rows.
+
+    Args:
+        labels: One for each row in the same order: a CSV, JSONL or .npy file.
+        header: As of `open_source`.
+
+    Raises:
+        DataError: The file holds no vectors, or the labels are not as many.
+        LimitError: The labels are more than this place allows.
+    """
+    if not vector_columns(stream):
+        raise _no_vectors(stream.name)
+    if stream.form != "columnar":  # of which lines are rows
+        what = f"Labels of their own belong beside .npy, .npz and Parquet files, not {stream.name}."
+        raise DataError(what, "Put vectors and labels into one file.")
+    own = _labels(labels, limits, header)
+    check_as_many(stream.name, stream.rows, own)
+    drawn = replace(own, rows=[own.rows[line - 1] for line in stream.sample.lines])
+
+    def read(most: int) -> Iterator[Block]:
+        start = 0
+        for block in stream.blocks(most):
+            more = own.rows[start : start + len(block)]
+            rows = zip(block.rows, more, strict=True)
+            yield replace(block, rows=[replace(one, cells=[*one.cells, *own]) for one, own in rows])
+            start += len(block)
+
+    names = own.columns
+    return replace(
+        stream,
+        columns=(*stream.columns, *names),
+        titles=(*stream.titles, *names),
+        sample=beside(stream.sample, drawn),
+        read=read,
+        notes=(*stream.notes, f"The labels come from {own.name}."),
+    )
+
+
+def _no_vectors(name: str) -> DataError:
+    what = f"Labels of their own belong beside vectors, and {name} has none."
+    return DataError(what, "Put texts and labels into one file.")
 
 
 def _labels(labels: Any, limits: Limits, header: bool | None) -> Table:

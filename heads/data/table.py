@@ -210,17 +210,19 @@ _MEMBER = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+\w.]+""")
 _PYTHON_2 = re.compile(r"(?<![^\s,])u(?=['\"])")  # as in [u'a', u'b']
 _NOTHING = ("None", "null", "nan", "NaN")
 _GUARDED = re.compile(f"'*[{re.escape(FORMULA_SIGNS)}]")
+_RUNS_NOTHING = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)  # a number
 
 
 def guard_cell(cell: str) -> str:
     """Puts `'` before a cell that a spreadsheet would run; `unguard_cell` takes it away.
 
-    A cell that already looks guarded gets one more, so that every text comes back as it was.
+    A cell that already looks guarded gets one more, so that every text comes back as it was. A
+    number runs nothing and stays, for others than us would read '-1 as another class than -1.
 
-    >>> guard_cell("=1+1"), guard_cell("'=1+1"), guard_cell("plain")
-    ("'=1+1", "''=1+1", 'plain')
+    >>> guard_cell("=1+1"), guard_cell("'=1+1"), guard_cell("plain"), guard_cell("-1")
+    ("'=1+1", "''=1+1", 'plain', '-1')
     """
-    return "'" + cell if _GUARDED.match(cell) else cell
+    return "'" + cell if _GUARDED.match(cell) and not _RUNS_NOTHING.fullmatch(cell) else cell
 
 
 def unguard_cell(cell: str) -> str:

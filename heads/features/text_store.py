@@ -7,15 +7,19 @@ menu that is a fixed function of the last layer, whichever was asked for: they a
 pass. Another layer, a prompt and a pooling with an option are kept where they were asked for.
 
 What a pass gave is a file on disk, which other processes find, or lies in memory within a bound.
-Texts are read in 32 bits: a row that one split learns from is scored in another.
+Those that keep what they read on disk take turns, some texts at a time, so that each is read once
+by all of them. What is read for an answer alone waits for nobody: where another process reads the
+same texts just then, both do. Texts are read in 32 bits: a row that one split learns from is
+scored in another.
 Legend: n rows, u different texts, w width of a reading.
 """
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +28,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -57,6 +61,7 @@ from heads.settings import limits
 DIGEST = 16  # bytes by which a text is known
 DIGESTS = "digests"  # the name of those in a file
 COUNTS = ("tokens", "whole", "unknown")
+POLL_SECONDS = 0.05  # between two looks whether it is one's turn
 
 Row = tuple[str, str]  # a text and its second one, or ""
 
@@ -111,22 +116,9 @@ class TextStore:
     _held: int = 0  # bytes in memory
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    @contextmanager
-    def turn(self, folder: Path) -> Iterator[None]:
-        """Within it nobody else reads texts by this base model, here or in another process.
-
-        Who comes second finds what the first has read, in place of reading it as well.
-        """
-        with self._lock, ExitStack() as stack:
-            with suppress(OSError, NotImplementedError):  # of a disk that knows no locks
-                folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(FileLock(folder / ".lock", thread_local=False))
-            self._look(folder)
-            yield
-
-    def _look(self, folder: Path) -> None:
+    def look(self, folder: Path) -> None:
         """Takes notice of what other processes have read."""
-        with suppress(OSError):
+        with self._lock, suppress(OSError):
             for path in sorted(folder.glob("*.safetensors")):
                 if path not in self._seen:
                     with suppress(OSError, SafetensorError):
@@ -134,11 +126,12 @@ class TextStore:
 
     def add(self, batch: TextBatch, most: int) -> None:
         """Keeps a batch; in memory no more bytes of all of them than that."""
-        self._enter(batch)
-        for one in [one for one in self._batches if one.bytes]:
-            if self._held <= most:
-                return
-            self._drop(one)
+        with self._lock:
+            self._enter(batch)
+            for one in [one for one in self._batches if one.bytes]:
+                if self._held <= most:
+                    return
+                self._drop(one)
 
     def _enter(self, batch: TextBatch) -> None:
         self._batches[batch] = None
@@ -161,30 +154,45 @@ class TextStore:
 
     def lacks(self, name: str, digest: bytes) -> bool:
         """Whether a text has to be read for that."""
-        return self._place(name, digest) is None
+        with self._lock:
+            return self._place(name, digest) is None
 
     def _place(self, name: str, digest: bytes) -> tuple[TextBatch, int] | None:
         places = self._places.get(digest, ())
         return next((place for place in places if name in place[0].names), None)
 
-    def fill(self, found: Mapping[str, Tensor], digests: Sequence[bytes]) -> list[int]:
+    def fill(
+        self, found: Mapping[str, Tensor], digests: Sequence[bytes], rows: Iterable[int]
+    ) -> list[int]:
         """Puts in what is kept of some texts; the places of those that lack anything.
 
         Args:
             found: For each name a tensor whose rows are the texts.
+            digests: Of all of these.
+            rows: The places of those that are asked for.
         """
+        rows = list(rows)
         while True:
-            wanted: dict[TextBatch, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
-            missing = set[int]()
-            for name in found:
-                for at, digest in enumerate(digests):
-                    place = self._place(name, digest)
+            wanted, missing = self._wanted(found, digests, rows)
+            # Files are opened without the lock: nobody waits for another's disk.
+            if all(self._filled(found, *one) for one in wanted.items()):
+                return missing
+
+    def _wanted(
+        self, names: Iterable[str], digests: Sequence[bytes], rows: Sequence[int]
+    ) -> tuple[dict[TextBatch, dict[str, list[tuple[int, int]]]], list[int]]:
+        """What is taken from which batch: rows, with their places there; and rows that lack any."""
+        wanted: dict[TextBatch, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
+        missing = set[int]()
+        with self._lock:
+            for name in names:
+                for at in rows:
+                    place = self._place(name, digests[at])
                     if place is None:
                         missing.add(at)
                     else:
                         wanted[place[0]].setdefault(name, []).append((at, place[1]))
-            if all(self._filled(found, *one) for one in wanted.items()):
-                return sorted(missing)
+        return wanted, sorted(missing)
 
     def _filled(
         self,
@@ -196,9 +204,13 @@ class TextStore:
         try:
             tensors = batch.tensors(list(wanted))
         except (OSError, SafetensorError):
-            self._drop(batch)
+            with self._lock:
+                if batch in self._batches:  # another thread may have been faster
+                    self._drop(batch)
             return False
-        self._batches.move_to_end(batch)
+        with self._lock:
+            if batch in self._batches:
+                self._batches.move_to_end(batch)
         for name, places in wanted.items():
             here, there = torch.tensor(places).T
             found[name][here] = tensors[name][there]
@@ -229,6 +241,49 @@ def _written(folder: Path, digests: Sequence[bytes], tensors: Mapping[str, Tenso
     found = put(folder / f"{name}.safetensors", {**tensors, DIGESTS: rows})
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
     return found if isinstance(found, Path) else tensors
+
+
+def _turn(folder: Path, pace: Pace) -> Generator[Progress, None, ExitStack]:
+    """Waits until nobody else reads texts to keep them in this folder, here or in another process.
+
+    There are two locks, as of a turnstile: who waits first holds the first one, so that who has
+    just read some texts, and would read more, does not pass in front.
+
+    Yields:
+        That it waits.
+
+    Returns:
+        What ends the turn.
+
+    Raises:
+        Interrupted: The work is to end, or whatever else says so.
+    """
+    held = ExitStack()
+    with suppress(OSError, NotImplementedError), ExitStack() as line:  # a disk may know no locks
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, until in ((".next", line), (".lock", held)):
+            lock = FileLock(folder / name, thread_local=False)
+            while not _is_free(lock):
+                share = pace.done / max(1, pace.done + pace.left)
+                yield Progress(says=f"{pace.says}: others are reading, it waits", share=share)
+                with interruption.outside():
+                    time.sleep(POLL_SECONDS)
+            until.callback(lock.release)
+    return held
+
+
+def _is_free(lock: FileLock) -> bool:
+    """Takes a lock that nobody holds.
+
+    Raises:
+        OSError: The disk knows no locks.
+    """
+    interruption.check()
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    return True
 
 
 # --- Texts to features, each text read once whoever asks for it.
@@ -340,21 +395,42 @@ class _Reading:
         vectors = {name: torch.empty(size, one.width) for name, one in self.asked.items()}
         counted = {name: torch.empty(size, dtype=torch.long) for name in COUNTS}
         found = {_name(self.asked[name]): own for name, own in vectors.items()} | counted
-        with _store.turn(self.folder):
-            missing = _store.fill(found, digests)
-            left = set(missing)
-            pace.skip([row for at, row in enumerate(rows) if at not in left])
-            most = most_at_once(self.engine.backbone)
-            readers = self._readers(len(missing))
-            for start in range(0, len(missing), most):
-                interruption.check()
-                some = missing[start : start + most]
+        missing = _store.fill(found, digests, range(size))
+        if missing:  # of what is in memory no disk is asked
+            _store.look(self.folder)
+            missing = _store.fill(found, digests, missing)
+        left = set(missing)
+        pace.skip([row for at, row in enumerate(rows) if at not in left])
+        most = most_at_once(self.engine.backbone)
+        readers = self._readers(len(missing))
+        for start in range(0, len(missing), most):
+            interruption.check()
+            some = missing[start : start + most]
+            yield from self._some(some, rows, digests, found, readers, pace)
+        return TextsRead(vectors=vectors, counts=counted)
+
+    def _some(
+        self,
+        lacking: Sequence[int],
+        rows: Sequence[Row],
+        digests: Sequence[bytes],
+        found: Mapping[str, Tensor],
+        readers: Mapping[str, Featurizer],
+        pace: Pace,
+    ) -> Generator[Progress, None, None]:
+        """Fills in some rows that nothing was kept of, and which others may have read since."""
+        with ExitStack() as held:
+            if self.on_disk:
+                held.enter_context((yield from _turn(self.folder, pace)))
+                _store.look(self.folder)
+            left = _store.fill(found, digests, lacking)
+            pace.skip([rows[at] for at in sorted({*lacking} - {*left})])
+            if left:
                 given = yield from self._read(
-                    [rows[at] for at in some], [digests[at] for at in some], readers, pace
+                    [rows[at] for at in left], [digests[at] for at in left], readers, pace
                 )
                 for name, own in found.items():
-                    own[some] = given[name]
-        return TextsRead(vectors=vectors, counts=counted)
+                    own[left] = given[name]
 
     def _readers(self, texts: int) -> dict[str, Featurizer]:
         """What so many texts are read for: the menu as well, where there is room for that."""
@@ -400,13 +476,14 @@ def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
     menus = _menus.setdefault(backbone.model, {})
     if backbone.stride not in menus:
         windows = f"?{LONG}={WINDOWS}&{STRIDE}={backbone.stride}"
-        found = menus[backbone.stride] = {}
+        found = dict[str, Featurizer]()
         for name, part in pooling.items():
             if not (part.learned or part.options) and is_ours(part.make):
                 for option in ("", *([windows] if backbone.stride is not None else [])):
                     with suppress(RecipeError):  # the base model may have no pooler
                         reader = Featurizer(resolve(f"{name}+linear{option}"), backbone)
                         found[_name(reader)] = reader
+        menus[backbone.stride] = found  # whole, for another thread may ask meanwhile
     return menus[backbone.stride]
 
 

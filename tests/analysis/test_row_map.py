@@ -9,6 +9,7 @@ import pytest
 
 import heads
 from heads.analysis import row_map as maps
+from heads.data.vectors import Vectors
 from heads.features.extraction import extract
 from heads.interfaces.views import charts
 from heads.parts.resolve import resolve
@@ -186,3 +187,18 @@ def test_without_a_reading_the_usual_ones_are_drawn(data, tiny):
     given = heads.row_map(heads.read(vectors, labels=list("xyz") * 20))
     assert [one.reading for one in given.readings] == ["vectors"]
     assert charts.row_map(given).says.startswith("60 rows of vectors as they were given, by")
+
+
+def test_of_given_vectors_only_those_that_are_drawn_are_taken_in(monkeypatch):
+    vectors = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
+    data = heads.read(vectors, labels=list("xyz") * 20)
+    taken, whole = [], Vectors.tensor
+    monkeypatch.setattr(Vectors, "tensor", lambda own: taken.append(len(own)) or whole(own))
+    few = heads.row_map(data, ["vectors", "vectors?normalise=true"], most=20)
+    assert taken == [20]
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    for one, own in zip(few.readings, (vectors, vectors / lengths), strict=True):
+        drawn = own[list(few.rows)] - own[list(few.rows)].mean(axis=0)
+        _, _, axes = np.linalg.svd(drawn, full_matrices=False)
+        wanted = np.abs(drawn @ axes[:2].T)
+        assert np.abs(np.array([one.x, one.y]).T) == pytest.approx(wanted, abs=1e-4)

@@ -13,6 +13,7 @@ from heads.data.dataset import data_of
 from heads.data.hub_datasets import HubSource, source
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
+from heads.hub import hub_folder
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -111,6 +112,49 @@ def test_what_was_read_is_read_again_by_its_commit_and_without_a_network(glue, m
     assert opened("hub:nyu/glue:sst2").corpus.fingerprint == found.corpus.fingerprint
     assert opened(found.source).corpus.fingerprint == found.corpus.fingerprint
     assert refused("hub:nyu/others").startswith("nyu/others is not on this machine")
+
+
+def test_offline_a_part_is_not_read_as_the_whole(glue, monkeypatch):
+    opened("hub:nyu/glue:sst2:train")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told = refused("hub:nyu/glue:sst2")
+    assert "2 of the 3 files of nyu/glue:sst2 are not on this machine (sst2/test/0000.par" in told
+    assert told.endswith("or name a split that is here: hub:nyu/glue:sst2:train.")
+    assert "has 2 configurations: other, sst2" in refused("hub:nyu/glue")
+    assert len(opened("hub:nyu/glue:sst2:train").corpus.texts) == 20
+
+
+def test_offline_classes_keep_the_names_that_the_card_has(fake, tmp_path, monkeypatch):
+    main = tmp_path / "main"
+    write(main / "data" / "train-00000-of-00001.parquet", "train", 20, features=PLAIN)
+    names = {"names": {"0": "bad", "1": "good"}}
+    features = [{"name": "label", "dtype": {"class_label": names}}]
+    card = {"dataset_info": {"features": features}}
+    fake.datasets["own/set"] = Repository(folder=main, card=card)
+    found = opened("hub:own/set:train")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert opened("hub:own/set:train").corpus.classes == found.corpus.classes == ("bad", "good")
+
+
+@pytest.mark.parametrize("ending", ["", "-0a1b"])
+def test_offline_what_others_have_downloaded_is_held_to_its_numbers(
+    fake, tmp_path, monkeypatch, ending
+):
+    main = tmp_path / "main"
+    for at in range(2):
+        write(main / "data" / f"train-0000{at}-of-00002{ending}.parquet", f"{at}", 20)
+    fake.datasets["own/parts"] = Repository(folder=main)
+    found = opened("hub:own/parts:train")
+    (note,) = hub_folder().glob("datasets--own--parts/heads-*.json")
+    note.unlink()  # as if another program had downloaded it
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    again = opened("hub:own/parts")
+    assert again.corpus.fingerprint == found.corpus.fingerprint
+    assert "whether the Hub has more of its files or splits is not known" in again.notes[-1]
+    (second,) = hub_folder().glob("datasets--own--parts/snapshots/*/data/train-00001*")
+    second.unlink()
+    told = refused("hub:own/parts")
+    assert "1 of the 2 files of own/parts are not on this machine (data/train-00001" in told
 
 
 def test_one_split_is_named(glue):

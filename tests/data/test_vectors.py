@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -362,6 +363,73 @@ def test_files_of_arrays_that_do_not_fit(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(DataError):
         read(path)
+
+
+def letters(code: int, kind: str = "<u4") -> np.ndarray:
+    """Labels of one letter each, of any number."""
+    return np.array([code, ord("b")] * (ROWS // 2), kind).view(kind.replace("u4", "U1"))
+
+
+def crafted(values: np.ndarray, kind: str) -> bytes:
+    """An array that says of itself that its values are of another kind."""
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue().replace(values.dtype.str.encode(), kind.encode())
+
+
+@pytest.mark.parametrize("kind", ["<u4", ">u4"])
+@pytest.mark.parametrize("code", [0x7FFFFFFF, 0x110000, 0xFFFFFFFF])
+def test_labels_of_what_is_no_letter_are_refused(code: int, kind: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "X.npz", X=some(), y=letters(code, kind))
+    np.save(tmp_path / "y.npy", letters(code, kind))
+    for data, labels in ((tmp_path / "X.npz", None), (some(), tmp_path / "y.npy")):
+        with pytest.raises(DataError, match="damaged: it holds what is no letter"):
+            read(data, labels=labels)
+    fine = read(some(), labels=letters(ord("ж"), kind))
+    assert fine.corpus.classes == ("b", "ж")
+
+
+@pytest.mark.parametrize("kind", ["<U0", "|S0"])
+def test_labels_of_no_length_are_refused(kind: str, tmp_path: Path) -> None:
+    of = np.array(["a"] * ROWS) if "U" in kind else np.array([b"a"] * ROWS)
+    raw = crafted(of, kind)
+    (tmp_path / "y.npy").write_bytes(raw)
+    with pytest.raises(DataError, match=r"y\.npy holds no labels \(an array of 1 dim"):
+        read(some(), labels=tmp_path / "y.npy")
+    np.savez(tmp_path / "X.npz", X=some())
+    with zipfile.ZipFile(tmp_path / "X.npz", "a") as file:
+        file.writestr("y.npy", raw)
+    with pytest.raises(DataError, match=re.escape(f"y of X.npz holds values of the kind {kind}")):
+        read(tmp_path / "X.npz")
+
+
+@pytest.mark.parametrize("packed", ["ZIP_LZMA", "ZIP_BZIP2", "ZIP_DEFLATED", "ZIP_STORED"])
+@pytest.mark.parametrize("spoilt", ["X", "y"])
+def test_arrays_that_are_damaged_behind_their_header(
+    packed: str, spoilt: str, tmp_path: Path
+) -> None:
+    path, rows = tmp_path / "X.npz", 20_000
+    y = np.random.default_rng(1).integers(0, 3, rows)
+    np.savez(tmp_path / "plain.npz", X=some(rows), y=y)
+    plain, packing = zipfile.ZipFile(tmp_path / "plain.npz"), getattr(zipfile, packed)
+    with plain, zipfile.ZipFile(path, "w", packing) as file:
+        for one in plain.infolist():
+            file.writestr(one.filename, plain.read(one))
+        member = file.getinfo(f"{spoilt}.npy")
+    raw = bytearray(path.read_bytes())
+    middle = member.header_offset + member.compress_size // 2
+    raw[middle : middle + 200] = bytes(200)
+    path.write_bytes(raw)
+    with pytest.raises(DataError):  # that it is, or that a number came out as none
+        held(read(path))
+
+
+def test_labels_that_are_infinite_are_none() -> None:
+    numbers = np.array([1.0, 2.0, 3.0] * (ROWS // 3), np.float32)
+    numbers[:3] = [np.nan, np.inf, -np.inf]
+    for labels in (numbers, [int(n) if np.isfinite(n) else float(n) for n in numbers]):
+        found = read(some(), labels=labels)
+        assert (found.corpus.classes, len(found.corpus)) == (("1", "2", "3"), ROWS - 3)
 
 
 def test_labels_are_of_vectors(tmp_path: Path) -> None:

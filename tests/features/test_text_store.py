@@ -3,14 +3,16 @@
 import copy
 import random
 import runpy
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from heads.features import extraction, text_store
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
 from heads.features.text_store import TextBatch, TextStore, extract_by_text
+from heads.interruption import Interrupted, interruptible
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.settings import Limits
@@ -305,6 +308,77 @@ def test_many_texts_are_read_in_several_goes_of_which_each_is_kept(
     torch.testing.assert_close(found.matrix("mean"), wanted, atol=1e-5, rtol=1e-4)
 
 
+# Beside others
+
+
+@pytest.fixture
+def taken(small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another process reads by this base model, and does not end; some texts were read before."""
+    read("mean", TEXTS[:3], small)
+    another_process(monkeypatch)
+    (folder,) = {path.parent for path in files(home)}
+    with FileLock(folder / ".lock"):
+        yield
+
+
+def at_once(function: Callable[[], Tensor]) -> Tensor:
+    """What a function gives, which must not wait."""
+    found: list[Tensor] = []
+    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found, "it waits"
+    return found[0]
+
+
+@pytest.mark.usefixtures("taken")
+def test_an_answer_waits_for_nobody(small: Backbone) -> None:
+    found = at_once(lambda: read("mean", TEXTS[:6], small, on_disk=False))
+    torch.testing.assert_close(found, in_chunks("mean", TEXTS[:6], small), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("taken")
+def test_what_is_kept_is_found_while_others_read(
+    small: Backbone, passes: Counter[tuple[int, ...]]
+) -> None:
+    at_once(lambda: read("cls", TEXTS[:3], small))
+    assert passes.total() == 0
+
+
+@pytest.mark.usefixtures("taken")
+def test_who_waits_says_so_and_can_be_stopped(small: Backbone) -> None:
+    asked: list[int] = []
+
+    def stop_later() -> None:
+        asked.append(1)
+        if len(asked) > 4:
+            raise Interrupted
+
+    events = extract_by_text([resolve("mean+linear")], TEXTS, [], small)
+    with interruptible(stop_later):
+        event = next(events)
+        assert isinstance(event, Progress)
+        assert event.says.endswith("others are reading, it waits")
+        with pytest.raises(Interrupted):
+            last(events)
+
+
+def test_those_who_read_for_the_disk_take_turns_and_read_each_text_once(
+    small: Backbone, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "CHUNK", 4)
+    asked = [resolve("mean+linear")]
+    left = [extract_by_text(asked, some, [], small) for some in (TEXTS, TEXTS[::-1])]
+    found = []
+    while left:
+        for events in list(left):
+            if isinstance(event := next(events), FeatureMatrices):
+                found.append(event.fresh)
+                left.remove(events)
+    assert passes.total() == len(TEXTS)
+    assert min(found) >= 8  # neither waits for the other's end
+
+
 # Room
 
 
@@ -357,9 +431,9 @@ def test_a_batch_that_is_let_go_is_found_no_more() -> None:
         )
         store.add(batch, most=16)
     found = {"mean": torch.zeros(1, 4)}
-    assert store.fill(found, [digest]) == []
+    assert store.fill(found, [digest], [0]) == []
     assert found["mean"].tolist() == [[2.0] * 4]
-    assert store.fill({"cls": torch.zeros(1, 4)}, [digest]) == [0]
+    assert store.fill({"cls": torch.zeros(1, 4)}, [digest], [0]) == [0]
     store.add(TextBatch(names=frozenset(), digests=(), part={"x": torch.zeros(5)}), most=0)
     assert store.lacks("mean", digest)
 

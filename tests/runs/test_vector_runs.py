@@ -215,6 +215,21 @@ def test_rows_are_answered_in_their_order(run: Path, file: Path, tmp_path: Path)
     right = np.mean([one == label for one, label in zip(expected, labels, strict=True)])
     assert scores.score == pytest.approx(right)
     assert scores.repeated
+    (tmp_path / "y.csv").write_text("\n".join(["label", *labels]), "utf-8")
+    np.save(tmp_path / "y.npy", np.array(labels))
+    for beside in ("y.csv", "y.npy"):
+        again = heads.evaluate(tmp_path / "X.npy", labels_file=tmp_path / beside, **asked)
+        assert (again.score, again.rows) == (scores.score, scores.rows)
+        assert f"The labels come from {beside}." in again.notes
+    (tmp_path / "few.csv").write_text("\n".join(["label", *labels[1:]]), "utf-8")
+    with pytest.raises(DataError, match=rf"X\.npy has {ROWS} rows and few\.csv {ROWS - 1}\."):
+        heads.evaluate(tmp_path / "X.npy", labels_file=tmp_path / "few.csv", **asked)
+    with pytest.raises(
+        DataError, match=r"belong beside \.npy, \.npz and Parquet files, not X\.jsonl"
+    ):
+        heads.evaluate(tmp_path / "X.jsonl", labels_file=tmp_path / "y.csv", **asked)
+    with pytest.raises(DataError, match=r"belong beside vectors, and y\.csv has none"):
+        heads.evaluate(tmp_path / "y.csv", labels_file=tmp_path / "y.csv", **asked)
 
 
 def test_rows_without_a_vector_get_no_answer(run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 A header is judged before any room is made for what it promises, and objects are never unpickled.
 """
 
+import math
+import sys
 import warnings
 import zipfile
 import zlib
@@ -258,30 +260,51 @@ def _headers(file: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, Head
 
 def _cells(file: zipfile.ZipFile, one: str, header: Header, name: str) -> Sequence[str]:
     """A column of cells from an array of one dimension."""
-    if header.dtype.kind not in COLUMNS:
-        what = f"{short(one)} of {name} holds values of the kind {header.dtype}."
+    called = f"{short(one)} of {name}"
+    if not _are_cells(header):
+        what = f"{called} holds values of the kind {header.dtype.str}."
         raise DataError(what, "Save labels as texts or as numbers.")
     with file.open(f"{one}.npy") as array:
-        array.read(header.offset)
-        return cells_of(np.frombuffer(_exactly(array, header.bytes, name), header.dtype))
+        _exactly(array, header.offset, name)
+        values = np.frombuffer(_exactly(array, header.bytes, name), header.dtype)
+    return cells_of(values, called)
+
+
+def _are_cells(header: Header) -> bool:
+    """Whether an array can be a column: texts of no length are no texts, and only crafted."""
+    return header.dtype.kind in COLUMNS and header.dtype.itemsize > 0
 
 
 def _exactly(file: Any, size: int, name: str) -> bytes:
-    found = file.read(size)
+    try:
+        found = file.read(size)
+    except Exception:  # each way to pack a zip has errors of its own: zlib.error, LZMAError
+        raise DataError(f"{name} is damaged, or no file of arrays.", _WHOLE) from None
     if len(found) < size:
         raise DataError(f"{name} is cut short.", _WHOLE)
     return found
 
 
-def cells_of(values: np.ndarray) -> list[str]:
-    """An array of labels as cells."""
+def cells_of(values: np.ndarray, name: str) -> list[str]:
+    """An array of labels as cells.
+
+    Raises:
+        DataError: What stands there for letters is none.
+    """
+    if values.dtype.kind == "U" and _letters(values).max(initial=0) > sys.maxunicode:
+        raise DataError(f"{name} is damaged: it holds what is no letter.", _WHOLE)
     if values.dtype.kind == "S":
         return [one.decode("utf-8", "replace") for one in values.tolist()]
     if values.dtype.kind == "b":
         return [str(one).lower() for one in values.tolist()]
-    if values.dtype.kind == "f":  # NaN is no label
-        return ["" if one != one else _number(one) for one in values.tolist()]
+    if values.dtype.kind == "f":  # NaN and infinity are no labels
+        return [_number(one) if math.isfinite(one) else "" for one in values.tolist()]
     return [str(one) for one in values.tolist()]
+
+
+def _letters(values: np.ndarray) -> np.ndarray:
+    """The numbers of the letters of texts: NumPy itself ends in a SystemError on some."""
+    return np.ascontiguousarray(values).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
 
 
 def _number(value: float) -> str:
@@ -372,20 +395,23 @@ def read_labels(path: Path, name: str, limits: Limits) -> Table:
         DataError: It holds none.
     """
     header = _header_at(path, name)
-    if header.dtype.kind not in COLUMNS or len(header.shape) not in (1, 2):
-        what = (
-            f"{name} holds no labels (an array of {len(header.shape)} dimensions, {header.dtype})."
-        )
+    if not _are_cells(header) or len(header.shape) not in (1, 2):
+        kind = f"an array of {count(len(header.shape), 'dimension')}, {header.dtype.str}"
+        what = f"{name} holds no labels ({kind})."
         raise DataError(what, "Save one label a row, as texts or numbers.")
     check_size(name, limits, rows=header.shape[0], columns=[*header.shape, 1][1])
     return label_table(np.asarray(mapped(path, header)), name)
 
 
 def label_table(values: np.ndarray, name: str) -> Table:
-    """Labels (n,), or (n, labels) of 0 and 1, as a table."""
+    """Labels (n,), or (n, labels) of 0 and 1, as a table.
+
+    Raises:
+        DataError: What stands there for letters is none.
+    """
     columns = [values] if values.ndim == 1 else list(values.T)
     names = (LABELS,) if len(columns) == 1 else tuple(f"{LABELS} {n}" for n in range(len(columns)))
-    cells = [cells_of(column) for column in columns]
+    cells = [cells_of(column, name) for column in columns]
     return Table(
         name=name,
         columns=names,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
 BUFFER = 1_000_000  # bytes
+NUMBER_BYTES = 4  # what a number of a vector takes, of however many bits it is in the file
 _BATCH_CHARACTERS = 1_000_000
 _WHOLE = "Save it again, or choose another file."
 
@@ -297,6 +299,7 @@ def _opened(
     without: "Callable[[pyarrow.DataType], bool] | None" = None,
     only: str = "",
     rows: int = BATCH_ROWS,
+    are_counted: bool = False,
 ) -> "Iterator[tuple[pyarrow.Schema, int, int, Iterable[pyarrow.RecordBatch]]]":
     """A file's schema, how many rows and bytes it promises, and its rows.
 
@@ -304,6 +307,7 @@ def _opened(
         without: The kinds of columns that are not read where that saves something.
         only: The one column that is.
         rows: How many come at a time.
+        are_counted: Whether the bytes are those of the numbers in columns that are not read, too.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -324,7 +328,7 @@ def _opened(
             yield (
                 schema,
                 about.num_rows,
-                _unpacked(about, left),
+                _unpacked(about, left, NUMBER_BYTES if are_counted else 0),
                 file.iter_batches(rows, columns=wanted),
             )
     else:  # the stream that Dataset.save_to_disk writes, which pyarrow.dataset cannot open
@@ -355,8 +359,8 @@ def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pya
     return schema, rows, batches()
 
 
-def _unpacked(about: Any, left: Collection[str]) -> int:
-    """How many bytes a file says that it unpacks to, less those of some columns."""
+def _unpacked(about: Any, left: Collection[str], each: int) -> int:
+    """How many bytes a file says that it unpacks to; each number of some columns as so many."""
     found = 0
     for at in range(about.num_row_groups):
         group = about.row_group(at)
@@ -364,7 +368,7 @@ def _unpacked(about: Any, left: Collection[str]) -> int:
         for column in range(group.num_columns) if left else ():
             one = group.column(column)
             if any(one.path_in_schema.startswith(f"{name}.") for name in left):
-                found -= one.total_uncompressed_size
+                found += each * one.num_values - one.total_uncompressed_size
     return found
 
 
@@ -505,7 +509,8 @@ def _promised(
     found: pyarrow.Schema | None = None
     rows = 0
     for path, _ in files:
-        with _refused(path, name), _opened(path) as (schema, promised, size, batches):
+        opened = _opened(path, without=is_vector, are_counted=True)
+        with _refused(path, name), opened as (schema, promised, size, batches):
             names = tuple(found.names) if found else ()
             _check_promise(name, limits, schema, rows + promised, size, names)
             rows += promised or sum(batch.num_rows for batch in batches)
@@ -583,6 +588,7 @@ def _blocks(
             for each, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         size = sum(sum(map(len, column)) for column in cells)
+        size += sum(_numbers(one) for one in batch.columns if is_vector(one.type)) * NUMBER_BYTES
         characters += size
         _check_unpacked(name, limits, characters)
         more = [part] if split else []
@@ -600,8 +606,34 @@ def _blocks(
 def _told(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
     """One column as texts, of which none is lost but what is no text at all."""
     kind = column.type
+    if is_vector(kind):
+        return [CELL if there else "" for there in column.is_valid().to_pylist()]
     if _is_plain(kind) or (_is_list(kind) and classes):
         return _strings(column, classes)
+    return _all_spelled(column)
+
+
+def _numbers(column: "pyarrow.Array") -> int:
+    """How many numbers there are in a column of vectors."""
+    return len(column.flatten())
+
+
+def spelled_rows(block: Block, schema: "pyarrow.Schema") -> Iterator[Sequence[str]]:
+    """The cells of some rows for a file of texts alone, which takes vectors as lists in JSON.
+
+    In the rows themselves they are not spelled: that takes far longer than to answer them.
+    """
+    places = [at for at, one in enumerate(schema) if is_vector(one.type)]
+    columns = ([w for batch in block.own for w in _all_spelled(batch.column(at))] for at in places)
+    vectors = zip(*columns, strict=True) if places else repeat((), len(block))
+    for row, own in zip(block.rows, vectors, strict=True):
+        cells = list(row.cells)
+        for at, spelled in zip(places, own, strict=True):
+            cells[at] = spelled
+        yield cells
+
+
+def _all_spelled(column: "pyarrow.Array") -> list[str]:
     return ["" if value is None else _spelled(value) for value in column.to_pylist()]
 
 

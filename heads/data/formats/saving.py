@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heads.caching import place_told, write, writing
+from heads.caching import place_told, replacing, writing
 from heads.data.table import guard_cell
 from heads.errors import DataError
 
@@ -38,7 +38,9 @@ def save(path: Path, columns: Sequence[str], rows: Rows) -> None:
     """
     fill = KINDS[path.suffix.lower()]
     with writing(place_told(path)):
-        write(path, lambda place: fill(place, columns, rows))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as place:  # readable by all whom the user's mask lets
+            fill(place, columns, rows)
 
 
 def _delimited(path: Path, columns: Sequence[str], rows: Rows, sign: str) -> None:

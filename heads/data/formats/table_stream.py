@@ -79,7 +79,7 @@ class TableStream:
         sample: Some of the rows, from everywhere in the file: in it the columns are found.
         read: Reads the rows once more, in blocks of at most so many.
         facts: What a writer of the same format has to know.
-        fills: How many rows had too few cells and were filled with empty ones, by line.
+        notes: How it was read, a sentence each, where that is not plain.
     """
 
     name: str

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
+from heads.data.formats.parquet_files import spelled_rows
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
-from heads.data.numbers import NUMBER
 from heads.data.table import LISTS, guard_cell
 from heads.errors import DataError
 
@@ -180,12 +180,20 @@ class _Delimited(Writer):
         )
         # A cell with any line end in it is quoted only where that ends the lines.
         self._rows = csv.writer(_Ending(self._file, self._end), delimiter=sign)
-        self._rows.writerow([*stream.titles, *(guard_cell(one.name) for one in added)])
+        # Delimited text stays to the letter; the text of an object may begin as a formula.
+        self._given = str if stream.form == "delimited" else guard_cell
+        ours = (guard_cell(one.name) for one in added)
+        self._rows.writerow([*map(self._given, stream.titles), *ours])
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
-        for row, own in zip(block.rows, values, strict=True):
+        for cells, own in zip(self._cells(block), values, strict=True):
             ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*row.cells, *map(_guarded, ours)])
+            self._rows.writerow([*map(self._given, cells), *map(guard_cell, ours)])
+
+    def _cells(self, block: Block) -> Iterable[Sequence[str]]:
+        if self.stream.form == "columnar":
+            return spelled_rows(block, self.stream.facts)
+        return (row.cells for row in block.rows)
 
     def finish(self) -> None:
         self._file.flush()
@@ -202,11 +210,6 @@ class _Ending:
 
     def write(self, line: str) -> None:
         self._file.write(line[:-2] + self._end)
-
-
-def _guarded(cell: str) -> str:
-    """A cell of ours that no spreadsheet runs; the label -1 is a number, and runs nothing."""
-    return cell if NUMBER.fullmatch(cell) else guard_cell(cell)
 
 
 # --- JSON.

@@ -109,6 +109,7 @@ def evaluate(
     vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
+    labels_file: str = "",
     separator: str = "",
     group: str = "",
     metric: str = "auto",
@@ -126,7 +127,7 @@ def evaluate(
         "text": text,
     }
     asked |= {"pair": pair, "vectors": vectors, "labels": said, "metric": metric}
-    asked |= {"header": HEADERS[header]}
+    asked |= {"header": HEADERS[header], "labels_file": labels_file}
     found = followed(evaluating(file, **asked))
     yield found.as_json(), lambda: cli.tables.scored_file(found)
 

@@ -1,5 +1,8 @@
 """What is written is read again, cell for cell, and by a spreadsheet never run."""
 
+import os
+
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +11,7 @@ from heads.data.files import open_table
 from heads.data.formats.saving import KINDS, check_new, save
 from heads.data.table import unguard_cell
 from heads.errors import DataError
+from heads.interfaces.web.guards import as_csv
 from heads.settings import Limits
 
 # What `gate` lets in: no control characters, and no spaces at the ends.
@@ -16,7 +20,11 @@ TEXTS = st.text(
 ).filter(lambda text: text.strip() == text and text)
 
 
-@given(rows=st.lists(st.tuples(TEXTS, st.sampled_from(["good", "=1+1", "'=x", "a,b"])), min_size=1))
+@given(
+    rows=st.lists(
+        st.tuples(TEXTS, st.sampled_from(["good", "=1+1", "'=x", "-1", "'-1", "a,b"])), min_size=1
+    )
+)
 @settings(max_examples=25, deadline=None)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_come_back(tmp_path_factory, kind, rows):
@@ -36,6 +44,23 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(tmp_path):
         "fine",
         '""',
     ]
+
+
+def test_a_label_that_is_a_number_is_the_same_for_everybody(tmp_path):
+    save(tmp_path / "x.csv", ["text", "label"], [["a", "-1"], ["b", "+1.5e3"], ["c", "-1+1"]])
+    assert pd.read_csv(tmp_path / "x.csv", dtype=str)["label"].tolist() == ["-1", "+1.5e3", "'-1+1"]
+    assert as_csv(["label"], [["-1"], ["-x"]]) == '\ufeff"label"\r\n"-1"\r\n"\'-x"\r\n'
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
+@pytest.mark.parametrize("kind", KINDS)
+def test_others_may_read_what_was_saved(tmp_path, kind):
+    before = os.umask(0o022)
+    try:
+        save(tmp_path / "new" / f"x{kind}", ["text"], [["a"]])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new" / f"x{kind}").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_name_says_what_is_written(tmp_path):

@@ -5,17 +5,22 @@ import io
 import json
 import re
 import tempfile
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from openpyxl import Workbook
+from pyarrow import parquet
 
 from heads.data.files import open_stream, open_table
 from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
+from heads.data.table import CELL, unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 
@@ -243,6 +248,27 @@ def test_parquet_keeps_its_types(tmp_path):
     assert open_table(tmp_path / "out.xlsx", LIMITS).rows[0][:3] == ["fine", "1", "2020-01-02"]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 8)], ids=str)
+def test_vectors_are_spelled_for_a_file_of_texts_alone(tmp_path, kind):
+    vectors = [[(row + at) / 7 for at in range(8)] for row in range(300)]
+    vectors[4] = None
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"id": range(300), "x": pa.array(vectors, kind)}), path)
+    wanted = parquet.read_table(path).column("x").to_pylist()
+    # Their numbers fit, in 32 bits as training reads them; their letters would not.
+    fits = replace(LIMITS, unpacked_bytes=300 * 8 * 4 + 6_000)
+    cells = [row.cells[1] for row in rows_of(open_stream(path, fits, None))]
+    assert cells == ["" if vector is None else CELL for vector in vectors]
+    with pytest.raises(LimitError, match="unpacks to more than"):
+        open_stream(path, replace(LIMITS, unpacked_bytes=300 * 8 * 4 - 100), None)
+    answered(path, tmp_path / "x.csv")
+    told = [row[1] for row in parted(tmp_path / "x.csv")[1:]]
+    assert [json.loads(one) if one else None for one in told] == wanted
+    answered(path, tmp_path / "x.jsonl")
+    lines = (tmp_path / "x.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(one)["x"] for one in lines] == wanted
+
+
 def test_a_sheet_keeps_its_values(tmp_path):
     import openpyxl
 
@@ -287,6 +313,32 @@ def test_texts_survive_a_sheet(folder, rows):
     told = [[unescape(cell or "") for cell in row] for row in found]
     assert told == [list(row) for row in rows]
     assert not any(cell.data_type == "f" for row in sheet.iter_rows() for cell in row)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("to", [".csv", ".tsv"])
+def test_no_text_of_an_object_becomes_a_formula_and_each_comes_back(tmp_path, ending, to):
+    texts = ['=HYPERLINK("http://x.y","a")', "'=cell of mine", "@cmd and more", "-3", "plain words"]
+    path = tmp_path / f"rows{ending}"
+    if ending == ".jsonl":
+        lines = [json.dumps({"text": text, "=label": "-a"}) + "\n" for text in texts]
+        path.write_text("".join(lines), "utf-8")
+    elif ending == ".parquet":
+        parquet.write_table(pa.table({"text": texts, "=label": ["-a"] * 5}), path)
+    else:
+        book = Workbook()
+        for row in (("text", "=label"), *((text, "-a") for text in texts)):
+            book.active.append(row)
+            for cell in book.active[book.active.max_row]:
+                cell.data_type = "s"  # a text that begins with = is no formula
+        book.save(path)
+    answered(path, tmp_path / f"out{to}")
+    rows = parted(tmp_path / f"out{to}", "\t" if to == ".tsv" else ",")
+    started = [cell for row in rows for cell in row if cell[:1] in "=@-+" and cell != "-3"]
+    assert not started
+    table = open_table(tmp_path / f"out{to}", LIMITS)
+    assert [unguard_cell(row[0]) for row in table.rows] == texts
+    assert [unguard_cell(row[1]) for row in table.rows] == ["-a"] * 5
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
