@@ -27,6 +27,7 @@ from heads.backbone.trained_reading import (
     SentenceModules,
     Step,
     UnitLength,
+    check_case,
     sentence_modules,
 )
 from heads.errors import CheckpointError, HeadsError
@@ -90,9 +91,10 @@ def sentence_head(backbone: Backbone) -> SentenceHead | None:
         return None
     is_setfit = (folder / SETFIT).is_file()
     arrays = _arrays(folder, backbone.id) if is_setfit else {}
-    if _alone(folder):
-        return None  # a CrossEncoder, whose one module is a class of Transformers
     try:
+        check_case(folder)
+        if _alone(folder):
+            return None  # a CrossEncoder, whose one module is a class of Transformers
         modules = sentence_modules(folder, backbone.width)
     except HeadsError as error:
         raise CheckpointError(

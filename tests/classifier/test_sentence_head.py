@@ -136,6 +136,15 @@ def test_an_embedding_is_no_head(sentences: Write) -> None:
         opened(folder)
 
 
+def test_a_head_on_texts_in_lower_case_is_told_where_the_tokenizer_keeps_capitals(
+    sentences: Write,
+) -> None:
+    folder = sentences([dense(32, 3, nn.Identity())])
+    rewrite(folder / "sentence_bert_config.json", do_lower_case=True)
+    with pytest.raises(CheckpointError, match="asks for lower case, and its tokenizer keeps"):
+        opened(folder)
+
+
 def test_layers_that_no_head_has_are_told(sentences: Write) -> None:
     own = {"module_output_name": "logits"}
     on = {"module_input_name": "logits", **own}
