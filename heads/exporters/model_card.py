@@ -128,8 +128,17 @@ def plain(text: str, most: int = MOST_LETTERS) -> str:
     >>> plain("<b>a|b</b>\n# c")
     '\\<b\\>a\\|b\\</b\\> \\# c'
     """
+    return MARKUP.sub(r"\\\1", one_line(text, most))
+
+
+def one_line(text: str, most: int = MOST_LETTERS) -> str:
+    r"""A foreign text in one line and as it is, for YAML, which escapes what it must by itself.
+
+    >>> one_line("my_data:\n- x", most=10)
+    'my_data: -…'
+    """
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return MARKUP.sub(r"\\\1", line if len(line) <= most else line[:most] + "…")
+    return line if len(line) <= most else line[:most] + "…"
 
 
 def _front_matter(backbone: Backbone, library: str) -> str:
@@ -182,8 +191,8 @@ def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iter
     about = {
         "task_type": "text-classification",
         "task_name": "Text Classification",
-        "dataset_type": asked.repo if asked else plain(head.trained_on),
-        "dataset_name": plain(head.trained_on),
+        "dataset_type": asked.repo if asked else one_line(head.trained_on),
+        "dataset_name": one_line(head.trained_on),
         "dataset_config": asked.config if asked else None,
         "dataset_split": asked.split or None if asked else None,
         "dataset_revision": asked.revision if asked else None,

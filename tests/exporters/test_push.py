@@ -191,3 +191,14 @@ def test_the_card_of_the_bundled_model_names_its_base_and_its_licence(backbone, 
     data = ModelCard(model_card(of_bundled, "load()", [], published=published)).data
     assert data.base_model == f"sentence-transformers/{BUNDLED}"
     assert data.eval_results[0].dataset_type == "DataFrame"
+
+
+def test_a_name_is_escaped_for_markdown_and_not_for_the_hub(board):
+    mine = board.classifier("cls+bert")
+    named = replace(mine, head=replace(mine.head, trained_on="my_data: <b>\n# 1 " + "x" * 999))
+    card = model_card(named, "load()", [], published=Publication(repo="me/x"))
+    for one in ModelCard(card).data.eval_results:
+        assert one.dataset_name == one.dataset_type
+        assert one.dataset_name.startswith("my_data: <b> # 1 xx")
+        assert len(one.dataset_name) == 201
+    assert r"my\_data\: \<b\> \# 1 xx" in card
