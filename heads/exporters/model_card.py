@@ -322,15 +322,23 @@ def _passes(epochs: float) -> str:
     return f"{epochs:g} pass{'' if epochs == 1 else 'es'}"
 
 
-def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
-    head, backbone = classifier.head, classifier.backbone
-    if not head.is_own:
-        yield _learned_of_base(head, backbone, is_adapter)
-    yield f"The first {backbone.tokens:,} tokens of a text are read, and none after them."
+def _reads(head: TrainedHead, backbone: Backbone) -> Iterator[str]:
+    """How much of a text is read, and whether there are two."""
+    windows = f", in windows of {backbone.tokens:,}" if backbone.stride is not None else ""
+    if not backbone.is_given:
+        reach = f"The first {backbone.reach:,} tokens of a text are read"
+        yield f"{reach}{windows}, and none after them."
     if head.module.is_siamese:
         yield "It compares two texts, each of which is read by itself: it needs both."
     elif head.paired:
         yield "It learned from two texts a row, read as one sequence: it needs both."
+
+
+def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
+    head, backbone = classifier.head, classifier.backbone
+    if not head.is_own:
+        yield _learned_of_base(head, backbone, is_adapter)
+    yield from _reads(head, backbone)
     if head.problem is ONE_VERSUS_REST:
         yield "Each class is a yes-or-no question; its probability is the share of the sum of all."
     if head.temperature != 1:

@@ -673,6 +673,15 @@ def test_the_card_says_how_well_it_does_and_on_what(fine, small, backbone):
     assert "c49, and 49 more." in model_card(Classifier(backbone=small, head=many), "load()", [])
 
 
+def test_a_card_says_how_much_of_a_text_is_read(fine, small, rows):
+    told = "The first {:,} tokens of a text are read{}, and none after them."
+    assert told.format(40, "") in model_card(fine, "load()", [])
+    windows = trained("mean+logistic?long=windows&stride=8", rows, small)
+    own = told.format(windows.backbone.reach, ", in windows of 40")
+    assert windows.backbone.reach > 40
+    assert own in model_card(windows, "load()", [])
+
+
 def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(fine, small):
     def base(id: str, revision: str) -> str | None:
         backbone = replace(small, id=id, revision=revision)
