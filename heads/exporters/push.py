@@ -159,7 +159,11 @@ def _sent(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str
 
     api = huggingface_hub.HfApi()
     with _asking(repo):
-        made = api.create_repo(repo, private=private, exist_ok=replace)
+        # Without a word the owner's own default holds, which may be private.
+        made = api.create_repo(repo, private=private or None, exist_ok=replace)
+        if private and not api.repo_info(repo).private:  # one that was there stays as it is
+            what = f"{repo} is public on the Hub, and a private one was asked for: nothing is sent."
+            raise CheckpointError(what, "Make it private there, or leave --private out.")
         sent = api.upload_folder(
             repo_id=repo,
             folder_path=folder,

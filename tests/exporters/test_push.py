@@ -116,6 +116,19 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(hub, board):
     assert heads.load(folder).recipe.head == "bert"
 
 
+def test_what_is_to_be_private_is_not_sent_to_a_public_place(hub, board):
+    heads.push(board, "me/open", recipe="mean+logistic")
+    assert "visibility" not in hub.models["me/open"].card  # what its owner's settings say
+    before = [*hub.commits]
+    with pytest.raises(CheckpointError, match=r"me/open is public .* nothing is sent") as caught:
+        heads.push(board, "me/open", recipe="cls+bert", private=True, replace=True)
+    assert "leave --private out" in caught.value.hint
+    assert hub.commits == before
+    heads.push(board, "me/closed", recipe="mean+logistic", private=True)
+    heads.push(board, "me/closed", recipe="cls+bert", private=True, replace=True)
+    assert heads.load(hub.models["me/closed"].folder).recipe.head == "bert"
+
+
 @pytest.mark.parametrize(
     ("repo", "more", "says"),
     [

@@ -211,6 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         siblings = [{"rfilename": file, "size": size} for file, size in sizes]
         tree = [{"type": "file", "path": n, "size": size, "oid": "0" * 40} for n, size in sizes]
         facts = {"id": name, "sha": commit, "siblings": siblings, "tags": [], "cardData": one.card}
+        facts["private"] = one.card.get("visibility") == "private"
         return self._answer(one.status, json.dumps(tree if as_tree else facts).encode())
 
     def _give(self, one: Repository | None, revision: str, file: str = "") -> None:
