@@ -170,6 +170,18 @@ def test_a_hub_that_fails_is_one_sentence(hub, board):
     hub.models["me/x"].file_status = 507
     with pytest.raises(CheckpointError, match=r"The Hub did not take me/x \(507\)\."):
         heads.push(board, "me/x", recipe="mean+logistic", replace=True)
+    assert (hub.models["me/x"].folder / "README.md").is_file()  # which was there before
+
+
+def test_what_was_not_sent_leaves_no_empty_place(hub, board):
+    hub.broken = 507
+    for replace_it in (False, True):
+        with pytest.raises(CheckpointError, match=r"The Hub did not take me/x \(507\)\."):
+            heads.push(board, "me/x", recipe="mean+logistic", replace=replace_it)
+        assert not hub.models
+        (hub.place / "me/x").rmdir()
+    hub.broken = 200
+    assert heads.push(board, "me/x", recipe="mean+logistic").commit == COMMIT
 
 
 def test_a_dry_run_in_the_shell_writes_the_folder_and_shows_the_card(
