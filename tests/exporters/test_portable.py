@@ -205,6 +205,31 @@ def test_what_a_class_takes_for_padding_is_not_read(rows, tiny, tmp_path):
     assert torch.equal(loaded(tmp_path / "mine").logits(ending), classifier.logits(ending))
 
 
+PROMPTS = {"query": "the cat: ", "ask_it": "it was\ta = b & c "}
+
+
+@pytest.mark.parametrize("as_trained", [True, False], ids=["with modules", "without"])
+def test_a_prompt_of_the_base_model_goes_along(rows, copied, tmp_path, as_trained):
+    base = copied()
+    (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    if not as_trained:
+        (base / "modules.json").unlink()
+    backbone = load(str(base), limits=LIMITS)
+    assert (backbone.trained is not None) is as_trained
+    for number, recipe in enumerate(("mean+logistic?prefix=query", "cls+ridge?prefix=ask_it")):
+        ours = trained(recipe, rows, backbone)
+        assert ours.backbone.prefix in PROMPTS.values()
+        folder = export(ours, tmp_path / str(number)).folder
+        assert is_same(loaded(folder).logits(TEXTS), ours.logits(TEXTS))
+        opened = heads.load(folder, limits=LIMITS)
+        assert opened.backbone.prefix == ours.backbone.prefix
+        assert torch.equal(opened.logits(TEXTS), ours.logits(TEXTS))
+        with pytest.raises(RecipeError, match="ONNX does not hold"):
+            heads.export_onnx(ours, tmp_path / "mine.onnx")
+        with pytest.raises(RecipeError, match="No class of Transformers writes"):
+            export(ours, tmp_path / "native", library="transformers")
+
+
 def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, tmp_path):
     check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
 
