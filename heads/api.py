@@ -1001,7 +1001,7 @@ def push(
         library: What is to load it: transformers, sentence-transformers or portable; what fits, if
             not given.
         adapter: Send what was learned alone, as an adapter of PEFT for the base model.
-        private: Make a repository that nobody else sees.
+        private: Make a repository that nobody else sees; else it is what its owner's settings say.
         license: The licence that the card states, such as apache-2.0; that of the base model, where
             it is known, if not given.
         language: The languages of the texts, such as en.

@@ -7,8 +7,9 @@ names and shapes, and the folder's tensors are read from safetensors.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,11 @@ from heads.settings import Limits
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 INNER = "base_model.model."  # stands before every name in a file of PEFT
-LORA = (".lora_A.", ".lora_B.", ".lora_embedding_A", ".lora_embedding_B", ".lora_magnitude_vector")
+# Before it the layer that a matrix is added to. AdaLoRA's names end in lora_A, without a weight.
+MATRIX = re.compile(r"\.(?:lora_(?P<lora>\w+)|token_adapter\.trainable_tokens_delta)(?:\.|$)")
+KNOWN = ("LORA", "ADALORA", "")  # kinds whose matrices are judged; of others only the head
+ALWAYS_SAVED = ("classifier", "score")  # modules that PEFT saves whole under TASK
+OUTER = "base_model."  # the same where prompts are learned, which change no layer
 KEPT, ORIGINAL = ".modules_to_save.", ".original_module."
 TASK = "SEQ_CLS"  # with which PEFT saves modules called classifier or score without being told
 
@@ -57,7 +62,8 @@ class AdapterReport:
         called: The class of Transformers that it goes onto, such as BertForSequenceClassification;
             "" where the base model is not on this machine.
         rank: The rank of its matrices; 0 where it has none.
-        learned: The modules of the base model that have an addition.
+        learned: The modules of the base model that have an addition; none where its kind is not
+            known here.
         saved: The modules that are saved whole, among them the head if it was learned.
         head: Whether the head is in the folder: whole, in part, or not; unknown where neither the
             base model nor the names tell.
@@ -111,6 +117,11 @@ class _Adapter:
     saved: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
+    def kind(self) -> str:
+        """The kind of adapter, such as LORA."""
+        return str(self.config.get("peft_type") or "")
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """The modules that its config wants saved."""
         given = self.config.get("modules_to_save")
@@ -154,11 +165,11 @@ def check_adapter(folder: str, base: str, limits: Limits) -> AdapterReport:
     findings += [*_of_matrices(adapter, found), *_of_labels(labels, outputs)]
     return AdapterReport(
         folder=folder,
-        kind=str(adapter.config.get("peft_type") or ""),
+        kind=adapter.kind,
         base=base or named,
         called=found.called if found else "",
         rank=_rank(adapter),
-        learned=tuple(dict.fromkeys(name.partition(".lora_")[0] for name in adapter.matrices)),
+        learned=tuple(dict.fromkeys(map(_place, adapter.matrices)) if _is_known(adapter) else ()),
         saved=tuple(dict.fromkeys(name.rpartition(".")[0] for name in adapter.saved)),
         head=state,
         outputs=outputs,
@@ -193,20 +204,45 @@ def _opened(folder: str, limits: Limits) -> _Adapter:
     except (OSError, SafetensorError):
         raise CheckpointError(f"Its {WEIGHTS} cannot be read.", "Save or fetch it again.") from None
     tensors = {name: own for name, own in tensors.items() if name}
-    is_matrix = {name: any(part in name for part in LORA) for name in tensors}
-    return _Adapter(
-        folder=place,
-        config=config,
-        matrices={name: own for name, own in tensors.items() if is_matrix[name]},
-        saved={name: own for name, own in tensors.items() if not is_matrix[name]},
+    adapter = _Adapter(folder=place, config=config)
+    is_saved = {name: _is_saved(name, adapter) for name in tensors}
+    return replace(
+        adapter,
+        matrices={name: own for name, own in tensors.items() if not is_saved[name]},
+        saved={name: own for name, own in tensors.items() if is_saved[name]},
     )
+
+
+def _is_known(adapter: _Adapter) -> bool:
+    return adapter.kind in KNOWN
+
+
+def _is_saved(name: str, adapter: _Adapter) -> bool:
+    """Whether a tensor is of a module that is saved whole, not the adapter's own."""
+    if _is_known(adapter):
+        return MATRIX.search(name) is None
+    return not {*ALWAYS_SAVED, *(one.rpartition(".")[2] for one in adapter.asked)}.isdisjoint(
+        name.split(".")
+    )
+
+
+def _place(name: str) -> str:
+    """The layer of the base model that a matrix is added to."""
+    return MATRIX.split(name)[0]
+
+
+def _letter(name: str) -> str:
+    """Which matrix of its layer it is: A, B, E, embedding_A, …; "" of learned tokens."""
+    found = MATRIX.search(name)
+    return (found["lora"] or "") if found else ""
 
 
 def _plain(name: str) -> str:
     """A tensor's name in the model, without what PEFT puts around it; "" of what it only wraps."""
     if ORIGINAL in name:
         return ""
-    name = name.removeprefix(INNER).replace(".base_layer.", ".")
+    outer = INNER if name.startswith(INNER) else OUTER
+    name = name.removeprefix(outer).replace(".base_layer.", ".")
     module, kept, rest = name.partition(KEPT)
     return f"{module}.{rest.removeprefix('default.')}" if kept else name
 
@@ -221,7 +257,8 @@ def _labels(folder: Path) -> tuple[str, ...]:
 
 
 def _rank(adapter: _Adapter) -> int:
-    return next((own.shape[0] for name, own in adapter.matrices.items() if ".lora_A." in name), 0)
+    every = adapter.matrices.items()
+    return next((own.shape[0] for name, own in every if _letter(name) == "A"), 0)
 
 
 # --- The base model: its class on the meta device.
@@ -339,21 +376,34 @@ def _of_matrices(adapter: _Adapter, base: _Base | None) -> Iterator[AdapterFindi
     broken = [name for name, own in every.items() if not own.isfinite().all()]
     if broken:
         yield _fault(f"The tensor {broken[0]} holds NaN or infinity.", "Train it again.")
-    added = [own for name, own in adapter.matrices.items() if "lora_B" in name or "ding_B" in name]
-    if added and not any(own.any() for own in added):
-        yield _fault("It adds nothing: every lora_B is 0, as before any training.", "Train it.")
+    if not _is_known(adapter):
+        says = f"What an adapter of the kind {adapter.kind[:40]} adds is not judged here: only its "
+        yield AdapterFinding(weight="note", says=f"{says}head and its labels are.")
+        return
+    if idle := _idle(adapter):
+        yield _fault(f"It adds nothing: every {idle} is 0, as before any training.", "Train it.")
     if base:
         yield from _of_places(adapter, base)
-    rank, told = _rank(adapter), adapter.config.get("r")
+    rank, key = _rank(adapter), "init_r" if adapter.kind == "ADALORA" else "r"
+    told = adapter.config.get(key)
     if rank and isinstance(told, int) and rank != told and not adapter.config.get("rank_pattern"):
-        yield _fault(
-            f"Its matrices have rank {rank}, and its config says r={told}.", "Save it again."
-        )
+        says = f"Its matrices have rank {rank}, and its config says {key}={told}."
+        yield _fault(says, "Save it again.")
+
+
+def _idle(adapter: _Adapter) -> str:
+    """The name of the matrices that are 0 before any training, where all of them are; else ""."""
+    letters = {name: _letter(name) for name in adapter.matrices}
+    first = "E" if "E" in letters.values() else "B"  # AdaLoRA begins with singular values of 0
+    added = [own for name, own in adapter.matrices.items() if letters[name].endswith(first)]
+    learns_tokens = "" in letters.values()
+    is_idle = added and not learns_tokens and not any(own.any() for own in added)
+    return f"lora_{first}" if is_idle else ""
 
 
 def _of_places(adapter: _Adapter, base: _Base) -> Iterator[AdapterFinding]:
     """What of it has no place in its base model."""
-    places = {name.partition(".lora_")[0] for name in adapter.matrices}
+    places = set(map(_place, adapter.matrices))
     nowhere = sorted(place for place in places if f"{place}.weight" not in base.shapes)
     odd = sorted(filter(None, (_odd(name, own, base) for name, own in adapter.matrices.items())))
     if nowhere or odd:
@@ -368,13 +418,13 @@ def _of_places(adapter: _Adapter, base: _Base) -> Iterator[AdapterFinding]:
 
 def _odd(name: str, own: Tensor, base: _Base) -> str:
     """A matrix whose shape does not suit the layer that it is added to."""
-    place, _, matrix = name.partition(".lora_")
+    place, matrix = _place(name), _letter(name)
     shape = base.shapes.get(f"{place}.weight")
-    if shape is None or len(shape) != 2 or own.dim() != 2 or matrix.startswith("emb"):
+    if shape is None or len(shape) != 2 or own.dim() != 2 or matrix not in ("A", "B", ""):
         return ""
     # GPT-2's layers are stored the other way round.
     sizes = {shape[0], shape[1]}
-    size = own.shape[1] if matrix.startswith("A") else own.shape[0]
+    size = own.shape[0] if matrix == "B" else own.shape[1]
     return "" if size in sizes else f"{place} is {shape[0]} × {shape[1]}, not of {size}"
 
 

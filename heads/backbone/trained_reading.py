@@ -242,6 +242,7 @@ def sentence_modules(folder: Path, width: int) -> SentenceModules:
     """
     if not (folder / MODULES).is_file():
         raise _refused("it has no modules.json")
+    check_case(folder)
     listed = _json(folder / MODULES)
     if not isinstance(listed, list) or not 1 < len(listed) <= MOST_MODULES:
         raise _refused("its modules.json lists no modules behind the model")
@@ -304,6 +305,34 @@ def _labels(folder: Path) -> int:
     config = config if isinstance(config, dict) else {}
     names, number = config.get("id2label"), config.get("num_labels", USUAL_LABELS)
     return len(names) if isinstance(names, dict) else number if isinstance(number, int) else 0
+
+
+def check_case(folder: Path) -> None:
+    """Refuses a folder whose texts are to be put in lower case, where its tokenizer does not do so.
+
+    The library changes the tokenizer for that; ours is the base model's for all readings.
+
+    Raises:
+        RecipeError: So it is.
+    """
+    told = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+    if isinstance(told, dict) and told.get("do_lower_case") is True and not _lowers(folder):
+        raise _refused(f"its {LENGTH} asks for lower case, and its tokenizer keeps capitals")
+
+
+def _lowers(folder: Path) -> bool:
+    """Whether a folder's tokenizer puts texts in lower case by itself."""
+    from tokenizers import Tokenizer
+
+    if not (folder / "tokenizer.json").is_file():  # one that Transformers builds from its words
+        config = folder / "tokenizer_config.json"
+        told = _json(config) if config.is_file() else {}
+        return isinstance(told, dict) and told.get("do_lower_case") is True
+    try:
+        normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
+    except Exception:  # the library raises nothing more special
+        raise _refused("its tokenizer.json cannot be read") from None
+    return normalizer is not None and normalizer.normalize_str("AÉ").islower()
 
 
 def sentence_config(folder: Path) -> SentenceConfig:

@@ -77,17 +77,18 @@ def load_head(
     )
 
 
-def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
-    """Reads the head of a folder that `heads.export` wrote with a loader of its own.
+def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifier:
+    """Reads a folder that `heads.export` wrote with a loader of its own.
 
     Args:
-        backbone: The base model that lies in it.
+        backbone: The base model that lies in it; it will read as much of a text as the loader does.
 
     Raises:
         CheckpointError: The folder is broken.
     """
     try:
         facts = _facts(folder / FACTS)
+        backbone = _reading_as_much(backbone, facts)
         with IsolatedRng().rolling():
             module = assemble(
                 resolve(facts["recipe"]),
@@ -101,7 +102,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             raise ValueError("a weight is no number")
         module.load_state_dict(tensors)
         scores, training = facts["scores"], facts["training"]
-        return TrainedHead(
+        head = TrainedHead(
             recipe=module.reader.resolved.recipe,
             model=backbone.id,
             classes=tuple(facts["classes"]),
@@ -119,9 +120,22 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> TrainedHe
             paired=bool(facts.get("paired")),
             base_parameters=int(facts.get("base_parameters", 0)),  # they lie in the base model
         )
+        return Classifier(backbone=backbone, head=head)
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
         raise CheckpointError(what, "Export the head again.") from error
+
+
+def _reading_as_much(backbone: Backbone, facts: Mapping[str, Any]) -> Backbone:
+    """A base model that cuts texts where the head's own one did when it was exported.
+
+    Folders of older versions do not say where; what it cannot read it is not told to.
+    """
+    tokens = facts.get("tokens", backbone.tokens)
+    windows = dict(facts.get("backbone") or {}).get("windows", backbone.windows)
+    if not all(type(number) is int and number > 0 for number in (tokens, windows)):
+        raise ValueError("no number of tokens or windows")
+    return replace(backbone, tokens=min(tokens, backbone.tokens), windows=windows)
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -265,7 +279,7 @@ def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -
         return Classifier(backbone=backbone, head=head)
     if place and (place / FACTS).is_file():
         backbone = load_backbone(str(place / "backbone"), limits=limits)
-        return Classifier(backbone=backbone, head=load_exported(place, backbone, limits))
+        return load_exported(place, backbone, limits)
     backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
     if head.new:

@@ -9,6 +9,7 @@ Legend: w width of the pooled vector, c classes.
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -27,6 +28,7 @@ from heads.backbone.trained_reading import (
     SentenceModules,
     Step,
     UnitLength,
+    check_case,
     sentence_modules,
 )
 from heads.errors import CheckpointError, HeadsError
@@ -40,6 +42,10 @@ SETFIT, SETFIT_PICKLE = "config_setfit.json", "model_head.pkl"
 ARRAYS = ("model_head.safetensors", "model_head.npz")
 COEF, INTERCEPT, CLASSES = "coef", "intercept", "classes"
 MOST_ARRAY_BYTES = 1 << 28
+UNREADABLE = (  # what reading a broken file raises, one that was packed among them
+    *(OSError, ValueError, KeyError, TypeError, RecursionError, NotImplementedError, EOFError),
+    *(SafetensorError, zipfile.BadZipFile, zlib.error),
+)
 POOLINGS = {  # ours, by the library's modes
     ("cls",): "cls",
     ("max",): "max",
@@ -90,9 +96,10 @@ def sentence_head(backbone: Backbone) -> SentenceHead | None:
         return None
     is_setfit = (folder / SETFIT).is_file()
     arrays = _arrays(folder, backbone.id) if is_setfit else {}
-    if _alone(folder):
-        return None  # a CrossEncoder, whose one module is a class of Transformers
     try:
+        check_case(folder)
+        if _alone(folder):
+            return None  # a CrossEncoder, whose one module is a class of Transformers
         modules = sentence_modules(folder, backbone.width)
     except HeadsError as error:
         raise CheckpointError(
@@ -312,19 +319,36 @@ def _arrays(folder: Path, model: str) -> dict[str, Any]:
             f"{COEF}=head.{COEF}_, {INTERCEPT}=head.{INTERCEPT}_, {CLASSES}=head.{CLASSES}_).",
         )
     try:
-        found = _of_safetensors(path) if path.suffix == ".safetensors" else _of_npz(path)
-    except (OSError, ValueError, KeyError, SafetensorError, zipfile.BadZipFile, RecursionError):
+        found = (_of_safetensors if path.suffix == ".safetensors" else _of_npz)(path)
+    except _UnfitError as error:
+        raise _broken(model, f"{path.name} {error}") from None
+    except UNREADABLE:
         raise _broken(model, f"{path.name} cannot be read without a pickle") from None
     if lacking := [name for name in (COEF, INTERCEPT) if name not in found]:
         raise _broken(model, f"{path.name} has no array called {lacking[0]}")
+    if odd := [name for name in (COEF, INTERCEPT) if found[name].is_complex()]:
+        raise _broken(model, f"{odd[0]} holds complex numbers")
     return {**found, "file": path.name}
 
 
+class _UnfitError(Exception):
+    """What is wrong with a file that can be read."""
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_ARRAY_BYTES:
+        raise _UnfitError(f"holds over {MOST_ARRAY_BYTES / 1e6:,.1f} MB")
+
+
 def _of_safetensors(path: Path) -> dict[str, Any]:
+    _check_size(path.stat().st_size)
     with safe_open(path, framework="pt") as file:
         found: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         told = (file.metadata() or {}).get(CLASSES)
-    return found | ({CLASSES: list(json.loads(told))} if told else {})
+    classes = None if told is None else json.loads(told)
+    if not isinstance(classes, list | None):
+        raise _UnfitError(f"has {CLASSES} that are no JSON list")
+    return found if classes is None else found | {CLASSES: classes}
 
 
 def _of_npz(path: Path) -> dict[str, Any]:
@@ -332,13 +356,13 @@ def _of_npz(path: Path) -> dict[str, Any]:
     import numpy
 
     with zipfile.ZipFile(path) as archive:
-        if sum(one.file_size for one in archive.infolist()) > MOST_ARRAY_BYTES:
-            raise ValueError("too large")
+        _check_size(sum(one.file_size for one in archive.infolist()))
     with numpy.load(path, allow_pickle=False) as file:
         known = [name for name in (COEF, INTERCEPT, CLASSES) if name in file.files]
         found: dict[str, Any] = {name: file[name] for name in known}
     for name in {COEF, INTERCEPT} & found.keys():
-        found[name] = torch.from_numpy(found[name].astype("float32"))
+        is_real = found[name].dtype.kind in "fiub"  # in any size and order of bytes
+        found[name] = torch.from_numpy(found[name].astype("float32") if is_real else found[name])
     return found | ({CLASSES: found[CLASSES].reshape(-1).tolist()} if CLASSES in found else {})
 
 

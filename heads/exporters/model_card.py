@@ -128,8 +128,17 @@ def plain(text: str, most: int = MOST_LETTERS) -> str:
     >>> plain("<b>a|b</b>\n# c")
     '\\<b\\>a\\|b\\</b\\> \\# c'
     """
+    return MARKUP.sub(r"\\\1", one_line(text, most))
+
+
+def one_line(text: str, most: int = MOST_LETTERS) -> str:
+    r"""A foreign text in one line and as it is, for YAML, which escapes what it must by itself.
+
+    >>> one_line("my_data:\n- x", most=10)
+    'my_data: -…'
+    """
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return MARKUP.sub(r"\\\1", line if len(line) <= most else line[:most] + "…")
+    return line if len(line) <= most else line[:most] + "…"
 
 
 def _front_matter(backbone: Backbone, library: str) -> str:
@@ -182,8 +191,8 @@ def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iter
     about = {
         "task_type": "text-classification",
         "task_name": "Text Classification",
-        "dataset_type": asked.repo if asked else plain(head.trained_on),
-        "dataset_name": plain(head.trained_on),
+        "dataset_type": asked.repo if asked else one_line(head.trained_on),
+        "dataset_name": one_line(head.trained_on),
         "dataset_config": asked.config if asked else None,
         "dataset_split": asked.split or None if asked else None,
         "dataset_revision": asked.revision if asked else None,
@@ -313,15 +322,23 @@ def _passes(epochs: float) -> str:
     return f"{epochs:g} pass{'' if epochs == 1 else 'es'}"
 
 
-def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
-    head, backbone = classifier.head, classifier.backbone
-    if not head.is_own:
-        yield _learned_of_base(head, backbone, is_adapter)
-    yield f"The first {backbone.tokens:,} tokens of a text are read, and none after them."
+def _reads(head: TrainedHead, backbone: Backbone) -> Iterator[str]:
+    """How much of a text is read, and whether there are two."""
+    windows = f", in windows of {backbone.tokens:,}" if backbone.stride is not None else ""
+    if not backbone.is_given:
+        reach = f"The first {backbone.reach:,} tokens of a text are read"
+        yield f"{reach}{windows}, and none after them."
     if head.module.is_siamese:
         yield "It compares two texts, each of which is read by itself: it needs both."
     elif head.paired:
         yield "It learned from two texts a row, read as one sequence: it needs both."
+
+
+def _limits(classifier: Classifier, is_adapter: bool) -> Iterator[str]:
+    head, backbone = classifier.head, classifier.backbone
+    if not head.is_own:
+        yield _learned_of_base(head, backbone, is_adapter)
+    yield from _reads(head, backbone)
     if head.problem is ONE_VERSUS_REST:
         yield "Each class is a yes-or-no question; its probability is the share of the sum of all."
     if head.temperature != 1:

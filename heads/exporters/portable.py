@@ -37,7 +37,7 @@ import torch
 
 import heads
 from heads.backbone.backbone import Backbone
-from heads.backbone.trained_reading import sentence_files
+from heads.backbone.trained_reading import PROMPTS, sentence_files
 from heads.backbone.weights import bare
 from heads.caching import is_ours, save_tensors
 from heads.catalog.base_models import base_of
@@ -269,6 +269,9 @@ def _save_base(backbone: Backbone, folder: Path) -> None:
             kept = folder / path.relative_to(backbone.folder)
             kept.parent.mkdir(exist_ok=True)
             shutil.copyfile(path, kept)
+    elif prompts := dict(backbone.sentences.prompts):  # a recipe may name one of them
+        told = json.dumps({"prompts": prompts}, ensure_ascii=False, indent=2)
+        (folder / PROMPTS).write_text(told + "\n", "utf-8")
 
 
 def _facts(classifier: Classifier) -> dict[str, Any]:

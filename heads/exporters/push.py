@@ -159,14 +159,37 @@ def _sent(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str
 
     api = huggingface_hub.HfApi()
     with _asking(repo):
-        made = api.create_repo(repo, private=private, exist_ok=replace)
-        sent = api.upload_folder(
-            repo_id=repo,
-            folder_path=folder,
-            commit_message="A head by Head to Head",
-            delete_patterns="*" if replace else None,  # a loader of before is of no use
-        )
-    return str(made), sent.oid
+        url, is_new = _repository(api, repo, private=private, replace=replace)
+        try:
+            if private and not api.repo_info(repo).private:  # one that was there stays as it is
+                what = f"{repo} is public on the Hub, and a private one was asked for: "
+                do = "Make it private there, or leave --private out."
+                raise CheckpointError(f"{what}nothing is sent.", do)
+            sent = api.upload_folder(
+                repo_id=repo,
+                folder_path=folder,
+                commit_message="A head by Head to Head",
+                delete_patterns="*" if replace else None,  # a loader of before is of no use
+            )
+        except BaseException:  # an empty one would be in the way of the next push
+            if is_new:
+                with contextlib.suppress(Exception):  # what went wrong first is what is told
+                    api.delete_repo(repo)
+            raise
+    return url, sent.oid
+
+
+def _repository(api: Any, repo: str, *, private: bool, replace: bool) -> tuple[str, bool]:
+    """The address of a repository, and whether it is a new one, made just now."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    asked = {"private": private or None}  # unsaid, the owner's own default holds
+    try:
+        return str(api.create_repo(repo, **asked)), True
+    except HfHubHTTPError:
+        if not replace:
+            raise
+        return str(api.create_repo(repo, exist_ok=True, **asked)), False
 
 
 @contextlib.contextmanager

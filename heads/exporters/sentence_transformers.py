@@ -60,6 +60,7 @@ from heads.rng import IsolatedRng
 LIBRARY = "sentence-transformers"
 SINCE = "5.4.0"  # whose Dense can write under another name than it reads
 OTHERWISE = "Export it without --as, or as an ONNX file."
+WITHOUT = "Export it without --as."  # where an ONNX file does not hold it either
 MODES = {ours: modes for modes, ours in POOLINGS.items()}
 USUAL_EPS = nn.LayerNorm(1).eps  # of the library's LayerNorm, which has no other
 ASIDE = "pooled"  # where the vector is kept while a layer norm, which knows one name, is at work
@@ -162,7 +163,7 @@ class _Folder:
         """Fills it with the modules of a CrossEncoder."""
         if prefix := self.classifier.backbone.prefix:
             what = f"A CrossEncoder writes no prompt such as '{prefix.strip()}' before a pair."
-            raise RecipeError(what, OTHERWISE)
+            raise RecipeError(what, WITHOUT)
         own = {"model_type": CROSS_ENCODER, "activation_fn": self._activation}
         self._modules(SCORES, own)
         use = self._pairs_use(f"  # {SINCE} or newer")
@@ -293,22 +294,22 @@ def _check_reading(resolved: ResolvedRecipe, backbone: Backbone) -> None:
         RecipeError: So it is; says why.
     """
     last = resolved.layers is None and resolved.layer % (backbone.layers + 1) == backbone.layers
-    what = ""
-    if resolved.pair:
-        what = f"puts two texts together after each was read by itself ({PAIR}={resolved.pair})"
-    elif not last:
-        what = "reads other layers than the last one"
-    elif backbone.prompt:
-        what = "writes a prompt behind every text"
-    elif resolved.late and not resolved.pooling.token:
-        what = "applies its head to every token"
-    elif backbone.decoder_width:
-        what = "reads an encoder that has a decoder behind it, and the library the decoder"
-    elif base_of(backbone.model_type).marks_first:
-        what = "gives the first token global attention"
-    if what:
+    why = {
+        f"puts two texts together after each was read by itself ({PAIR}={resolved.pair})": (
+            resolved.pair
+        ),
+        "reads other layers than the last one": not last,
+        "writes a prompt behind every text": backbone.prompt,
+        "reads a long text in windows": resolved.reads_windows,
+        "applies its head to every token": resolved.late and not resolved.pooling.token,
+        "reads an encoder that has a decoder behind it, and the library the decoder": (
+            backbone.decoder_width
+        ),
+        "gives the first token global attention": base_of(backbone.model_type).marks_first,
+    }
+    if what := next((told for told, holds in why.items() if holds), ""):
         told = f"No modules of {LIBRARY} compute {resolved.recipe}: it {what}."
-        raise RecipeError(told, OTHERWISE)
+        raise RecipeError(told, WITHOUT if backbone.prompt or resolved.reads_windows else OTHERWISE)
 
 
 def _reading(

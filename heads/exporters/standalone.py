@@ -64,13 +64,10 @@ class StandaloneClassifier:
         self.backbone = Backbone(
             model=model, tokenizer=tokenizer, folder=None, pooler_weights={}, **facts["backbone"]
         )
+        home, width = folder / "backbone", self.backbone.width
+        self.backbone = replace(self.backbone, sentences=sentence_config(home))
         if resolved.pooling.is_trained:
-            home, width = folder / "backbone", self.backbone.width
-            self.backbone = replace(
-                self.backbone,
-                trained=trained_reading(home, width),
-                sentences=sentence_config(home),
-            )
+            self.backbone = replace(self.backbone, trained=trained_reading(home, width))
         self.classes: list[str] = facts["classes"]
         self.letters: int = facts["letters"]
         # The logits above which labels apply, found on texts that it was not trained on.

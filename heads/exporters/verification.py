@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, ModelError
 
+SENTENCE = "We sat at the gate for two hours, and nobody told us why."
 TEXTS = (
     "no",
     "The flight was late.",
     "Ça va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
-    " ".join(["We sat at the gate for two hours, and nobody told us why."] * 20),
+    " ".join([SENTENCE] * 20),
 )
 PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
+MOST_TOKENS = 2_048  # of a text to try an export on: attention to many more fills memory
 Batch = tuple[Any, Sequence[str]]
 Reads = Callable[[Any, Sequence[str]], Tensor]
 
@@ -39,7 +42,7 @@ def tried(
     """
     count, largest = 0, 0.0
     given = example(classifier)
-    for texts, pairs in [given] if given else _batches(padded, paired=classifier.head.needs_pairs):
+    for texts, pairs in [given] if given else _batches(classifier, padded):
         if pairs and not classifier.head.module.reader.resolved.takes_pairs:
             continue
         try:
@@ -82,12 +85,9 @@ def _read(classifier: Classifier, theirs: Reads, batch: Batch) -> Tensor:
         raise CheckpointError(what, "It was not kept.") from error
 
 
-def _batches(padded: bool, *, paired: bool) -> Iterator[Batch]:
-    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs.
-
-    Args:
-        paired: Whether there are always two texts.
-    """
+def _batches(classifier: Classifier, padded: bool) -> Iterator[Batch]:
+    """Texts of several lengths: alone, in batches of one length, in padded ones, in pairs."""
+    paired = classifier.head.needs_pairs  # whether there are always two texts
     for text, pair in zip(TEXTS, PAIRS, strict=True):
         yield [text], [pair] * paired
         yield [text] * 3, [pair] * 3
@@ -95,6 +95,24 @@ def _batches(padded: bool, *, paired: bool) -> Iterator[Batch]:
         yield TEXTS[:2], PAIRS[:2] * paired
         yield TEXTS, PAIRS * paired
         yield TEXTS * 2, PAIRS * 2
+    if text := longer(classifier.backbone):
+        yield [text], list(PAIRS[:1] * paired)
+
+
+def longer(backbone: Backbone) -> str:
+    """A text that the base model does not read to its end at once; "" where one of `TEXTS` is it.
+
+    An export must cut it where we do, or read it in as many windows. That takes a text that goes
+    beyond `Backbone.reach`, or beyond two windows, for 64 of them would take minutes.
+    """
+    *_, longest = TEXTS
+    reach = min(backbone.reach, 2 * backbone.tokens, MOST_TOKENS)
+    have, one, two = (
+        text.whole_length for text in backbone.encode([longest, SENTENCE, f"{SENTENCE} {SENTENCE}"])
+    )
+    if have > reach:
+        return ""
+    return " ".join([SENTENCE] * (reach // max(1, two - one) + 1))
 
 
 def first_line(error: BaseException, most: int = 160) -> str:

@@ -22,18 +22,26 @@ Write = Callable[..., Path]
 @pytest.fixture
 def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
     """Writes an adapter by PEFT, its matrices filled as if it had learned."""
-    from peft import LoraConfig, get_peft_model
+    import peft
     from transformers import AutoModelForSequenceClassification
 
-    def of(family: str = "bert", base: Path | None = None, labels: int = 3, **facts: Any) -> Path:
+    def of(
+        family: str = "bert",
+        base: Path | None = None,
+        labels: int = 3,
+        config: str = "LoraConfig",
+        **facts: Any,
+    ) -> Path:
         torch.manual_seed(0)
         model = AutoModelForSequenceClassification.from_pretrained(
             base or tiny(family), num_labels=labels
         )
-        usual = {"task_type": "SEQ_CLS", "r": 4, "target_modules": "all-linear"}
-        found = get_peft_model(model, LoraConfig(**usual | facts))
+        usual: dict[str, Any] = {"task_type": "SEQ_CLS"}
+        if config == "LoraConfig":
+            usual |= {"r": 4, "target_modules": "all-linear"}
+        found = peft.get_peft_model(model, getattr(peft, config)(**usual | facts))
         for name, own in found.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or "lora_E" in name:
                 torch.nn.init.normal_(own)
         found.save_pretrained(str(tmp_path / "adapter"), save_embedding_layers=False)
         return tmp_path / "adapter"
@@ -57,6 +65,26 @@ SOUND: dict[str, dict[str, Any]] = {
     "bert, dora": {"use_dora": True, "target_modules": ["query", "value"]},
     "bert, biases": {"bias": "all", "target_modules": ["query"]},
     "bert, one rank apart": {"target_modules": ["query", "key"], "rank_pattern": {"key": 8}},
+    "bert, tokens besides": {"target_modules": ["query"], "trainable_token_indices": [5, 6]},
+    "bert, adalora": {
+        "config": "AdaLoraConfig",
+        "target_modules": ["query", "value"],
+        "init_r": 6,
+        "target_r": 2,
+        "total_step": 10,
+    },
+}
+IN_PART: dict[str, dict[str, Any]] = {
+    "IA3": {
+        "config": "IA3Config",
+        "target_modules": ["key", "output.dense"],
+        "feedforward_modules": ["output.dense"],
+    },
+    "LOHA": {"config": "LoHaConfig", "r": 4, "target_modules": ["query"]},
+    "VERA": {"config": "VeraConfig", "r": 4, "target_modules": ["query"]},
+    "OFT": {"config": "OFTConfig", "r": 0, "oft_block_size": 8, "target_modules": ["query"]},
+    "PROMPT_TUNING": {"config": "PromptTuningConfig", "num_virtual_tokens": 4},
+    "PREFIX_TUNING": {"config": "PrefixTuningConfig", "num_virtual_tokens": 4},
 }
 
 
@@ -68,6 +96,27 @@ def test_a_sound_adapter_is_not_blamed(write: Write, name: str) -> None:
     assert found.verdict == "Adapter and head are both here: a classifier of 3 outputs."
     [note] = found.findings
     assert note.says == "The names of its 3 labels are not in the folder."
+
+
+@pytest.mark.parametrize("kind", IN_PART)
+def test_of_other_kinds_head_and_labels_are_judged_and_no_more(write: Write, kind: str) -> None:
+    folder = write(**IN_PART[kind])
+    found = look(folder)
+    assert found.is_whole, found.findings
+    assert (found.kind, found.head, found.outputs, found.learned) == (kind, "whole", 3, ())
+    says = [one.says for one in found.findings]
+    assert f"What an adapter of the kind {kind} adds is not judged here" in says[0]
+    (folder / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b"}}), "utf-8")
+    assert "names 2 labels" in look(folder).findings[0].says
+    drop(folder, "classifier")
+    assert look(folder).head == "missing"
+
+
+def test_adalora_that_has_not_learned_is_told(write: Write) -> None:
+    folder = write(**SOUND["bert, adalora"])
+    change(folder, "lora_E", torch.zeros_like)
+    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
+    assert "every lora_E is 0" in fault.says
 
 
 def test_labels_beside_it_are_read(write: Write) -> None:

@@ -146,6 +146,21 @@ def test_flags_of_older_versions_and_names_of_all_are_understood(
         assert trained_reading(folder, width).modes == ("cls", "mean")
 
 
+def test_lower_case_is_the_tokenizers_own_or_there_is_no_such_reading(
+    sentences: Callable[..., Path],
+) -> None:
+    folder = sentences()
+    changed(folder / "sentence_bert_config.json", lambda told: told.update(do_lower_case=True))
+    with pytest.raises(RecipeError, match="asks for lower case, and its tokenizer keeps capitals"):
+        read(loading.load(str(folder), limits=LIMITS))
+    lower = {"type": "Lowercase"}
+    changed(folder / "tokenizer.json", lambda told: told.update(normalizer=lower))
+    texts = [text.upper() for text in TEXTS]
+    found = read(loading.load(str(folder), limits=LIMITS), texts=texts)
+    close(found, encoded(folder, texts))
+    close(found, encoded(folder))
+
+
 # --- Prompts: before the text, read with it or not, by name or as they stand.
 
 PROMPTS = {"query": "the cat : ", "document": "it runs : "}

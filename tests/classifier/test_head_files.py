@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 import heads
 from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load as load_backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
 from heads.settings import PUBLIC
@@ -153,6 +155,31 @@ def test_an_export_whose_facts_are_no_facts_is_refused(
     rewrite(folder / "head.json", **change)
     with pytest.raises(CheckpointError, match="out is not an export that can be read"):
         heads.load(folder, limits=LIMITS)
+
+
+@pytest.mark.parametrize("recipe", ["mean+logistic", "mean+logistic?long=windows&stride=4"])
+def test_an_export_reads_as_much_of_a_text_as_when_it_was_written(
+    tmp_path: Path, tiny: Callable[..., Path], rows: Corpus, recipe: str
+) -> None:
+    narrow = replace(LIMITS, tokens=12, windows=3)  # of the 40 that the base model could read
+    backbone = load_backbone(str(tiny()), limits=narrow)
+    [head] = trained([recipe], rows, backbone)
+    ours = heads.Classifier(backbone=backbone, head=head)
+    heads.export(ours, tmp_path / "out", library="portable")
+    theirs = heads.load(tmp_path / "out", limits=LIMITS)
+    assert (theirs.backbone.tokens, theirs.backbone.windows) == (12, 3)
+    long = ["the cat sat on a mat " * 2 + "the flight was cancelled twice " * 20]
+    assert torch.equal(theirs.logits(long), ours.logits(long))
+    assert not torch.equal(
+        replace(ours, backbone=load_backbone(str(tiny()), limits=LIMITS)).logits(long),
+        ours.logits(long),
+    )
+    rewrite(tmp_path / "out" / "head.json", tokens=100_000)
+    assert heads.load(tmp_path / "out", limits=LIMITS).backbone.tokens == 40
+    for tokens in (0, True, "12"):
+        rewrite(tmp_path / "out" / "head.json", tokens=tokens)
+        with pytest.raises(CheckpointError, match="out is not an export that can be read"):
+            heads.load(tmp_path / "out", limits=LIMITS)
 
 
 def test_a_header_that_promises_more_than_there_is_is_not_believed(tmp_path: Path) -> None:

@@ -136,6 +136,15 @@ def test_an_embedding_is_no_head(sentences: Write) -> None:
         opened(folder)
 
 
+def test_a_head_on_texts_in_lower_case_is_told_where_the_tokenizer_keeps_capitals(
+    sentences: Write,
+) -> None:
+    folder = sentences([dense(32, 3, nn.Identity())])
+    rewrite(folder / "sentence_bert_config.json", do_lower_case=True)
+    with pytest.raises(CheckpointError, match="asks for lower case, and its tokenizer keeps"):
+        opened(folder)
+
+
 def test_layers_that_no_head_has_are_told(sentences: Write) -> None:
     own = {"module_output_name": "logits"}
     on = {"module_input_name": "logits", **own}
@@ -290,5 +299,57 @@ def test_a_file_that_grows_as_it_is_unpacked_is_not(
     folder = setfit()
     numpy.savez_compressed(folder / "model_head.npz", coef=zeros(3, 9_000), intercept=zeros(3))
     monkeypatch.setattr(sentence_head, "MOST_ARRAY_BYTES", 100_000)
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match=r"model_head\.npz holds over 0\.1 MB"):
+        opened(folder)
+
+
+def damaged(path: Path) -> None:
+    """A packed file of which some bytes are others: its list of files is whole."""
+    numpy.savez_compressed(path, coef=zeros(3, 32), intercept=zeros(3))
+    raw = bytearray(path.read_bytes())
+    raw[45:60] = bytes(255 - byte for byte in raw[45:60])
+    path.write_bytes(raw)
+
+
+COMPLEX = numpy.ones((3, 32), "complex64") * 1j
+BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "packed and damaged": ("npz", damaged, "cannot be read without a pickle"),
+    "classes that are a number": (
+        "safetensors",
+        lambda path: save_file(
+            {"coef": zeros(3, 32), "intercept": zeros(3)}, path, {"classes": "5"}
+        ),
+        "has classes that are no JSON list",
+    ),
+    "complex": (
+        "npz",
+        lambda path: numpy.savez(path, coef=COMPLEX, intercept=zeros(3)),
+        "coef holds complex numbers",
+    ),
+    "complex, as a tensor": (
+        "safetensors",
+        lambda path: save_file({"coef": COMPLEX, "intercept": zeros(3)}, path),
+        "coef holds complex numbers",
+    ),
+    "text": (
+        "npz",
+        lambda path: numpy.savez(path, coef=numpy.array(["a"]), intercept=zeros(3)),
+        "cannot be read",
+    ),
+    "too large": (
+        "safetensors",
+        lambda path: save_file({"coef": zeros(3, 9_000), "intercept": zeros(3)}, path),
+        "model_head.safetensors holds over 0.1 MB",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_of_arrays_is_one_sentence(
+    setfit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder, (ending, write, why) = setfit(), BROKEN[name]
+    write(folder / f"model_head.{ending}")
+    monkeypatch.setattr(sentence_head, "MOST_ARRAY_BYTES", 100_000)
+    with pytest.raises(CheckpointError, match=why):
         opened(folder)

@@ -14,7 +14,7 @@ import slow
 import torch
 import transformers
 from quick_heads import classifiers
-from tiny_models import FORMS, LIMITS, OTHERS, write_classifier
+from tiny_models import FORMS, LIMITS, OTHERS, save_tiny, write_classifier
 
 import heads
 import heads.classifier.native_head
@@ -26,6 +26,7 @@ from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.exporters.export import export
 from heads.exporters.matching import equivalent
+from heads.exporters.verification import longer, tried
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
 
@@ -436,3 +437,19 @@ def test_the_decoder_that_is_missing_is_missed(tmp_path: Path, toy: Corpus) -> N
     module = trained("mean+linear", backbone, toy).head.module
     with pytest.raises(RecipeError, match="needs the decoder"):
         equivalent(module, backbone, 2)
+
+
+@pytest.mark.parametrize("recipe", ["mean+logistic", "mean+logistic?long=windows"])
+def test_an_export_that_cuts_elsewhere_is_told_from_one_that_does_not(
+    tmp_path: Path, rows: Corpus, recipe: str
+) -> None:
+    many = {"max_position_embeddings": 1_300}  # more tokens than the usual texts to try it on have
+    folder = str(save_tiny(tmp_path / "base", "bert", **many))
+    whole = load(folder, limits=replace(LIMITS, tokens=1_200))
+    assert longer(whole)
+    assert not longer(replace(whole, tokens=40))
+    [ours] = classifiers([recipe], rows, whole)
+    cut = replace(ours, backbone=replace(ours.backbone, tokens=1_190))
+    assert tried(ours, ours.logits, most=1e-6)[0] > 0
+    with pytest.raises(CheckpointError, match="gives logits that differ"):
+        tried(ours, cut.logits, most=1e-6)

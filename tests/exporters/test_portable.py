@@ -205,6 +205,31 @@ def test_what_a_class_takes_for_padding_is_not_read(rows, tiny, tmp_path):
     assert torch.equal(loaded(tmp_path / "mine").logits(ending), classifier.logits(ending))
 
 
+PROMPTS = {"query": "the cat: ", "ask_it": "it was\ta = b & c "}
+
+
+@pytest.mark.parametrize("as_trained", [True, False], ids=["with modules", "without"])
+def test_a_prompt_of_the_base_model_goes_along(rows, copied, tmp_path, as_trained):
+    base = copied()
+    (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    if not as_trained:
+        (base / "modules.json").unlink()
+    backbone = load(str(base), limits=LIMITS)
+    assert (backbone.trained is not None) is as_trained
+    for number, recipe in enumerate(("mean+logistic?prefix=query", "cls+ridge?prefix=ask_it")):
+        ours = trained(recipe, rows, backbone)
+        assert ours.backbone.prefix in PROMPTS.values()
+        folder = export(ours, tmp_path / str(number)).folder
+        assert is_same(loaded(folder).logits(TEXTS), ours.logits(TEXTS))
+        opened = heads.load(folder, limits=LIMITS)
+        assert opened.backbone.prefix == ours.backbone.prefix
+        assert torch.equal(opened.logits(TEXTS), ours.logits(TEXTS))
+        with pytest.raises(RecipeError, match="ONNX does not hold"):
+            heads.export_onnx(ours, tmp_path / "mine.onnx")
+        with pytest.raises(RecipeError, match="No class of Transformers writes"):
+            export(ours, tmp_path / "native", library="transformers")
+
+
 def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, tmp_path):
     check(trained("mean+linear", rows, replace(small, separates=False)), tmp_path / "mine")
 
@@ -671,6 +696,15 @@ def test_the_card_says_how_well_it_does_and_on_what(fine, small, backbone):
     assert front_matter(card)["library_name"] == "x"
     many = replace(fine.head, classes=tuple(f"c{n}" for n in range(99)))
     assert "c49, and 49 more." in model_card(Classifier(backbone=small, head=many), "load()", [])
+
+
+def test_a_card_says_how_much_of_a_text_is_read(fine, small, rows):
+    told = "The first {:,} tokens of a text are read{}, and none after them."
+    assert told.format(40, "") in model_card(fine, "load()", [])
+    windows = trained("mean+logistic?long=windows&stride=8", rows, small)
+    own = told.format(windows.backbone.reach, ", in windows of 40")
+    assert windows.backbone.reach > 40
+    assert own in model_card(windows, "load()", [])
 
 
 def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(fine, small):

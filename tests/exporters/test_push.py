@@ -116,6 +116,19 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(hub, board):
     assert heads.load(folder).recipe.head == "bert"
 
 
+def test_what_is_to_be_private_is_not_sent_to_a_public_place(hub, board):
+    heads.push(board, "me/open", recipe="mean+logistic")
+    assert "visibility" not in hub.models["me/open"].card  # what its owner's settings say
+    before = [*hub.commits]
+    with pytest.raises(CheckpointError, match=r"me/open is public .* nothing is sent") as caught:
+        heads.push(board, "me/open", recipe="cls+bert", private=True, replace=True)
+    assert "leave --private out" in caught.value.hint
+    assert hub.commits == before
+    heads.push(board, "me/closed", recipe="mean+logistic", private=True)
+    heads.push(board, "me/closed", recipe="cls+bert", private=True, replace=True)
+    assert heads.load(hub.models["me/closed"].folder).recipe.head == "bert"
+
+
 @pytest.mark.parametrize(
     ("repo", "more", "says"),
     [
@@ -157,6 +170,18 @@ def test_a_hub_that_fails_is_one_sentence(hub, board):
     hub.models["me/x"].file_status = 507
     with pytest.raises(CheckpointError, match=r"The Hub did not take me/x \(507\)\."):
         heads.push(board, "me/x", recipe="mean+logistic", replace=True)
+    assert (hub.models["me/x"].folder / "README.md").is_file()  # which was there before
+
+
+def test_what_was_not_sent_leaves_no_empty_place(hub, board):
+    hub.broken = 507
+    for replace_it in (False, True):
+        with pytest.raises(CheckpointError, match=r"The Hub did not take me/x \(507\)\."):
+            heads.push(board, "me/x", recipe="mean+logistic", replace=replace_it)
+        assert not hub.models
+        (hub.place / "me/x").rmdir()
+    hub.broken = 200
+    assert heads.push(board, "me/x", recipe="mean+logistic").commit == COMMIT
 
 
 def test_a_dry_run_in_the_shell_writes_the_folder_and_shows_the_card(
@@ -191,3 +216,14 @@ def test_the_card_of_the_bundled_model_names_its_base_and_its_licence(backbone, 
     data = ModelCard(model_card(of_bundled, "load()", [], published=published)).data
     assert data.base_model == f"sentence-transformers/{BUNDLED}"
     assert data.eval_results[0].dataset_type == "DataFrame"
+
+
+def test_a_name_is_escaped_for_markdown_and_not_for_the_hub(board):
+    mine = board.classifier("cls+bert")
+    named = replace(mine, head=replace(mine.head, trained_on="my_data: <b>\n# 1 " + "x" * 999))
+    card = model_card(named, "load()", [], published=Publication(repo="me/x"))
+    for one in ModelCard(card).data.eval_results:
+        assert one.dataset_name == one.dataset_type
+        assert one.dataset_name.startswith("my_data: <b> # 1 xx")
+        assert len(one.dataset_name) == 201
+    assert r"my\_data\: \<b\> \# 1 xx" in card

@@ -197,6 +197,7 @@ def test_labels_that_may_be_several_keep_their_thresholds(tmp_path: Path, small:
         ("mean+linear?late=true", "applies its head to every token"),
         ("mean+linear?pair=uv_diff", "each was read by itself"),
         ("mask_token+linear", "writes a prompt behind every text"),
+        ("mean+linear?long=windows", "reads a long text in windows"),
         ("mean+knn", "vote of neighbours"),
         ("mean+residual", "network beside the vector"),
         ("mean+proportional_odds", "ordered thresholds"),
@@ -211,6 +212,17 @@ def test_what_the_library_cannot_compute_is_refused_before_training(
     with pytest.raises(RecipeError, match=why) as caught:
         check_recipe(resolve(recipe), small)
     assert "Export it without --as" in caught.value.hint
+    in_onnx = not any(word in why for word in ("prompt", "windows"))  # what ONNX does not hold
+    assert ("ONNX" in caught.value.hint) is in_onnx
+
+
+def test_windows_are_refused_where_a_trained_head_is_exported(
+    tmp_path: Path, small: Backbone, rows: Corpus
+) -> None:
+    ours = trained("mean+logistic?long=windows&stride=4", small, rows)
+    with pytest.raises(RecipeError, match="reads a long text in windows"):
+        export(ours, tmp_path / "out", library=LIBRARY)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", list(pooling))

@@ -1,10 +1,14 @@
 """The tour: five questions measured here, a story that needs no server, and the stage's check."""
 
+import html
 import json
 import re
+import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import heads
@@ -13,6 +17,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.interfaces.cli.app import main
 from heads.interfaces.views import story
+from heads.interfaces.web.location import Location
 from heads.parts.resolve import resolve
 from heads.settings import limits
 
@@ -120,6 +125,34 @@ def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
     linked = comparison.save(tmp_path / "linked.html", ADDRESS).read_text("utf-8")
     assert "<svg" in linked
     assert f'href="{ADDRESS}/?text=%3Cb%3ENot' in linked
+
+
+def test_a_link_to_heads_of_a_run_leads_to_the_same_or_is_not_there(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
+    rows = [(f"{word} {row}", word) for row in range(12) for word in ("cat", "dog")]
+    frame = pd.DataFrame(rows, columns=["text", "label"])
+    config = heads.ExperimentConfig(folds=2, curve=False)
+    asked = {"recipes": ["mean+logistic", "cls+ridge"], "config": config, "model": str(tiny())}
+    inside = heads.train_grid(frame, **asked).folder
+    for run in (inside.id, inside.id[:-1], str(inside.path)):
+        found = heads.compare("a cat", run=run, recipes=["cls+ridge", "mean+logistic"])
+        (link,) = re.findall(rf'href="{ADDRESS}/(\?[^"]+)"', story.story(found, ADDRESS))
+        there = Location.of(html.unescape(link))
+        assert (there.run, there.text) == (inside.id, "a cat")
+        again = heads.compare(**there.asked)
+        assert [one.logits for one in again.predictions] == [o.logits for o in found.predictions]
+    shutil.move(inside.path, tmp_path / "elsewhere")
+    found = heads.compare("a cat", run=str(tmp_path / "elsewhere"))
+    assert ADDRESS not in story.story(found, ADDRESS)  # which no page finds
+    shutil.move(tmp_path / "elsewhere", inside.path)
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    assert ADDRESS not in story.story(replace(found, run=inside.id), ADDRESS)
+
+
+def test_the_head_that_a_model_came_with_is_linked_as_that(tiny):
+    model = str(tiny("bert", "ForSequenceClassification"))
+    found = heads.compare("a cat", recipes=["own", "mean+linear"], model=model)
+    assert "recipes=own%2Cmean%2Blinear" in story.story(found, ADDRESS)
 
 
 def test_several_heads_are_guessed_first(tiny):

@@ -75,6 +75,7 @@ class Hub(ThreadingHTTPServer):
         self.place: Path | None = None  # where new models come to lie
         self.blobs: dict[str, bytes] = {}
         self.commits: list[dict[str, object]] = []
+        self.broken = 200  # what files that are sent are answered with
         self.closing = threading.Event()
 
     @property
@@ -129,8 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         one = self.server.models.get(asked[1]) if asked else None
         if asked is None or one is None:
             return self._answer(404, error="RepoNotFound")
-        if one.file_status != 200:
-            return self._answer(one.file_status)
+        if (status := max(one.file_status, self.server.broken)) != 200:
+            return self._answer(status)
         if asked[2] == "preupload":
             return self._modes([file["path"] for file in json.loads(body)["files"]])
         return self._commit(one, asked[1], [json.loads(line) for line in body.splitlines()])
@@ -149,6 +150,13 @@ class Handler(BaseHTTPRequestHandler):
             for name, mode in zip(names, modes, strict=True)
         ]
         self._tell({"files": files})
+
+    def do_DELETE(self) -> None:
+        """A repository that is to go."""
+        asked = json.loads(self._body())
+        self.server.asked.append(self.path)
+        del self.server.models[f"{asked['organization']}/{asked['name']}"]
+        self._answer(200)
 
     def do_PUT(self) -> None:
         """A large file, under the digest of what it holds."""
@@ -211,6 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         siblings = [{"rfilename": file, "size": size} for file, size in sizes]
         tree = [{"type": "file", "path": n, "size": size, "oid": "0" * 40} for n, size in sizes]
         facts = {"id": name, "sha": commit, "siblings": siblings, "tags": [], "cardData": one.card}
+        facts["private"] = one.card.get("visibility") == "private"
         return self._answer(one.status, json.dumps(tree if as_tree else facts).encode())
 
     def _give(self, one: Repository | None, revision: str, file: str = "") -> None:

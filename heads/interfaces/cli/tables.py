@@ -220,8 +220,10 @@ def diagnosis(found: PaddingReport) -> None:
 def adapter(found: AdapterReport) -> None:
     """What is wrong with an adapter, and what is in it."""
     onto = f" ({found.called})" if found.called else ""
-    show(found.verdict, "", f"{found.kind or 'PEFT'} of rank {found.rank} for {found.base}{onto}.")
-    show(f"Learned: {counted(len(found.learned), 'module')}, such as {(*found.learned, '')[0]}.")
+    rank = f" of rank {found.rank}" * bool(found.rank)
+    show(found.verdict, "", f"{found.kind or 'PEFT'}{rank} for {found.base}{onto}.")
+    for first in found.learned[:1]:
+        show(f"Learned: {counted(len(found.learned), 'module')}, such as {first}.")
     show(f"Saved whole: {', '.join(found.saved) or 'nothing'}.")
     show(*([f"Labels: {', '.join(found.labels)}."] if found.labels else []), "")
     for one in found.findings:

@@ -14,9 +14,13 @@ from markupsafe import Markup
 
 from heads.analysis.comparison import Comparison
 from heads.analysis.tour import CHOICES, SAMPLE, Tour, TourStep
+from heads.classifier.pretrained import OWN
+from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import render
+from heads.runs.folder import find
+from heads.settings import limits, runs_folder
 
 HERE = Path(__file__).parent
 SHEETS = (HERE / "templates" / "story.css", HERE / "steps.css")
@@ -69,10 +73,34 @@ def of_comparison(found: Comparison, address: str = "") -> str:
         right=int(not found.is_unanimous),
         says=(found.verdict, *found.notes),
         shown=Markup(found._repr_html_()),
-        link=_link(address, found.text, [str(one.recipe) for one in found.predictions],
-                   pair=found.pair, model=found.model, sample=found.sample),
-    )  # fmt: skip
+        link=_link_of(found, address),
+    )
     return document(f"Head to Head: {sentence}", [page], f"{found.model}, {found.revision}")
+
+
+def _link_of(found: Comparison, address: str) -> str:
+    """The address at which a page shows the same comparison; empty where none can."""
+    names = [one.name for one in found.predictions]
+    recipes = [OWN if name.startswith(f"{OWN} ") else name for name in names]
+    if not found.run:
+        asked = {"model": found.model, "sample": found.sample}
+        return _link(address, found.text, recipes, pair=found.pair, **asked)
+    run = _id_of(found.run) if address else ""
+    return _link(address, found.text, recipes, pair=found.pair, run=run) if run else ""
+
+
+def _id_of(run: str) -> str:
+    """The id by which a page finds a run; empty of one that lies elsewhere, or is gone.
+
+    And in public mode, where whoever knows the id is let in: that is not for a file to tell.
+    """
+    if limits().public:
+        return ""
+    try:
+        folder = find(run)
+    except DataError:
+        return ""
+    return folder.id if folder.path.resolve().parent == runs_folder().resolve() else ""
 
 
 def of_tour(tour: Tour, address: str = "") -> str:
