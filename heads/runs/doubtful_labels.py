@@ -398,13 +398,14 @@ def _held(
     """What the heads hold of a row: doubtful, suggested, two probabilities, how many agree."""
     if place is None:  # they have learned from it
         return ["", write_labels(labels), None, None, None]
-    is_doubtful, problem = bool(found.doubts.is_doubtful[place]), found.spec.corpus.problem
-    if is_doubtful:
-        labels = _labels(found.doubts.suggested[place], problem)
-    sure = [
+    problem = found.spec.corpus.problem
+    given, other = (
         round(float(one[place]), 4) if problem.has_classes else None for one in found.doubts.sure
-    ]
-    return ["yes" * is_doubtful, write_labels(labels), *sure, int(found.agree[place])]
+    )
+    if not found.doubts.is_doubtful[place]:  # its own label is kept, and no other has a column
+        return ["", write_labels(labels), given, None, None]
+    suggested = write_labels(_labels(found.doubts.suggested[place], problem))
+    return ["yes", suggested, given, other, int(found.agree[place])]
 
 
 def _labels(target: Tensor, problem: ProblemType) -> Labels:

@@ -114,6 +114,10 @@ def test_a_head_by_itself_can_be_asked_and_one_that_is_not_there_cannot(flipped,
 
 def test_all_rows_are_read_again_as_they_were_and_mended(place, flipped, found):
     columns, rows = found.sheet(whole=True)
+    for told in (dict(zip(columns, row, strict=True)) for row in rows):
+        is_marked = told["doubtful"] == "yes"  # else nothing is suggested but what it has
+        assert is_marked == (told["suggested"] != told["label"])
+        assert is_marked == (None not in (told["suggested_probability"], told["agree"]))
     for kind in ("csv", "tsv", "jsonl", "parquet"):
         path = found.save(place / f"all.{kind}", whole=True)
         read = heads.read(path)
