@@ -306,6 +306,7 @@ def test_what_nobody_reads_ends_and_holds_up_nobody(public_url):
     """A call that is posted and never read keeps no core longer than a reader may take to come."""
     long = "A film of which one remembers every word, " * 40
     compared(public_url, "All heads are trained now.", RECIPES)
+    alone = looked(public_url, "Bad.")
     begun = time.perf_counter()
     for _ in range(2):
         data = [*asked(long, RECIPES)[:5], "", "", "others"]
@@ -316,9 +317,15 @@ def test_what_nobody_reads_ends_and_holds_up_nobody(public_url):
         compared(public_url, f"Number {len(took)}.", RECIPES)
         took.append(time.perf_counter() - first)
     assert max(took) < 5, took
+    told = "what nobody reads has given its slot back"
+    assert looked(public_url, "Good.") < 3 * alone + 3, told  # on a busy machine both take longer
+
+
+def looked(url, text):
+    """Seconds that an answer takes which needs one of the slots."""
     first = time.perf_counter()
-    answered(public_url, "look", [*asked("Good.", RECIPES[:1])[:5], "", "", "others"])
-    assert time.perf_counter() - first < 5, "what nobody reads has given its slot back"
+    answered(url, "look", [*asked(text, RECIPES[:1])[:5], "", "", "others"])
+    return time.perf_counter() - first
 
 
 def compared(url, text, recipes):
