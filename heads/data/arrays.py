@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from heads.data.corpus import gate
-from heads.data.table import CELL, VECTOR_COLUMN, Table, count, short
+from heads.data.table import Table, count, short
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -207,18 +207,11 @@ def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
         DataError: It holds no vectors.
         LimitError: It holds more than this place allows.
     """
+    from heads.data.formats.numpy_files import table_of_array
+
     found = vectors_of(X, limits, name)
     rows, width = len(found.vectors), found.vectors.width
-    return Table(
-        name=name,
-        columns=(VECTOR_COLUMN,),
-        rows=[(CELL,)] * rows,
-        lines=range(1, rows + 1),
-        nested={VECTOR_COLUMN: 1},
-        vectors={VECTOR_COLUMN: lambda: found},
-        notes=(f"Read from memory: {count(rows, 'vector')} of {count(width, 'number')}.",),
-        unit="row",
-    )
+    return table_of_array(name, rows, width, lambda: found, "Read from memory")
 
 
 def table_of_labels(labels: Any) -> Table:

@@ -118,15 +118,28 @@ def read_npy(path: Path, name: str, limits: Limits) -> Table:
     """
     header = _header_at(path, name)
     check_vectors(header, name, limits)
+    read = partial(vectors_of_npy, path, name, limits)
     rows, width = header.shape
+    return table_of_array(name, rows, width, read, "Read as an array of NumPy")
+
+
+def table_of_array(
+    name: str, rows: int, width: int, read: Callable[[], RowVectors], says: str
+) -> Table:
+    """An array of rows × numbers as a table of one column of vectors.
+
+    Args:
+        read: Reads them.
+        says: How they came, for a note.
+    """
     return Table(
         name=name,
         columns=(VECTOR_COLUMN,),
         rows=[(CELL,)] * rows,
         lines=range(1, rows + 1),
         nested={VECTOR_COLUMN: 1},
-        vectors={VECTOR_COLUMN: partial(vectors_of_npy, path, name, limits)},
-        notes=(f"Read as an array of NumPy: {count(rows, 'vector')} of {count(width, 'number')}.",),
+        vectors={VECTOR_COLUMN: read},
+        notes=(f"{says}: {count(rows, 'vector')} of {count(width, 'number')}.",),
         unit="row",
     )
 
