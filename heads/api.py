@@ -282,9 +282,10 @@ def train_grid(
         HeadsError: Anything that does not fit, in one sentence.
     """
     from heads.runs.runner import begin, working
-    from heads.runs.spec import RunRequest
+    from heads.runs.spec import RunRequest, named_recipes
 
     limits = limits_here()
+    named_recipes(recipes, limits)  # before anything is read
     rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
     if not isinstance(data, Data):
         rows = _with_token_findings(rows, model, limits)
@@ -605,7 +606,7 @@ def _rows_or_run(name: str | Path, limits: Limits) -> Data | Leaderboard:
 
 
 def predict(
-    file: str | Path,
+    file: str | Path | Frame,
     *,
     to: str | Path | None = None,
     recipe: Recipe | str | Classifier = "",
@@ -629,9 +630,9 @@ def predict(
 
     Args:
         file: A CSV, TSV, JSON, JSONL, Parquet or Excel file, a folder that `datasets` saved, or a
-            sample; it needs no labels.
-        to: Where the rows are written with their answers, in the format of its ending; without it
-            the answers are returned.
+            sample; or a table in memory, as `heads.read` takes it. It needs no labels.
+        to: A new file, where the rows are written with their answers, in the format of its ending;
+            without it the answers are returned.
         recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
             fine-tuned model came with ("own"), if not given.
         run: A run whose head answers; it has its own base model.
@@ -651,8 +652,8 @@ def predict(
             its logits divided by its temperature.
 
     Returns:
-        An account of every row: `.rows`, `.unanswered`, `.counts`; and `.answers`, where nothing
-        was written.
+        An account of every row: `.rows`, `.unanswered`, `.counts`; and `.answers` and
+        `.to_pandas()`, where nothing was written.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
@@ -683,7 +684,7 @@ def predict(
 
 
 def evaluate(
-    file: str | Path,
+    file: str | Path | Frame,
     *,
     recipe: Recipe | str | Classifier = "",
     run: str = "",
@@ -708,7 +709,7 @@ def evaluate(
 
     Args:
         file: A CSV, TSV, JSON, JSONL, Parquet or Excel file, a folder that `datasets` saved, or a
-            sample.
+            sample; or a table in memory, as `heads.read` takes it.
         recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
             fine-tuned model came with ("own"), if not given.
         run: A run whose head is scored; it has its own base model.

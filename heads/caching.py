@@ -57,6 +57,16 @@ def place_told(path: Path) -> str:
     return path.name if limits().public else str(path)
 
 
+def check_free(path: Path) -> None:
+    """Refuses the name of a file that is there already: what a user has is never written over.
+
+    Raises:
+        DataError: It is there.
+    """
+    if path.exists():
+        raise DataError(f"{place_told(path)} is there already.", "Name a new file, or delete it.")
+
+
 def why(error: Exception) -> str:
     """The reason that a disk gives, in its own words."""
     found = _plain(error)

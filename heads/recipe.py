@@ -18,6 +18,7 @@ GRAMMAR = re.compile(
 )
 MOST = 1_000  # characters: more than any recipe needs
 OPTION = re.compile(r"(?P<name>[A-Za-z]\w{0,39})=(?P<value>[\w.+:%-]{1,200})", re.ASCII)
+NAME = re.compile(r"[A-Za-z]\w{0,39}", re.ASCII)
 HINT = "Write pooling+head, for example mean+linear, cls@cat4+mlp or attention+linear?queries=4."
 
 
@@ -89,6 +90,9 @@ def _parse_options(text: str) -> tuple[tuple[str, Value], ...]:
     options: dict[str, Value] = {}
     for item in filter(None, text.split("&")):
         match = OPTION.fullmatch(item)
+        if match is None and NAME.fullmatch(item):
+            what = f"The option '{item}' has no value."
+            raise RecipeError(what, f"Write {item}=value, such as long=windows.")
         if match is None:
             hint = (
                 "Write option=value, the value of 1 to 200 letters a to z, digits, _ . : + % or -."

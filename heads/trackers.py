@@ -26,6 +26,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
+from heads import display
 from heads.errors import DataError, HeadsError, LimitError, did_you_mean
 from heads.events import Progress
 from heads.hub import HUB_ID
@@ -65,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tracked:
+class Tracked(display.Displayed):
     """What was logged, and where it is now.
 
     Attributes:

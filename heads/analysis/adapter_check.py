@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from heads import display
 from heads.backbone.hub import CONFIG_BYTES, as_json
 from heads.backbone.safety import Checkpoint, admit, check_name, is_folder
 from heads.classifier.native_head import stored_shapes
@@ -52,7 +53,7 @@ class AdapterFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterReport:
+class AdapterReport(display.Displayed):
     """What an adapter folder of PEFT holds, and whether it is a whole classifier.
 
     Attributes:

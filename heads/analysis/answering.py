@@ -10,30 +10,32 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
-from heads import interruption
+from heads import display, interruption
 from heads.analysis.selection import SelectedHeads, choosing
 from heads.backbone.downloads import fetching
 from heads.backbone.models import BUNDLED
 from heads.backbone.safety import absent
-from heads.caching import place_told
+from heads.caching import check_free, place_told
 from heads.classifier import pretrained
 from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
-from heads.data.files import open_stream, open_table, place_of
+from heads.data.files import open_table
 from heads.data.formats.grid import WRONG_COUNT
 from heads.data.formats.table_stream import Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
 from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written
+from heads.data.frames import Frame
 from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
+from heads.data.sources import on_disk, streamed
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -45,6 +47,9 @@ from heads.runs.leaderboard import facts_of
 from heads.runs.trained_heads import trained_names
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # --- Which head answers.
 
@@ -363,7 +368,7 @@ class FilePace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FileAnswers:
+class FileAnswers(display.Displayed):
     """A file that was answered, with an account of every row.
 
     Attributes:
@@ -372,9 +377,9 @@ class FileAnswers:
         file: The name of the file.
         to: What was written; None where nothing was.
         rows: Rows of the file, and of what was written.
-        answered: Those that have a text, or two where the head needs two.
-        unanswered: The others: reason -> lines.
-        abstained: Of those answered, how many the head was not sure enough of.
+        answered: Those that got an answer.
+        unanswered: Those without a text, or without two where the head needs two: reason -> lines.
+        abstained: Those that the head was not sure enough of.
         counts: How often each class was answered; nothing of numbers.
         spread: The least, the mean and the greatest number; nothing of classes.
         text: The column of the texts.
@@ -420,6 +425,10 @@ class FileAnswers:
             for reason, lines in self.unanswered.items()
         ]
         return (*left, *self.notes)
+
+    def to_pandas(self) -> "DataFrame":
+        """Our columns, a row for each of the file; empty where a file was written."""
+        return display.data_frame(self.answers)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -511,7 +520,7 @@ class Account:
         classes = self.columns.classifier.classes
         left = self.asking.unanswered
         return {
-            "answered": self.answered,
+            "answered": self.answered - self.abstained,
             "unanswered": {reason: tuple(lines) for reason, lines in left.items()},
             "abstained": self.abstained,
             "counts": {name: self.counts[name] for name in classes if name in self.counts},
@@ -521,7 +530,7 @@ class Account:
 
 
 def predicting(
-    file: str | Path,
+    file: str | Path | Frame,
     *,
     to: str | Path | None = None,
     recipe: Recipe | str | Classifier = "",
@@ -550,31 +559,30 @@ def predicting(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits or limits_here()
-    path = place_of(file)
-    target = None if to is None else checked_target(Path(to).expanduser(), path)
-    asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
-    head = yield from choosing_head(recipe, **asked)
-    yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-    stream = open_stream(path, limits, header, head.names, of_lines=lines)
-    if target:
-        check_rows(target.suffix.lower(), stream.rows)
-    columns = columns_read(stream, head, text, pair, vectors)
-    account = Account(
-        columns=answer_columns(
-            head.classifier,
-            {*stream.columns, *stream.titles},
-            separator=head.columns.separator,
-            probabilities=probabilities,
-            logits=logits,
-            abstain_below=abstain_below,
-        ),
-        asking=Asked.of(stream, head, columns, limits),
-        keeps=target is None if keeps is None else keeps,
-        watcher=watch(stream, head, columns) if watch else None,
-    )
-    pace, cut = FilePace(rows=stream.rows), 0
+    target = None if to is None else checked_target(Path(to).expanduser())
     with ExitStack() as stack:
-        writer = None
+        path = stack.enter_context(on_disk(file, limits))
+        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
+        head = yield from choosing_head(recipe, **asked)
+        yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
+        stream = streamed(path, file, limits, header, head.names, of_lines=lines)
+        if target:
+            check_rows(target.suffix.lower(), stream.rows)
+        columns = columns_read(stream, head, text, pair, vectors)
+        account = Account(
+            columns=answer_columns(
+                head.classifier,
+                {*stream.columns, *stream.titles},
+                separator=head.columns.separator,
+                probabilities=probabilities,
+                logits=logits,
+                abstain_below=abstain_below,
+            ),
+            asking=Asked.of(stream, head, columns, limits),
+            keeps=target is None if keeps is None else keeps,
+            watcher=watch(stream, head, columns) if watch else None,
+        )
+        pace, cut, writer = FilePace(rows=stream.rows), 0, None
         if target:
             writer = stack.enter_context(written(target, stream, account.columns.columns))
         for block in stream.blocks(block_rows(head.classifier)):
@@ -606,8 +614,8 @@ def predicting(
     )
 
 
-def checked_target(target: Path, file: Path) -> Path:
-    """A place that can be written to, and is not the file itself.
+def checked_target(target: Path) -> Path:
+    """A place that can be written to, where nothing lies yet.
 
     Raises:
         DataError: It is none.
@@ -618,7 +626,5 @@ def checked_target(target: Path, file: Path) -> Path:
     if not target.parent.is_dir():
         what = f"There is no folder {place_told(target.parent)}."
         raise DataError(what, "Make it first, or name another place.")
-    if target.exists() and target.samefile(file):
-        what = f"{target.name} is the file that is answered, which is never written over."
-        raise DataError(what, "Name another file.")
+    check_free(target)
     return target

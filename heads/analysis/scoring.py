@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from heads import interruption
+from heads import display, interruption
 from heads.analysis.answering import (
     Asked,
     ChosenHead,
@@ -25,9 +25,9 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
-from heads.data.files import open_stream, place_of
 from heads.data.formats.table_stream import Row, TableStream
 from heads.data.formats.vector_stream import vector_columns
+from heads.data.frames import Frame
 from heads.data.groups import grouping
 from heads.data.joining import MOST_UNSEEN
 from heads.data.labels import (
@@ -40,7 +40,7 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
-from heads.data.sources import labelled
+from heads.data.sources import labelled, on_disk, streamed
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -63,6 +63,9 @@ from heads.problem import ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.settings import Limits
 from heads.settings import limits as limits_here
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 UNKNOWN = "a label that the head does not know"
 NEARLY_ALL, MOSTLY = 0.95, 0.5
@@ -109,7 +112,7 @@ class PartScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FileScores:
+class FileScores(display.Displayed):
     """How well a head does on a file with labels.
 
     Attributes:
@@ -135,6 +138,7 @@ class FileScores:
         held_out: The scores that it came with, of rows held out in its training, or None.
         text: The column of the texts.
         pair: The column of the second texts, or "".
+        vectors: The column of the vectors, where the head learned from vectors; else "".
         label: The column of the labels, or several 0/1 columns, parted by commas.
         seconds: How long it took to read and to answer.
         unit: What line numbers count: "line" or "row".
@@ -160,6 +164,7 @@ class FileScores:
     held_out: Scores | None
     text: str
     pair: str
+    vectors: str
     label: str
     seconds: float
     unit: str
@@ -184,7 +189,8 @@ class FileScores:
             return ["What the head learned from is not known here, so nothing tells repeats of it."]
         if not self.repeated:
             return []
-        have = "row has a text" if self.repeated == 1 else "rows have texts"
+        thing = "vector" if self.vectors else "text"
+        have = f"row has a {thing}" if self.repeated == 1 else f"rows have {thing}s"
         says = f"{self.repeated:,} of the {self.measures.rows:,} scored {have} that the head "
         says += "learned from, which flatters its score"
         if self.unrepeated is None:
@@ -218,12 +224,18 @@ class FileScores:
             if reason != UNKNOWN
         ]
 
+    def to_pandas(self) -> "DataFrame":
+        """A row a class or a label, with how well it is found; of numbers one row of measures."""
+        if self.measures.labels or self.by_class:
+            return display.data_frame(map(asdict, self.measures.labels or self.by_class))
+        return display.data_frame([{"rows": self.measures.rows, **self.measures.values}])
+
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
         own = self.measures
         same = (
             "head", "model", "file", "rows", "unknown", "repeated", "commonest", "temperature",
-            "calibrated_error", "text", "pair", "label", "seconds",
+            "calibrated_error", "text", "pair", "vectors", "label", "seconds",
         )  # fmt: skip
         facts = {name: getattr(self, name) for name in same}
         return facts | {
@@ -359,13 +371,14 @@ def _found(
     shares = {name: _share(stream, known, name) for name in free}
     best = max(shares, key=lambda name: shares[name], default="")
     if not best or shares[best] < MOSTLY:
-        raise _no_labels(stream, f"the classes of this head ({_named(known.classes)})")
+        raise _no_labels(stream, f"labels of this head ({_named(known.classes)})")
     return replace(columns, label=best)
 
 
 def _no_labels(stream: TableStream, what: str) -> DataError:
     says = f"No column of {stream.name} holds {what}."
-    return DataError(says, "Name the column of the labels (--label).")
+    hint = "Name the column of the labels (--label); without labels: heads predict."
+    return DataError(says, hint)
 
 
 def _numbers(stream: TableStream, free: Sequence[str]) -> str:
@@ -555,6 +568,7 @@ class Scoring:
             held_out=own.scores,
             text=columns.text,
             pair=columns.pair,
+            vectors=columns.vectors,
             label=", ".join(columns.labels or (columns.label,)),
             seconds=seconds,
             unit=stream.sample.unit,
@@ -598,7 +612,7 @@ class Scoring:
 
 
 def evaluating(
-    file: str | Path,
+    file: str | Path | Frame,
     *,
     recipe: Recipe | str | Classifier = "",
     run: str = "",
@@ -619,23 +633,23 @@ def evaluating(
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits, said = limits or limits_here(), labels or LabelHints()
-    path = place_of(file)
-    asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
-    head = yield from choosing_head(recipe, **asked)
-    yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-    stream = open_stream(path, limits, header, head.names)
-    if labels_file:
-        stream = labelled(stream, labels_file, limits, header)
-    texts = columns_read(stream, head, text, pair, vectors, said.label)
-    scoring = Scoring.of(stream, head, texts, limits, said, metric)
-    asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
-    for block in stream.blocks(block_rows(head.classifier)):
-        interruption.check()
-        pairs = zip(*asking.texts(block), strict=True)
-        chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
-        if chosen:
-            scoring.keep(chosen, asking.logits(chosen))
-        yield pace.step(len(block))
+    with on_disk(file, limits) as path:
+        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
+        head = yield from choosing_head(recipe, **asked)
+        yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
+        stream = streamed(path, file, limits, header, head.names)
+        if labels_file:
+            stream = labelled(stream, labels_file, limits, header)
+        texts = columns_read(stream, head, text, pair, vectors, said.label)
+        scoring = Scoring.of(stream, head, texts, limits, said, metric)
+        asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
+        for block in stream.blocks(block_rows(head.classifier)):
+            interruption.check()
+            pairs = zip(*asking.texts(block), strict=True)
+            chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
+            if chosen:
+                scoring.keep(chosen, asking.logits(chosen))
+            yield pace.step(len(block))
     return scoring.scores(asking.unanswered, asking.notes(stream), pace.seconds)
 
 

@@ -135,7 +135,7 @@ class TourStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tour:
+class Tour(display.Displayed):
     """The five steps, and the run that they were measured by."""
 
     steps: tuple[TourStep, ...]

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.data.corpus import gate
@@ -15,6 +16,7 @@ from heads.errors import DataError
 from heads.settings import Limits
 
 if TYPE_CHECKING:
+    from numpy import ndarray
     from torch import Tensor
 
     from heads.data.vectors import RowVectors
@@ -160,6 +162,17 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         LimitError: It holds more than this place allows.
     """
     from heads.data.formats.numpy_files import of_matrix
+
+    return of_matrix(array_of(X, limits, name), name, limits)
+
+
+def array_of(X: Any, limits: Limits, name: str = "X") -> "ndarray":
+    """An array-like (n, w) of numbers as NumPy has it; NaN and infinity may be among them.
+
+    Raises:
+        DataError: It is something else.
+        LimitError: It holds more than this place allows.
+    """
     from heads.data.formats.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
@@ -169,7 +182,19 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
         raise ArrayError(what, "Give an array (n, w) of floats.")
     rows, width = found.shape
     check_shape(name, rows, width, limits)
-    return of_matrix(found, name, limits)
+    return found
+
+
+def write_array(X: Any, path: Path, limits: Limits) -> None:
+    """Writes an array-like (n, w) of numbers as a .npy file, to be read as any other.
+
+    Raises:
+        DataError: It is something else.
+        LimitError: It holds more than this place allows.
+    """
+    import numpy as np
+
+    np.save(path, array_of(X, limits, path.stem), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":

@@ -534,7 +534,7 @@ def _flags(table: Table, names: Sequence[str], label: str) -> tuple[str, ...]:
 def _too_few(name: str, columns: Sequence[str]) -> DataError:
     found = " and ".join(f"'{short(column)}'" for column in columns) or "without a name"
     what = f"{name} has only the column{'s' * (len(columns) > 1)} {found}."
-    return DataError(what, "Add a column of texts or of labels, parted by commas.", line=1)
+    return DataError(what, "Add a column of texts or of labels.", line=1)
 
 
 def _split(table: Table, names: Sequence[str]) -> str:

@@ -296,7 +296,7 @@ def place_of(data: str | Path) -> Path:
     except (OSError, ValueError):  # no name that a file can have
         found = False
     if not found:
-        what = f"There is no sample and no file called {short(str(data), 80)}."
+        what = f"There is no file and no sample called {short(str(data), 80)}."
         raise DataError(what, _hint(str(data)))
     return place
 

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.files import SPLIT
@@ -69,7 +70,7 @@ def read_frame(data: Any, limits: Limits) -> Table:
         gathered = Gathered(name=called(data), limits=limits)
         _add(gathered, data)
         again = partial(_column_of, [data])
-        return gathered.table("Read as a Dataset of the datasets library.", again=again)
+        return gathered.table(read_as(data), again=again)
     return _of_arrow(data, limits)
 
 
@@ -119,22 +120,55 @@ def _add(gathered: Gathered, data: Any, part: str = "") -> None:
 
 def _of_arrow(data: Any, limits: Limits) -> Table:
     """A frame, or whatever else hands out Arrow."""
+    table = _arrow(data, limits)
+    gathered = Gathered(name=called(data), limits=limits)
+    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
+    return gathered.table(read_as(data), again=partial(_chunks, table))
+
+
+def _arrow(data: Any, limits: Limits) -> "pyarrow.Table":
+    """The same as Arrow has it, every column of one type."""
     import pyarrow as pa
 
-    name, kind = called(data), type(data).__module__.partition(".")[0]
+    name = called(data)
     try:
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, limits, rows=len(data), columns=len(data.columns))
-            table = pa.table([*_columns(data)], _names(data.columns, name))
-        else:
-            table = pa.table(data)
+            return pa.table([*_columns(data)], _names(data.columns, name))
+        return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         what = f"{name} cannot be read as a table."
         raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None
-    gathered = Gathered(name=name, limits=limits)
-    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
-    note = f"Read from memory: a {type(data).__name__} of {kind}."
-    return gathered.table(note, again=partial(_chunks, table))
+
+
+def read_as(data: Any) -> str:
+    """How a table in memory was read, in a sentence."""
+    kind = type(data).__module__.partition(".")[0]
+    if isinstance(data, _kinds("datasets", "Dataset")):
+        return "Read as a Dataset of the datasets library."
+    return f"Read from memory: a {type(data).__name__} of {kind}."
+
+
+def write_frame(data: Any, path: Path, limits: Limits) -> None:
+    """Writes a table in memory as a Parquet file, so that it is read row by row as any other.
+
+    Raises:
+        DataError: It cannot be read as one table.
+        LimitError: It holds more than this place allows.
+    """
+    import pyarrow.parquet as parquet
+
+    streamed = _kinds("datasets", "DatasetDict", "IterableDataset", "IterableDatasetDict")
+    if isinstance(data, streamed):
+        what = f"A {type(data).__name__} is not one table with a number of rows."
+        raise DataError(what, "Give one of its data sets, such as data['test'], not streamed.")
+    if isinstance(data, _kinds("datasets", "Dataset")):
+        rows = data.with_format("arrow").iter(batch_size=BATCH_ROWS)
+        with parquet.ParquetWriter(path, data.features.arrow_schema) as writer:
+            for table in rows:
+                writer.write_table(table.cast(data.features.arrow_schema))
+        return
+    parquet.write_table(_arrow(data, limits), path)
 
 
 def _chunks(table: "pyarrow.Table", column: str) -> "Iterator[pyarrow.Array]":

@@ -1,16 +1,25 @@
 """Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from heads.data.arrays import beside, check_as_many, is_array, table_of_labels, table_of_vectors
+from heads.data.arrays import (
+    beside,
+    check_as_many,
+    is_array,
+    table_of_labels,
+    table_of_vectors,
+    write_array,
+)
 from heads.data.dataset import name_of
-from heads.data.files import open_table, place_of
+from heads.data.files import open_stream, open_table, place_of
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
-from heads.data.frames import called, is_frame, read_frame
+from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
 from heads.data.hub_datasets import PREFIX, read_hub
 from heads.data.table import VECTOR_COLUMN, Table
 from heads.errors import DataError
@@ -40,6 +49,54 @@ def open_source(
     if not table.vectors:
         raise _no_vectors(table.name)
     return beside(table, _labels(labels, limits, header)), name
+
+
+@contextmanager
+def on_disk(data: Any, limits: Limits) -> Iterator[Path]:
+    """Within it, the rows that a user gives lie in a file, those of memory as well.
+
+    Args:
+        data: A sample by name, the path of a file or folder, a table in memory, or an array of
+            vectors.
+
+    Raises:
+        DataError: There is no such thing, or it cannot be read.
+        LimitError: It holds more than this place allows.
+    """
+    if isinstance(data, str | Path):
+        yield place_of(data)
+        return
+    with TemporaryDirectory() as folder:
+        if is_frame(data):
+            path = Path(folder) / called(data).replace("/", " ")
+            write_frame(data, path, limits)
+        elif is_array(data):
+            path = Path(folder) / f"{VECTOR_COLUMN}.npy"
+            write_array(data, path, limits)
+        else:
+            raise _unknown(data)
+        yield path
+
+
+def streamed(
+    path: Path,
+    given: Any,
+    limits: Limits,
+    header: bool | None = None,
+    known: Collection[str] = (),
+    *,
+    of_lines: bool = False,
+) -> TableStream:
+    """The rows of a file of `on_disk`, as `open_stream` has them; of memory it says that.
+
+    Args:
+        given: What the user gave.
+    """
+    found = open_stream(path, limits, header, known, of_lines=of_lines)
+    if isinstance(given, str | Path):
+        return found
+    told = read_as(given) if is_frame(given) else "Read from memory: an array."
+    return replace(found, notes=(told, *found.notes[1:]))
 
 
 def labelled(
@@ -105,11 +162,15 @@ def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]
         return read_frame(data, limits), called(data)
     if is_array(data):
         return table_of_vectors(data, limits), VECTOR_COLUMN
-    raise DataError(f"No data can be read from this {type(data).__name__}.", _hint(data))
+    raise _unknown(data)
+
+
+def _unknown(data: object) -> DataError:
+    """What to say of something that is no table yet, and what to do with it."""
+    return DataError(f"No data can be read from this {type(data).__name__}.", _hint(data))
 
 
 def _hint(data: object) -> str:
-    """What to do with something that is no table yet."""
     if isinstance(data, list | tuple | dict):
         return "Make a table of it: pandas.DataFrame({'text': texts, 'label': labels})."
     return _KNOWN

@@ -228,6 +228,7 @@ class RankAgreement:
             where all are equal.
         first: What the estimate put first.
         best: What training put first.
+        differs: Whether training has told the two apart.
         says: The same in a sentence.
     """
 
@@ -235,6 +236,7 @@ class RankAgreement:
     tau: float | None
     first: str
     best: str
+    differs: bool
     says: str
 
 
@@ -277,5 +279,6 @@ def _agreed(
     else:
         says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
     return RankAgreement(
-        measure=label, tau=None if isnan(tau) else tau, first=first, best=best, says=says
-    )
+        measure=label, tau=None if isnan(tau) else tau, first=first, best=best,
+        differs=first != best and first in worse, says=says,
+    )  # fmt: skip

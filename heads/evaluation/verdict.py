@@ -135,7 +135,7 @@ def _first(
     if comparisons.once:
         first = f"{told}: what one training of each gives may be luck."
         return first, max(heads, key=lambda d: d.difference)
-    bound = f"up to {_bound(highest.high, name)} (95 %)"
+    bound = f"up to {_bound(highest.high, name)} by `{highest.name}` (95 %)"
     tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
     first = f"{told}, but {tested} room for {bound}."
     return first, max(heads, key=lambda d: d.difference)

@@ -201,7 +201,7 @@ def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iter
     ends = sorted(sign * end for end in (scores.low, scores.high))
     low, high = (f"{end:.4f}" for end in ends)
     of = f"95 % interval {low} to {high}, {scores.rows:,} rows"
-    many = "mean of several trainings, " * (scores.own is not None)
+    many = "mean of several trainings, one a fold or seed, " * (scores.own is not None)
     told = {f"{title} ({many}{of})": scores.accuracy}
     if scores.own is not None:
         told[f"{title} of this very head"] = scores.own
@@ -254,7 +254,8 @@ def _scored(head: TrainedHead) -> list[str]:
     )
     of = ""
     if scores.own is not None:
-        of = f" That is the mean of several trainings of this recipe; this very head: {own}."
+        of = " That is the mean of several trainings of this recipe, one a fold or a seed; "
+        of += f"this very head: {own}."
     right = "all labels of a text right" if head.problem.has_label_sets else "texts answered right"
     says = right if name is None or scores.metric == "accuracy" else name.noun
     always = "the commonest answer" if head.problem.has_classes else "the same number"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heads import display
 from heads.backbone.models import MODELS
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, LimitError
@@ -23,7 +24,7 @@ _REPLACE = "Choose another name, or add --replace to put this in the place of wh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class Pushed(display.Displayed):
     """What was put onto the Hub, or would have been.
 
     Attributes:

@@ -36,7 +36,8 @@ def differences(
         together.setdefault(_rows_of(board), []).append(board)
     if len(together) < 2 <= len(boards):
         what = f"These {len(boards)} runs are all of the same rows, {boards[0].data}."
-        raise DataError(what, "Ranks over data sets need runs on different data.")
+        hint = "Ranks need runs on different data; side by side: heads runs A B."
+        raise DataError(what, hint)
     scores: dict[str, Mapping[str, float]] = {}
     for number, own in enumerate(together.values(), start=1):
         name = own[0].data

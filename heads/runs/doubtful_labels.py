@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from heads import display
 from heads.data.corpus import Corpus
 from heads.data.formats.saving import check_new, save
 from heads.data.labels import SEPARATORS
@@ -33,6 +34,9 @@ from heads.runs.drill_down import label_of, spelled
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec, load
 from heads.runs.unseen_classes import never_met
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # How much counted words count: of 0, 1/4, 1/2 and 1 it ranks best over five sets (docs/labels.md).
 WORDS = 0.25
@@ -93,7 +97,7 @@ class LabelConflict:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
-class DoubtfulLabels:
+class DoubtfulLabels(display.Displayed):
     """The labels of a run that are to be looked at.
 
     Attributes:
@@ -212,6 +216,11 @@ class DoubtfulLabels:
                 its own label as `suggested`, so that one can train on that column as well.
         """
         return _sheet(self, whole=whole)
+
+    def to_pandas(self, *, whole: bool = False) -> "DataFrame":
+        """The sheet as a table of pandas."""
+        columns, rows = self.sheet(whole=whole)
+        return display.data_frame(dict(zip(columns, row, strict=True)) for row in rows)
 
     def save(self, to: str | Path, *, whole: bool = False) -> Path:
         """Writes the sheet into a new file: CSV, TSV, JSONL or Parquet, by the end of its name.

@@ -297,12 +297,14 @@ def _compared(
 ) -> dict[str, Cell]:
     by_reference = {d.name: d for d in comparisons.to_reference}
     by_best = {d.name: d for d in comparisons.to_best}
+    # Where the recommended head is the reference, its comparisons were planned: fewer, so narrower.
+    is_planned = recommended == comparisons.reference
     return {
         name: replace(
             cell,
-            to_reference=by_reference.get(name),
+            to_reference=(planned := by_reference.get(name)),
             to_best=by_best.get(name),
-            to_recommended=comparisons.between(name, recommended),
+            to_recommended=planned if is_planned else comparisons.between(name, recommended),
         )
         for name, cell in cells.items()
     }

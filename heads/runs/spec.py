@@ -449,6 +449,20 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
     return [resolve(f"{reading}+{top}") for reading in readings for top in tops]
 
 
+def named_recipes(recipes: Sequence[str], limits: Limits) -> list[ResolvedRecipe]:
+    """Recipes by their names, each once; asked before anything is read for them.
+
+    Raises:
+        LimitError: They are more than this place allows.
+        RecipeError: One is none, or a part or an option of it does not exist.
+    """
+    asked = {str(one): one for one in recipes}
+    if len(asked) > limits.cells:
+        what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
+        raise LimitError(what, "Take some away.")
+    return list(map(resolve, asked.values()))
+
+
 def _of_vectors(grid: str) -> list[ResolvedRecipe]:
     """The recipes of a grid where vectors are given, which can be read in one way only.
 
@@ -489,11 +503,7 @@ def chosen_recipes(
     tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
     prefixes = ["" if one == NONE else as_value(one) for one in request.prefixes or (NONE,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
-    asked = {str(one): one for one in request.recipes}
-    if len(asked) > limits.cells:
-        what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
-        raise LimitError(what, "Take some away.")
-    recipes = list(map(resolve, asked.values()))
+    recipes = named_recipes(request.recipes, limits)
     if not recipes:
         recipes, notes = _grid(request, backbone, limits)
         if request.grid.partition(":")[0] == TUNES:

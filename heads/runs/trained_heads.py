@@ -168,7 +168,7 @@ def head_of(
     )
     if path is None or not path.is_file():
         what = f"The run {run.id} has no trained head {name[:80]}."
-        raise DataError(what, "See its leaderboard for those that it has.")
+        raise DataError(what, f"List those that it has with: heads runs {run.id}")
     try:
         return head_cache.load_again(path, backbone, limits)
     except CheckpointError as error:

@@ -175,6 +175,7 @@ def test_a_text_that_commas_parted_is_answered_whole(run, tmp_path):
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8), header=st.booleans())
 def test_as_many_answers_as_rows(run, folder, rows, header):
     path, to = folder / "in.csv", folder / "out.csv"
+    to.unlink(missing_ok=True)  # of the example before
     file = io.StringIO(newline="")
     names = [("review", "n")] * header
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows([*names, ("some words here", "x"), *rows])
@@ -193,25 +194,46 @@ def test_as_many_answers_as_rows(run, folder, rows, header):
     assert sum(bool(row["answer"]) for row in out) == found.answered
 
 
+def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv(run.file("sentiment")).head(20)
+    frame.index = range(100, 120)
+    of_file = tmp_path / "same.csv"
+    frame.to_csv(of_file, index=False)
+    asked = {"run": run("sentiment"), "recipe": "cls+linear", "logits": True}
+    found, same = heads.predict(frame, **asked), heads.predict(of_file, **asked)
+    assert found.answers == same.answers
+    assert list(found.to_pandas()["answer"]) == [one["answer"] for one in same.answers]
+    assert found.notes[0].startswith("Read from memory: a DataFrame")
+    scores = heads.evaluate(frame, run=run("sentiment"), recipe="cls+linear")
+    assert scores.score == heads.evaluate(of_file, run=run("sentiment"), recipe="cls+linear").score
+    assert scores.to_pandas()["rows"].sum() == 20
+    heads.predict(frame, to=tmp_path / "out.parquet", **asked)
+    written = pandas.read_parquet(tmp_path / "out.parquet")
+    assert list(written["text"]) == list(frame["text"])
+    for odd, says in ((["fine"], "this list"), ({"text": ["fine"]}, "this dict"), (7, "this int")):
+        with pytest.raises(DataError, match=says):
+            heads.predict(odd, run=run("sentiment"))
+
+
 def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
     monkeypatch.setattr(answering, "FEWEST", 10)
     monkeypatch.setattr(answering, "MOST", 10)
     to = tmp_path / "out.csv"
-    to.write_text("what was there", "utf-8")
     work = predicting("sentiment", run=run("sentiment"), to=to)
     steps = [next(work) for _ in range(5)]
     assert steps[-1].says.startswith("Answered 30 of ")
     assert " a second, " in steps[-1].says
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 1
     work.close()
-    assert [path.read_text("utf-8") for path in tmp_path.iterdir()] == ["what was there"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\nfine\n", "utf-8")
     for to, says in (
-        (path, "never written over"),
+        (path, "is there already"),
         (tmp_path / "out.doc", "names no format"),
         (tmp_path / "nowhere" / "out.csv", "no folder"),
         (tmp_path, "names no format"),
@@ -221,7 +243,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_p
     (tmp_path / "out.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         heads.predict(path, run=run("sentiment"), to=tmp_path / "out.csv")
-    with pytest.raises(DataError, match="no sample and no file called"):
+    with pytest.raises(DataError, match="no file and no sample called"):
         heads.predict(tmp_path / "none.csv", run=run("sentiment"))
 
 

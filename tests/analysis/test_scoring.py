@@ -126,7 +126,7 @@ def test_the_labels_are_found_by_what_they_are(run, tmp_path):
         csv.writer(file).writerows([("id", "review", "remark", "mood"), *told])
     found = heads.evaluate(path, run=run("sentiment"))
     assert (found.text, found.label) == ("review", "mood")
-    with pytest.raises(DataError, match=r"No column of other\.csv holds the classes of this head"):
+    with pytest.raises(DataError, match=r"No column of other\.csv holds labels of this head"):
         heads.evaluate(path, run=run("aspects"))
     for asked, says in (
         ({"label": "moood"}, "Did you mean 'mood'"),

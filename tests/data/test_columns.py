@@ -433,7 +433,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", Path("/dev/null")):
         with pytest.raises(DataError, match=r"cannot be read|empty"):
             read(path, LIMITS)
-    with pytest.raises(DataError, match="no sample and no file"):
+    with pytest.raises(DataError, match="no file and no sample"):
         api.read("nowhere.csv")
 
 

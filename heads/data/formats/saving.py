@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heads.caching import place_told, replacing, writing
+from heads.caching import check_free, place_told, replacing, writing
 from heads.data.table import guard_cell
 from heads.errors import DataError
 
@@ -23,8 +23,7 @@ def check_new(path: Path) -> None:
     if path.suffix.lower() not in KINDS:
         what = f"The ending of {path.name[:80]} says no kind of file that is written here."
         raise DataError(what, f"End it in {', '.join(KINDS)}.")
-    if path.exists():
-        raise DataError(f"{place_told(path)} is there already.", "Name a new file.")
+    check_free(path)
 
 
 def save(path: Path, columns: Sequence[str], rows: Rows) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["text", "labels", "number", "flag"]
 Value = str | tuple[str, ...] | float | bool | None
-ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
 _SHEET_ROWS = 1_048_576  # of Excel, the names of the columns among them
 _CELL_LETTERS = 32_767  # of Excel
 _WRAPPED = re.compile(r"\s*[\r\n]\s*")

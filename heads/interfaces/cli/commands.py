@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from heads import api
 from heads.backbone.models import BUNDLED
+from heads.caching import check_free
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError
 from heads.interfaces import cli
@@ -24,6 +25,7 @@ from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits, server_summary
 
 MOST_PORT = 65_535
+SAMPLED = "It was trained on the sample sentiment: --run RUN or --data FILE takes your own data."
 
 
 @command(api.compare)
@@ -62,6 +64,8 @@ def _check_story(to: Path | None, address: str) -> None:
     """Refuses what cannot be written or linked before anything is computed."""
     if to is not None and to.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"{to.name} is no HTML file.", "Let its name end in .html.")
+    if to is not None:
+        check_free(to)
     if address and not to:
         raise DataError("An address is for the file that is written.", "Add --to story.html.")
     if address and not address.startswith(("http://", "https://")):
@@ -190,6 +194,8 @@ def map(
     if to is not None and to.suffix.lower() not in (".html", ".htm", ".parquet"):
         what = f"{to.name} is neither an HTML file nor a Parquet file."
         raise DataError(what, "Let its name end in .html or .parquet.")
+    if to is not None:
+        check_free(to)
     asked = {"method": method, "most": most, "model": model}
     found = last_of(api.mapping(data, readings or None, **asked))
     if to is not None and to.suffix.lower() == ".parquet":
@@ -275,6 +281,7 @@ def export(
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         calibrated: Divide its logits by the temperature found in training: as sure as it is right.
     """
+    from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
 
     check_place(to, onnx=onnx)  # before the work, not after it
@@ -298,7 +305,8 @@ def export(
         classifier = api.calibrated(classifier)
     form = {"library": library, "adapter": adapter}
     found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, **form)
-    yield found.as_json(), lambda: cli.tables.exported(found, classifier)
+    told = "" if run or data or is_own(recipe) else SAMPLED
+    yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
 
 
 def _check_form(recipe: str, model: str, library: str) -> None:

@@ -1,5 +1,6 @@
 """The commands about whole files: predict, evaluate."""
 
+import csv
 import shutil
 import sys
 import tempfile
@@ -42,8 +43,8 @@ def predict(
 
     Args:
         file: A table with texts, or - for texts from standard input, one a line.
-        to: Where the rows are written, in the format of its ending; without it they are printed
-            as CSV.
+        to: A new file, where the rows are written in the format of its ending; without it they
+            are printed as CSV.
     """
     from heads.analysis.answering import predicting
 
@@ -64,7 +65,7 @@ def predict(
         if to is None:  # what lies in a place of its own is printed
             values |= {"to": None, "answers": list(map(dict, found.answers))}
         cli.tables.answered(found, to)
-        yield values, lambda: _print(target) if to is None else None
+        yield values, lambda: _print(target, found.vectors) if to is None else None
 
 
 @contextmanager
@@ -90,10 +91,21 @@ def _printed(to: Path | None) -> Iterator[Path]:
         yield Path(folder) / "answers.csv"
 
 
-def _print(path: Path) -> None:
-    with path.open("rb") as file:
-        sys.stdout.flush()
-        shutil.copyfileobj(file, sys.stdout.buffer)
+def _print(path: Path, vectors: str) -> None:
+    """Prints a file of answers, without its column of vectors."""
+    if not vectors:
+        with path.open("rb") as file:
+            sys.stdout.flush()
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        return
+    csv.field_size_limit(2**31 - 1)  # a vector is a long cell
+    print("heads: The vectors are not printed; --to FILE writes them as well.", file=sys.stderr)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        names = next(rows)
+        keeps = [at for at, name in enumerate(names) if name != vectors]
+        told = csv.writer(sys.stdout, lineterminator="\n")
+        told.writerows([row[at] for at in keeps] for row in (names, *rows))
 
 
 @command(api.evaluate)

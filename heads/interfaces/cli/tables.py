@@ -28,6 +28,7 @@ from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.analysis.stage import StageCheck
 from heads.analysis.tour import CHOICES, Tour
+from heads.backbone.given import is_given
 from heads.catalog.catalog import CatalogEntry
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
@@ -35,6 +36,7 @@ from heads.data.dataset import Data
 from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES, score_called
 from heads.evaluation.transferability import MEASURES as ESTIMATES
+from heads.evaluation.verdict import Recommendation
 from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.model_card import CALIBRATED
@@ -60,6 +62,7 @@ from heads.interfaces.views.format import (
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind
 from heads.interfaces.views.predictions import short
+from heads.interfaces.views.whole_files import held_out
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.doubtful_labels import DoubtfulLabels
@@ -120,6 +123,7 @@ def tour(found: Tour, to: Path | None) -> None:
 def stage(found: StageCheck, to: Path | None) -> None:
     """What has to hold on a stage, and whether it does."""
     table = table_of("", "", "")
+    table.show_header = False
     for one in found.checks:
         table.add_row("ready" if one.is_ready else "NOT READY", one.what, one.says)
     show(table, *[f"The tour as one HTML file: {to}"] * (to is not None))
@@ -231,8 +235,12 @@ def adapter(found: AdapterReport) -> None:
         show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
 
 
-def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
-    """Where it lies, what it is, how exact it is, what to know."""
+def exported(found: Exported | OnnxReport, classifier: Classifier, told: str = "") -> None:
+    """Where it lies, what it is, how exact it is, what to know.
+
+    Args:
+        told: What it was trained on, where nobody has said that.
+    """
     head = classifier.head
     what = f"{classifier.recipe} on {head.model}"
     kind = "a number" if head.problem.gives_number else counted(len(classifier.classes), "class")
@@ -247,6 +255,7 @@ def exported(found: Exported | OnnxReport, classifier: Classifier) -> None:
         now = f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
     show(
         f"{what} ({kind}{scores}) is now {now}",
+        *([told] if told else []),
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
         *found.notes,
@@ -263,7 +272,8 @@ def pushed(found: Pushed) -> None:
         show(f"{found.repo} is on the Hub: {found.url} ({files}, {one.called})", *found.notes)
         return
     show(
-        f"Nothing was sent. {found.repo} would be {files} ({one.called}): {one.folder}",
+        f"Nothing was sent. {found.repo} would be {files} ({one.called}). They lie in the folder "
+        f"{one.folder}, to be looked at; delete it afterwards.",
         *found.notes,
     )
     Console().print(Text(found.card), soft_wrap=True)
@@ -359,7 +369,7 @@ def answered(found: FileAnswers, to: Any) -> None:
     if found.counts:
         lines.append("Answers: " + ", ".join(_counts(found.counts)) + ".")
     if found.abstained:
-        lines.append(f"Abstained from: {counted(found.abstained, 'row')}.")
+        lines.append(f"It abstained from {counted(found.abstained, 'row')}.")
     if found.spread:
         least, mean, most = (f"{one:.4g}" for one in found.spread)
         lines.append(f"Answers lie between {least} and {most}; their mean is {mean}.")
@@ -381,10 +391,7 @@ def scored_file(found: FileScores) -> None:
         f"{found.head} on {found.model}, on {own.rows:,} of {found.rows:,} rows of {found.file}: "
         f"{name.noun} {told}."
     )
-    if found.held_out:
-        known = score_called(found.held_out.metric)
-        noun = known.noun if known else "score"
-        show(f"Held out in its training, {noun}: {accuracy(found.held_out)}.")
+    show(*held_out(found))
     if found.commonest is not None:
         show(f"The commonest label is that of {percent(found.commonest)} of the rows.")
     show(*found.told)
@@ -396,6 +403,8 @@ def scored_file(found: FileScores) -> None:
         divided = f"Calibration error at temperature {found.temperature:.2f}"
         table.add_row(divided, percent(found.calibrated_error))
     show(table)
+    if found.calibrated_error is not None and found.temperature != 1:
+        show("The temperature was found on development rows of its training, not on these rows.")
     _of_classes(found)
 
 
@@ -594,7 +603,8 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
         told: Notes that were printed before, which are not repeated.
         run: Where it lies is said, if it is given.
     """
-    show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(found.verdict)))
+    lines = [*_use(found.recommendation), *found.verdict]
+    show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(lines)))
     before = {*told, raced(len(found.stopped))}
     notes = [one for one in found.notes if one not in before and one not in found.reading]
     show(*(f"Note: {one}" for one in notes))
@@ -607,8 +617,9 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
     for cell in found.cells:
         values = [(one, one.of(cell)) for one in more]
         size = [count(cell.learned) if cell.learned else ""] if wide else []
+        is_used = cell.name == found.recommendation.name
         table.add_row(
-            Text(called(cell), style="bold" * (cell.name == found.best)),
+            Text(called(cell) + " ★" * is_used, style="bold" * is_used),
             score.shown(cell.measures.score),
             between(cell.measures).replace(" ", ""),
             difference(cell),
@@ -616,22 +627,32 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
             *size,
         )
     show(table)
+    keys = ["★ recommended."] * bool(found.recommendation.name)
     if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
-        show("* told apart from it, all comparisons taken together (95 %).")
+        told = f"* told apart from {found.reference}, all comparisons taken together (95 %)."
+        keys.append(told)
+    show(*([" ".join(keys)] if keys else []))
     _layers(found)
     _ways(found)
     show(*_remarks(found), *([f"The run is {run.id}: {run.path}"] if run else []))
+
+
+def _use(one: Recommendation) -> list[str]:
+    """The head to use, why, and how sure that is."""
+    if not one.use:
+        return []
+    said = f"Use {one.use}: {one.because}." if one.name else f"{one.use}. {one.because}."
+    return [said, *[f"How sure: {one.how_sure}."] * bool(one.how_sure)]
 
 
 def _remarks(found: Leaderboard) -> list[str]:
     """What stands below the table, a sentence or two each."""
     lines = [found.protocol, *_of_best(found), *_raced(found), found.curve_says]
     lines += [f"Before training: {one.says}" for one in found.agreements]
-    lines.append(
-        f"{found.seconds:,.0f} s in all, {found.forward_seconds:,.0f} s of them reading with "
-        f"{found.model} ({found.precision})."
-    )
-    lines.append(found.reading)
+    read = "" if is_given(found.model) else (
+        f", {found.forward_seconds:,.0f} s of them reading with {found.model} ({found.precision})"
+    )  # fmt: skip
+    lines += [f"{found.seconds:,.0f} s in all{read}.", found.reading]
     if found.state != "finished":
         done = len(found.cells) + len(found.stopped)
         lines.append(f"The run is {found.state}: {done} of {found.planned} cells.")
@@ -747,6 +768,7 @@ def side_by_side(found: Sequence[Leaderboard]) -> None:
         table.add_row(Text(names[name]), *row)
     for title, value in (("data", "data"), ("base model", "model"), ("best", "best")):
         table.add_row(Text(title), *(Text(str(getattr(one, value))) for one in found))
+    table.add_row("recommended", *(Text(one.recommendation.name or "none") for one in found))
     show(table)
     if len({(one.data, one.protocol) for one in found}) > 1:
         show("These runs were not scored alike, so their numbers do not compare directly:")
@@ -796,15 +818,22 @@ def listed(runs: Sequence[Mapping[str, Any]]) -> None:
         show("There are no runs yet. Write: heads train data.csv")
         return
     wide = Console().width >= WIDE
-    table = table_of("run", "cells", "state", "best", *(("data", "base model", "when") * wide))
+    columns = ("data", "base model", "when") * wide
+    table = table_of("run", "cells", "state", "recommended", *columns)
     for one in runs:
-        score = one["score"]
-        told = "" if score is None else f" ({SCORES[one['metric']].told(score)})"
-        best = one["best"] + told
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created"]))
-        row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], best)
+        row = (one["run"], f"{one['cells']}/{one['planned']}", one["state"], _chosen(one))
         table.add_row(*map(Text, (*row, *((one["data"], one["model"], when) * wide))))
     show(table)
+
+
+def _chosen(one: Mapping[str, Any]) -> str:
+    """The recommended head of a listed run with its score, or else the best one."""
+    name, score = one["recommended"], one["recommended_score"]
+    if not name:
+        name, score = one["best"], one["score"]
+    told = "" if score is None else f" ({SCORES[one['metric']].told(score)})"
+    return f"{name}{told}" if one["recommended"] else f"best: {name}{told}" * bool(name)
 
 
 def labels(found: DoubtfulLabels, most: int) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from heads import api
 from heads.backbone.models import BUNDLED
+from heads.caching import check_free
 from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
@@ -113,7 +114,7 @@ def train(
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin, foreseen, working
-    from heads.runs.spec import RunRequest, load
+    from heads.runs.spec import RunRequest, load, named_recipes
 
     told: list[str] = []
     if resume:
@@ -126,6 +127,7 @@ def train(
     elif recipes and grid:
         raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
     else:
+        named_recipes(recipes, limits())  # before files are read, which may take long
         rows = _read(data, columns, header, model, labels_file)
         scored = _read_test(test, header, rows, test_labels_file) if test else None
         told += _tell(rows, data)
@@ -221,6 +223,8 @@ def _differences(
     names: Sequence[str], groups: Literal["wilcoxon", "nemenyi"], baselines: bool, to: Path | None
 ) -> tuple[Any, Any]:
     """Recipes ranked over the data sets of some runs; the diagram goes into a file, if asked."""
+    if to is not None:
+        check_free(to)
     found = api.critical_differences(names, groups=groups, baselines=baselines)
     if to is not None:
         cli.shell.write_figure(found.plot(), to)

@@ -13,6 +13,8 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.analysis.ablation import Ablation
+from heads.analysis.adapter_check import AdapterReport
+from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison
 from heads.analysis.counterfactuals import Counterfactuals
@@ -20,7 +22,9 @@ from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
 from heads.analysis.row_map import RowMap
+from heads.analysis.scoring import FileScores
 from heads.analysis.selection import Reading
+from heads.analysis.tour import CHOICES, Tour
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.classifier import Classifier
 from heads.data.dataset import Data
@@ -28,13 +32,24 @@ from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.interfaces.views import dataset, interpretation, lanes, maps, ranks
+from heads.exporters.push import Pushed
+from heads.interfaces.views import (
+    dataset,
+    doubtful_labels,
+    interpretation,
+    lanes,
+    maps,
+    ranks,
+    whole_files,
+)
 from heads.interfaces.views import explanation as explained
 from heads.interfaces.views.format import accuracy, between, count, counted, titled
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
+from heads.runs.doubtful_labels import DoubtfulLabels
 from heads.runs.leaderboard import Leaderboard
+from heads.trackers import Tracked
 
 CSS = Path(__file__).with_name("notebook.css")
 MOST_CELLS = 20  # rows that are not folded away
@@ -171,6 +186,22 @@ def _(found: OnnxReport) -> Markup:
     return _written("One ONNX file", facts, found.difference, found.notes, usage=found.usage)
 
 
+@_body.register
+def _(found: Pushed) -> Markup:
+    one = found.exported
+    facts = {"On the Hub": found.url or "nothing was sent", "Recipe": str(one.recipe)}
+    facts |= {} if found.commit else {"Folder": str(one.folder)}
+    return _written(f"{found.repo}: {one.called}", facts, one.difference, found.notes, one.files)
+
+
+@_body.register
+def _(found: Tracked) -> Markup:
+    facts = {"Run": found.group, "Project": found.project, "Place": found.place}
+    facts |= {"See it with": found.see} if found.see else {}
+    what = f"{counted(len(found.logged), 'cell')} logged to {found.tracker}"
+    return render("written.html", what=what, facts=facts, notes=found.notes, files=(), usage="")
+
+
 def _written(
     what: str,
     facts: Mapping[str, str],
@@ -199,6 +230,48 @@ def _(found: Classifier) -> Markup:
     return render(
         "written.html", what=str(found.recipe), facts=facts, notes=notes, files=(), usage=""
     )
+
+
+@_body.register
+def _(found: FileAnswers) -> Markup:
+    return whole_files.answered(found, None)
+
+
+@_body.register
+def _(found: FileScores) -> Markup:
+    return whole_files.scored(found)
+
+
+@_body.register
+def _(found: DoubtfulLabels) -> Markup:
+    return doubtful_labels.doubtful_labels(found)
+
+
+@_body.register
+def _(found: AdapterReport) -> Markup:
+    facts = {"Base model": found.base, "Learned": counted(len(found.learned), "module")}
+    facts |= {"Saved whole": ", ".join(found.saved) or "nothing", "Head": found.head}
+    facts |= {"Labels": ", ".join(found.labels)} if found.labels else {}
+    notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
+    return render("written.html", what=found.verdict, facts=facts, notes=notes, files=(), usage="")
+
+
+@_body.register
+def _(found: Tour) -> Markup:
+    name = SCORES[found.board.metric]
+    rows = [
+        (
+            step.question.asks,
+            CHOICES[step.right],
+            f"{one.name} less {one.other}: {name.signed(one.difference)} "
+            f"({name.signed(one.low)} to {name.signed(one.high)})",
+        )
+        for step in found.steps
+        for one in (step.difference,)
+    ]
+    says = f"On {found.board.data}, with 95 % intervals. As one file for a stage: .save(…)"
+    headers = ("Question", "Answer", name.title)
+    return render("table.html", says=says, headers=headers, rows=rows)
 
 
 @_body.register

@@ -164,14 +164,14 @@ def worth(board: Leaderboard) -> str:
 
 def foretold(board: Leaderboard) -> str:
     """Could that be told before any training? By which estimates."""
-    right = [one.measure for one in board.agreements if one.first == one.best]
     if not board.agreements:
         return ""
-    if len(right) == len(board.agreements):
-        return f"{' and '.join(right)} chose the pooling that is best after training"
+    right = [one for one in board.agreements if not one.differs]
     if not right:
-        return "no: none of the estimates chose the pooling that is best after training"
-    return f"only {' and '.join(right)} chose the pooling that is best after training"
+        return "no: every estimate chose a pooling that is worse after training"
+    only = "only " * (len(right) < len(board.agreements))
+    chose = f"{only}{' and '.join(one.measure for one in right)} chose the best pooling"
+    return chose + ", or one not told apart from it" * any(o.first != o.best for o in right)
 
 
 def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:

@@ -11,8 +11,8 @@ HEADERS = (
 )  # fmt: skip
 KEY = (
     f"Nearest kept: of the {NEAR} rows nearest in the vectors, the share that is among the {NEAR} "
-    "nearest in the picture. Same label near: of the former, and of the latter, the share with the "
-    "row's own label."
+    "nearest in the picture. Same label near: of the rows nearest in the vectors, the share with "
+    "the row's own label; in the picture: of those nearest there."
 )
 METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 
@@ -39,7 +39,7 @@ def trusted(one: MappedReading) -> str:
     if trust.same_label is None or trust.same_label_drawn is None:
         return f"{told}."
     same, drawn = percent(trust.same_label, 0), percent(trust.same_label_drawn, 0)
-    return f"{told}; {same} of the former have its label, and {drawn} of the latter."
+    return f"{told}; of those in the vectors {same} have its label, of those drawn {drawn}."
 
 
 def rows(found: RowMap) -> Iterator[tuple[str, ...]]:

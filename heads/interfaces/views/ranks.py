@@ -3,7 +3,6 @@
 from math import inf
 
 from heads.evaluation.critical_differences import CriticalDifferences
-from heads.interfaces.views.format import counted
 
 TESTS = {
     "wilcoxon": "Wilcoxon's signed-rank test with Holm's correction",
@@ -22,12 +21,6 @@ def key(found: CriticalDifferences) -> str:
 def notes(found: CriticalDifferences) -> list[str]:
     """What one should know before believing the groups, a sentence each."""
     told = [friedman_says(found)] if found.friedman else []
-    if len(found.data) < found.needed:
-        pairs = counted(len(found.pairs), "pair")
-        told.append(
-            f"By {TESTS[found.groups]} {len(found.recipes)} recipes ({pairs}) cannot be told apart "
-            f"on fewer than {found.needed} data sets, however clear the scores are."
-        )
     if found.left_out:
         told.append(f"Left out, since some data set lacks them: {', '.join(found.left_out)}.")
     return [*told, *found.notes]

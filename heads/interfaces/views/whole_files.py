@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from heads.analysis.answering import FileAnswers
 from heads.analysis.scoring import FileScores
-from heads.evaluation.metrics import SCORES
-from heads.interfaces.views.format import counted, percent
+from heads.evaluation.metrics import SCORES, score_called
+from heads.interfaces.views.format import accuracy, counted, percent
 from heads.interfaces.views.html import render
 
 ROWS, LETTERS = 5, 120  # rows that are shown, and letters of a cell
@@ -21,9 +21,13 @@ def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -
     Args:
         why_not: Why there is no score though there are labels; or nothing.
     """
-    says = f"{found.answered:,} of {counted(found.rows, 'row')} answered by {found.head}"
-    texts = f"“{found.text}”" + (f" and “{found.pair}”" if found.pair else "")
-    says += f", in {found.seconds:.1f} s; texts: {texts}."
+    says = (
+        f"{found.file}: {found.answered:,} of {counted(found.rows, 'row')} answered by {found.head}"
+    )
+    texts = f"“{found.vectors or found.text}”" + (f" and “{found.pair}”" if found.pair else "")
+    if found.abstained:
+        says += f", {found.abstained:,} abstained from"
+    says += f", in {found.seconds:.1f} s; {'vectors' if found.vectors else 'texts'}: {texts}."
     names, rows = _shown(found)
     return render(
         "answered.html",
@@ -37,6 +41,32 @@ def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -
         headers=LABELS if scores and scores.measures.labels else CLASSES,
         classes=_classes(scores) if scores else (),
     )
+
+
+def scored(found: FileScores) -> Markup:
+    """The score of a head on a file, what flatters it, and every class."""
+    own, name = found.measures, SCORES[found.measures.metric]
+    told = f"{name.told(own.score)} ({name.between(own.low, own.high)}, 95 %)"
+    says = f"{found.head} on {found.file}, {counted(own.rows, 'row')}: {name.noun} {told}."
+    return render(
+        "answered.html",
+        says=says,
+        told=(*held_out(found), *found.told),
+        headers=LABELS if own.labels else CLASSES,
+        classes=_classes(found),
+        **dict.fromkeys(("counts", "score"), ""),
+        **dict.fromkeys(("remarks", "names", "rows"), ()),
+    )
+
+
+def held_out(scores: FileScores) -> list[str]:
+    """What the head scored in its training, on rows that it had not learned from."""
+    own = scores.held_out
+    if own is None:
+        return []
+    known = score_called(own.metric)
+    noun = known.noun if known else "score"
+    return [f"In its training, on held-out rows: {noun} {accuracy(own)}."]
 
 
 def _counts(found: FileAnswers) -> str:
@@ -81,7 +111,7 @@ def _remarks(found: FileAnswers, scores: FileScores) -> list[str]:
     said = [one for one in scores.told if one not in known and "no text" not in one]
     if scores.commonest is not None:
         said.insert(0, f"The commonest label is that of {percent(scores.commonest)} of these rows.")
-    return said
+    return [*held_out(scores), *said]
 
 
 def _classes(scores: FileScores) -> list[list[str]]:

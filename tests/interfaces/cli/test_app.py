@@ -246,7 +246,7 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["convert", "robert"], "Did you mean 'roberta'?"),
         (["explain", "own", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "own", "/tmp/never-written"], "has no trained head"),
-        (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no sample and no"),
+        (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no file and no"),
         (["export", "mean+linear", "/tmp/never-written.onnx"], "is to be a folder"),
         (["export", "mean+linear", "/tmp/never-written", "--onnx"], "is to be one ONNX file"),
         (["export", "cls+bert", "/tmp/never-written", "--adapter"], "learns no adapter of its"),

@@ -67,6 +67,12 @@ def test_a_file_is_written_in_the_format_of_its_ending(capsys, run, tmp_path):
         "text", "label", "answer", "probability", "abstained", "calibrated_probability"
     }  # fmt: skip
     assert f"They are in {to}" in err
+    sure = sum(not row["abstained"] for row in rows)
+    assert f"answered {sure:,} of {len(rows):,} rows" in err
+    assert f"It abstained from {len(rows) - sure:,} rows." in err
+    code, out, err = shell(capsys, "predict", "sentiment", *asked, "--json")
+    assert (code, f"{to} is there already" in err) == (2, True)
+    to.unlink()
     code, out, _ = shell(capsys, "predict", "sentiment", *asked, "--json")
     assert code == 0
     assert "answers" not in json.loads(out)

@@ -441,7 +441,7 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
     ("arguments", "sentence"),
     [
         (["train"], "No data are given. Write heads train data.csv"),
-        (["train", "/nowhere.csv"], "There is no sample and no file called /nowhere.csv."),
+        (["train", "/nowhere.csv"], "There is no file and no sample called /nowhere.csv."),
         (["train", "FILE", "-r", "mean+robert"], "Did you mean 'roberta'?"),
         (["train", "FILE", "-r", "nonsense"], "is not a recipe"),
         (["train", "FILE", "-r", "mean@99+linear"], "There is no layer 99"),

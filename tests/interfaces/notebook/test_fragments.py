@@ -1,20 +1,27 @@
 """What a notebook shows: foreign text stays text, nothing comes from elsewhere, all small."""
 
+import inspect
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pandas
 import pytest
 from boards import CLOSE, FAR, board_of
 
 import heads
+from heads.analysis.adapter_check import AdapterFinding, AdapterReport
+from heads.analysis.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
+from heads.exporters.push import Pushed
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
+from heads.settings import ExperimentConfig
+from heads.trackers import Tracked
 
 HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(1)</script>&amp;"
 NUMBERS = "mean+ridge?pair=uv_prod"
@@ -26,6 +33,27 @@ def read(tmp_path):
     rows = [f'"{HOSTILE} {n}","{HOSTILE if n % 2 else "b"}"' for n in range(20)]
     place.write_text("\n".join([f'"{HOSTILE}",label', *rows]), "utf-8")
     return heads.read(place)
+
+
+def read_as_frame():
+    return pandas.DataFrame({"text": [f"{HOSTILE} {n}" for n in range(3)]})
+
+
+def doubtful(model, place):
+    """The labels of a few hostile rows, of which some are wrong."""
+    words = {"good": ["fine", "great", "lovely"], "bad": ["awful", "poor", "dull"]}
+    rows = [
+        (f"{HOSTILE} {word} {n}", label if n else {"good": "bad", "bad": "good"}[label])
+        for label, own in words.items()
+        for word in own
+        for n in range(12)
+    ]
+    frame = pandas.DataFrame(rows, columns=["text", "label"])
+    once = ExperimentConfig(seeds=1, curve=False)
+    board = heads.train_grid(
+        frame, recipes=["mean+ridge"], model=model, config=once, out=place / "run"
+    )
+    return heads.doubtful_labels(board)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +93,47 @@ def results(tmp_path_factory, tiny):
         "onnx": OnnxReport(
             path=place / "a.onnx", size_bytes=9, inputs=(), texts=3, usage=HOSTILE, **written
         ),
+        "pushed": Pushed(
+            repo=HOSTILE,
+            url="",
+            commit="",
+            card=HOSTILE,
+            notes=(HOSTILE,),
+            exported=Exported(
+                folder=place,
+                native=True,
+                called=HOSTILE,
+                recipe=Recipe.parse("cls+bert"),
+                files=(HOSTILE,),
+                **written,
+            ),
+        ),
+        "tracked": Tracked(
+            tracker="trackio",
+            project=HOSTILE,
+            group=HOSTILE,
+            place=HOSTILE,
+            see=HOSTILE,
+            logged=(HOSTILE,),
+            notes=(HOSTILE,),
+        ),
+        "answers": heads.predict(read_as_frame(), recipe=trained),
+        "scores": heads.evaluate("sentiment", recipe=trained),
+        "labels": doubtful(model, place),
+        "adapter": AdapterReport(
+            folder=HOSTILE,
+            kind="LORA",
+            base=HOSTILE,
+            called=HOSTILE,
+            rank=1,
+            learned=(HOSTILE,),
+            saved=(HOSTILE,),
+            head="whole",
+            outputs=2,
+            labels=(HOSTILE, "b"),
+            findings=(AdapterFinding(says=HOSTILE, hint=HOSTILE, weight="fault"),),
+        ),
+        "tour": Tour(steps=(), board=board),
         "attribution": inside.attribute(HOSTILE)[0],
         "flips": inside.flips("Good.", [HOSTILE]),
         "ablation": heads.Inspector(recipes=["cls+modernbert"], model=model).ablate(
@@ -98,6 +167,14 @@ def test_every_result_that_can_be_shown_is_tried_here(results):
     assert all(issubclass(kind, Displayed) for kind in drawn)
 
 
+def test_whatever_a_public_function_gives_shows_itself():
+    drawn = {kind.__name__ for kind in _body.registry}
+    for name in heads.api.__all__:
+        given = inspect.signature(getattr(heads.api, name)).return_annotation
+        if isinstance(given, str) and given.isidentifier() and given != "str":
+            assert given in drawn, name
+
+
 def test_a_fragment_is_whole_small_and_asks_for_nothing(results):
     for name, result in results.items():
         html = result._repr_html_()
@@ -126,7 +203,7 @@ def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
 
 def test_foreign_text_is_shown_to_the_letter(results):
     for name in ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-                 "flips"):  # fmt: skip
+                 "flips", "pushed", "tracked", "answers", "labels", "adapter"):  # fmt: skip
         assert "&lt;img" in results[name]._repr_html_(), name
 
 
