@@ -695,7 +695,7 @@ def evaluate(
     vectors: str = "",
     label: str = "",
     labels: Sequence[str] = (),
-    labels_file: str | Path = "",
+    labels_file: Any = "",
     separator: str | None = None,
     group: str = "",
     metric: str = "auto",
@@ -726,7 +726,7 @@ def evaluate(
         labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
             named.
         labels_file: The labels of vectors that have none beside them, one a row in the same order:
-            a CSV, JSONL or .npy file.
+            a CSV, JSONL or .npy file, or a list or an array.
         separator: The sign between labels in a cell, [] where cells are lists; found out, if not
             given.
         group: The column that says which rows belong together, such as their author: they count

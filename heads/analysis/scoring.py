@@ -622,7 +622,7 @@ def evaluating(
     pair: str = "",
     vectors: str = "",
     labels: LabelHints | None = None,
-    labels_file: str | Path = "",
+    labels_file: Any = "",
     metric: str = "auto",
     header: bool | None = None,
     limits: Limits | None = None,
@@ -638,7 +638,7 @@ def evaluating(
         head = yield from choosing_head(recipe, **asked)
         yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
         stream = streamed(path, file, limits, header, head.names)
-        if labels_file:
+        if not isinstance(labels_file, str) or labels_file:
             stream = labelled(stream, labels_file, limits, header)
         texts = columns_read(stream, head, text, pair, vectors, said.label)
         scoring = Scoring.of(stream, head, texts, limits, said, metric)

@@ -100,12 +100,12 @@ def streamed(
 
 
 def labelled(
-    stream: TableStream, labels: str | Path, limits: Limits, header: bool | None = None
+    stream: TableStream, labels: Any, limits: Limits, header: bool | None = None
 ) -> TableStream:
     """A file of vectors that is only answered, with labels of another file in its rows.
 
     Args:
-        labels: One for each row in the same order: a CSV, JSONL or .npy file.
+        labels: One for each row in the same order: a CSV, JSONL or .npy file, or labels in memory.
         header: As of `open_source`.
 
     Raises:

@@ -19,6 +19,7 @@ import heads
 from heads.backbone.loading import load
 from heads.errors import CheckpointError, DataError, HeadsError, RecipeError
 from heads.features.extraction import extract
+from heads.interfaces.cli.app import main
 from heads.interfaces.views.dataset import card
 from heads.interfaces.views.report import report
 from heads.parts.resolve import resolve
@@ -204,6 +205,8 @@ def test_rows_are_answered_in_their_order(run: Path, file: Path, tmp_path: Path)
         assert [
             one["answer"] for one in heads.predict(tmp_path / name, **asked).answers
         ] == expected
+    assert [one["answer"] for one in heads.predict(X, **asked).answers] == expected
+    assert heads.evaluate(X, labels_file=labels, **asked).rows == ROWS
     out = tmp_path / "out.parquet"
     told = heads.predict(file, to=out, **asked)
     table = parquet.read_table(out)
@@ -230,6 +233,15 @@ def test_rows_are_answered_in_their_order(run: Path, file: Path, tmp_path: Path)
         heads.evaluate(tmp_path / "X.jsonl", labels_file=tmp_path / "y.csv", **asked)
     with pytest.raises(DataError, match=r"belong beside vectors, and y\.csv has none"):
         heads.evaluate(tmp_path / "y.csv", labels_file=tmp_path / "y.csv", **asked)
+
+
+def test_vectors_are_not_printed(run: Path, file: Path, capsys) -> None:
+    assert main(["predict", str(file), "--run", str(run)]) == 0
+    out, err = capsys.readouterr()
+    names, *rows = out.splitlines()
+    assert (names, len(rows)) == ("id,label,answer,probability", ROWS)
+    assert "The vectors are not printed; --to FILE writes them as well." in err
+    assert rows[3].startswith("3,")
 
 
 def test_rows_without_a_vector_get_no_answer(run: Path, tmp_path: Path) -> None:
