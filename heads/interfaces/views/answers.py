@@ -129,18 +129,18 @@ def worst_first(found: Sequence[LabelDetails]) -> list[LabelDetails]:
 
 
 def disagree(found: Sequence[Disagreement], tested: int, problem: ProblemType) -> str:
-    """Where do heads disagree? On how many of the tested texts, or by how much.
+    """Where do heads disagree? On how many of the tested rows, or by how much.
 
     Args:
-        found: All texts on which they do, not a few of them.
+        found: All rows on which they do, not a few of them.
     """
     if not problem.has_classes:
         if not found:
             return "not known: there is one head"
-        return f"by {sum(one.share for one in found) / len(found):.2g} on a text"
+        return f"by {sum(one.share for one in found) / len(found):.2g} on a row"
     if not found:
-        return "on no text"
-    return f"on {len(found):,} of {counted(tested, 'text')}"
+        return "on no row"
+    return f"on {len(found):,} of {counted(tested, 'row')}"
 
 
 def worth(board: Leaderboard) -> str:

@@ -203,7 +203,7 @@ QUESTIONS: Sequence[Question] = (
         asks="Could that be told before any training?",
         draw=lambda board, head: Answer(html=head_details.estimates(board)),
         brief=lambda board, head: answers.foretold(board),
-        applies=lambda board: bool(board.estimates),
+        applies=lambda board: len(board.estimates) > 1,  # else there is nothing to choose from
     ),
     Question(name="numbers", asks="All numbers", draw=_numbers),
 )

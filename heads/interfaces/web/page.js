@@ -8,6 +8,7 @@ window.heads = {
       const data = { ...found.dataset };
       if (data.do === "copy") return heads.copy(found, data.text);
       if (data.do === "story") return document.querySelector("#save-story")?.click();
+      if (data.do === "scroll") return document.querySelector(data.to)?.scrollIntoView({ behavior: "smooth" });
       if (data.do === "theme") return heads.theme();
       if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }

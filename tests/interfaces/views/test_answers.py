@@ -101,9 +101,9 @@ def test_of_labels_the_hardest_is_named_and_of_numbers_none():
 
 def test_texts_on_which_heads_disagree_are_counted():
     one = Disagreement(line=1, text="t", pair="", label="a", answers=(), share=0.5)
-    assert answers.disagree([one] * 31, 195, SINGLE_LABEL) == "on 31 of 195 texts"
-    assert answers.disagree([], 195, SINGLE_LABEL) == "on no text"
-    assert answers.disagree([one, replace(one, share=0.24)], 9, REGRESSION) == "by 0.37 on a text"
+    assert answers.disagree([one] * 31, 195, SINGLE_LABEL) == "on 31 of 195 rows"
+    assert answers.disagree([], 195, SINGLE_LABEL) == "on no row"
+    assert answers.disagree([one, replace(one, share=0.24)], 9, REGRESSION) == "by 0.37 on a row"
     assert answers.disagree([], 9, REGRESSION) == "not known: there is one head"
 
 

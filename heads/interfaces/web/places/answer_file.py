@@ -30,7 +30,7 @@ def build(query: gr.Textbox) -> gr.Accordion:
     """Draws the fold."""
     with gr.Accordion(ASKS, open=False, visible=False, elem_classes="fold") as area:
         gr.HTML(render("answer_file.html", limits=limits()))
-        file = gr.File(label="A file to answer", show_label=False, height=96, elem_id="to-answer")
+        file = gr.File(label="A file to answer", height=112, elem_id="to-answer")
         told = gr.HTML("", elem_id="answered")
         take = gr.DownloadButton(
             "Download the answers", visible=False, variant="primary", size="sm", elem_id="take-rows"

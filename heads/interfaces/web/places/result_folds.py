@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.components.plot import PlotData
 
+from heads.backbone.given import is_given
 from heads.errors import LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
@@ -55,7 +56,11 @@ def questions(mine: Any = None) -> "list[Question]":
     found = [
         *QUESTIONS,
         Question(asks="Which rows lie near each other?", draw=near, applies=_is_drawn),
-        Question(asks="What about another base model?", draw=others),
+        Question(
+            asks="What about another base model?",
+            draw=others,
+            applies=lambda board: not is_given(board.model),
+        ),
     ]
     return [replace(one, draw=numbers) if one.name == "numbers" else one for one in found]
 
