@@ -49,7 +49,7 @@ def protocol(splits: Splits, asked: RunSpec) -> str:
     seeds, test, train = len(splits), len(splits.test[0]), len(splits.train[0])
     chosen = f"settings chosen on {len(splits.development[0]):,} of them"
     if seeds > 1 and not torch.equal(splits.development[0], splits.development[1]):
-        chosen += ", others each time"
+        chosen += ", drawn anew each time"
     times = "once" if seeds == 1 else f"{seeds} times"
     if splits.kind == "per class":
         each = asked.config.per_class

@@ -709,7 +709,7 @@ def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
     found = finished(run)
     assert re.fullmatch(
         r"Split into 4 folds: each of 100 rows was scored once, by heads that learned from about "
-        r"7\d rows of the other folds \(settings chosen on 1\d of them, others each time\)\.",
+        r"7\d rows of the other folds \(settings chosen on 1\d of them, drawn anew each time\)\.",
         found.protocol,
     )
     scored = torch.cat(answers_of_cell(run, 0, "mean+ridge").answers.rows)
@@ -765,7 +765,7 @@ def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_pat
     found = finished(run)
     assert found.rows == 140
     assert re.fullmatch(
-        r"Learned 2 times from 100 rows \(settings chosen on 15 of them, others each time\), "
+        r"Learned 2 times from 100 rows \(settings chosen on 15 of them, drawn anew each time\), "
         r"and scored on the 40 rows of the test set\.",
         found.protocol,
     )
