@@ -660,27 +660,25 @@ def predict(
     """
     from heads.analysis.answering import predicting
 
-    asked: dict[str, Any] = {
-        "to": to,
-        "recipe": recipe,
-        "run": run,
-        "model": model,
-        "sample": sample,
-    }
-    how: dict[str, Any] = {
-        "text": text,
-        "pair": pair,
-        "vectors": vectors,
-        "header": header,
-        "lines": lines,
-        "logits": logits,
-    }
-    more: dict[str, Any] = {
-        "probabilities": probabilities,
-        "abstain_below": abstain_below,
-        "limits": limits,
-    }
-    return result(predicting(file, **asked, **how, **more))
+    return result(
+        predicting(
+            file,
+            to=to,
+            recipe=recipe,
+            run=run,
+            model=model,
+            sample=sample,
+            text=text,
+            pair=pair,
+            vectors=vectors,
+            header=header,
+            lines=lines,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            limits=limits,
+        )
+    )
 
 
 def evaluate(
@@ -743,24 +741,23 @@ def evaluate(
     """
     from heads.analysis.scoring import LabelHints, evaluating
 
-    said = LabelHints(label=label, labels=labels, separator=separator, group=group)
-    asked: dict[str, Any] = {
-        "recipe": recipe,
-        "run": run,
-        "model": model,
-        "sample": sample,
-        "text": text,
-    }
-    more: dict[str, Any] = {
-        "pair": pair,
-        "vectors": vectors,
-        "labels": said,
-        "labels_file": labels_file,
-        "metric": metric,
-        "header": header,
-        "limits": limits,
-    }
-    return result(evaluating(file, **asked, **more))
+    return result(
+        evaluating(
+            file,
+            recipe=recipe,
+            run=run,
+            model=model,
+            sample=sample,
+            text=text,
+            pair=pair,
+            vectors=vectors,
+            labels=LabelHints(label=label, labels=labels, separator=separator, group=group),
+            labels_file=labels_file,
+            metric=metric,
+            header=header,
+            limits=limits,
+        )
+    )
 
 
 # --- What a head is, what sets two apart, and what padding does to one.

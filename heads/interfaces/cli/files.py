@@ -48,18 +48,25 @@ def predict(
     """
     from heads.analysis.answering import predicting
 
-    asked: dict[str, Any] = {
-        "recipe": recipe,
-        "run": run,
-        "model": model,
-        "sample": sample,
-        "text": text,
-    }
-    asked |= {"pair": pair, "vectors": vectors, "header": HEADERS[header], "logits": logits}
-    asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
     with _given(file) as given, _printed(to) as target:
         is_piped = file == "-"
-        work = predicting(given, to=target, lines=lines or is_piped, keeps=to is None, **asked)
+        work = predicting(
+            given,
+            to=target,
+            recipe=recipe,
+            run=run,
+            model=model,
+            sample=sample,
+            text=text,
+            pair=pair,
+            vectors=vectors,
+            header=HEADERS[header],
+            lines=lines or is_piped,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            keeps=to is None,
+        )
         found = followed(work, what="" if to is None else f"{to} was not written")
         values = found.as_json()
         if to is None:  # what lies in a place of its own is printed
@@ -130,17 +137,21 @@ def evaluate(
     """Scores a head on a file with labels."""
     from heads.analysis.scoring import LabelHints, evaluating
 
-    said = LabelHints(label=label, labels=labels, separator=separator or None, group=group)
-    asked: dict[str, Any] = {
-        "recipe": recipe,
-        "run": run,
-        "model": model,
-        "sample": sample,
-        "text": text,
-    }
-    asked |= {"pair": pair, "vectors": vectors, "labels": said, "metric": metric}
-    asked |= {"header": HEADERS[header], "labels_file": labels_file}
-    found = followed(evaluating(file, **asked))
+    work = evaluating(
+        file,
+        recipe=recipe,
+        run=run,
+        model=model,
+        sample=sample,
+        text=text,
+        pair=pair,
+        vectors=vectors,
+        labels=LabelHints(label=label, labels=labels, separator=separator or None, group=group),
+        labels_file=labels_file,
+        metric=metric,
+        header=HEADERS[header],
+    )
+    found = followed(work)
     yield found.as_json(), lambda: cli.tables.scored_file(found)
 
 
