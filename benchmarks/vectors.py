@@ -104,7 +104,6 @@ def work(data: str, labels: str, out: str) -> None:
     tell("started")
     rows = heads.read(data, labels=labels or None)
     tell("read", rows=len(rows.corpus))
-    config = heads.ExperimentConfig(test_share=0.2) if False else heads.ExperimentConfig()
     config = heads.ExperimentConfig(seeds=1, curve=False)
     request = RunRequest(data=rows, recipes=RECIPES, config=config)
     run = begin(request, limits=limits(), out=Path(out))
