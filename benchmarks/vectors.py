@@ -76,14 +76,20 @@ def write(folder: Path, rows: int, width: int, form: str) -> tuple[str, str]:
 
 def memory() -> float:
     """The most memory that this process has ever had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    # Linux's ru_maxrss begins with that of the process which started this one.
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
 def own_memory() -> float:
     """What is this process's alone now, and in no file that the system could drop, in MB."""
+    return _status("RssAnon")
+
+
+def _status(name: str) -> float:
+    """A line of what Linux tells of this process, in MB; 0 where there is none."""
     told = Path("/proc/self/status")
     lines = told.read_text().splitlines() if told.exists() else []
-    return sum(int(one.split()[1]) for one in lines if one.startswith("RssAnon")) / 1000
+    return sum(int(one.split()[1]) for one in lines if one.startswith(f"{name}:")) / 1000
 
 
 def work(data: str, labels: str, out: str) -> None:

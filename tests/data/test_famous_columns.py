@@ -317,7 +317,7 @@ SETS: dict[str, tuple[str, Row, dict[str, Any]]] = {
         "title|text|subject|date",
         lambda m: (
             m.title(), m.long(), m.pick("News", "politics", "worldnews"),
-            m.date("{n}ember {d}, {y}") if False else m.date("December {d}, {y}"),
+            m.date("December {d}, {y}"),
         ),
         {"text": "text", "label": "subject"},
     ),
