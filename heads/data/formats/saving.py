@@ -46,7 +46,7 @@ def _delimited(path: Path, columns: Sequence[str], rows: Rows, sign: str) -> Non
     """For spreadsheets too: with a mark of UTF-8, and no cell that one would run as a formula."""
     with path.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file, delimiter=sign)
-        writer.writerow(columns)
+        writer.writerow([guard_cell(name) for name in columns])
         for row in rows:
             writer.writerow([guard_cell(cell) if isinstance(cell, str) else cell for cell in row])
 
