@@ -329,6 +329,9 @@ def _reads(head: TrainedHead, backbone: Backbone) -> Iterator[str]:
     if not backbone.is_given:
         reach = f"The first {backbone.reach:,} tokens of a text are read"
         yield f"{reach}{windows}, and none after them."
+    if backbone.prefix:
+        told = plain(json.dumps(backbone.prefix, ensure_ascii=False))
+        yield f"Before every text its loader writes {told}."
     if head.module.is_siamese:
         yield "It compares two texts, each of which is read by itself: it needs both."
     elif head.paired:

@@ -223,6 +223,8 @@ def test_a_prompt_of_the_base_model_goes_along(rows, copied, tmp_path, as_traine
         assert is_same(loaded(folder).logits(TEXTS), ours.logits(TEXTS))
         opened = heads.load(folder, limits=LIMITS)
         assert opened.backbone.prefix == ours.backbone.prefix
+        written = plain(json.dumps(ours.backbone.prefix))
+        assert f"its loader writes {written}." in (folder / "README.md").read_text("utf-8")
         assert torch.equal(opened.logits(TEXTS), ours.logits(TEXTS))
         with pytest.raises(RecipeError, match="ONNX does not hold"):
             heads.export_onnx(ours, tmp_path / "mine.onnx")
