@@ -211,6 +211,11 @@ def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
     heads.predict(frame, to=tmp_path / "out.parquet", **asked)
     written = pandas.read_parquet(tmp_path / "out.parquet")
     assert list(written["text"]) == list(frame["text"])
+    datasets = pytest.importorskip("datasets")
+    same_rows = datasets.Dataset.from_pandas(frame, preserve_index=False)
+    assert heads.predict(same_rows, **asked).answers == same.answers
+    with pytest.raises(DataError, match="A DatasetDict is not one table"):
+        heads.predict(datasets.DatasetDict({"test": same_rows}), **asked)
     for odd, says in ((["fine"], "this list"), ({"text": ["fine"]}, "this dict"), (7, "this int")):
         with pytest.raises(DataError, match=says):
             heads.predict(odd, run=run("sentiment"))
