@@ -196,11 +196,11 @@ def test_as_many_answers_as_rows(run, folder, rows, header):
 
 def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
     pandas = pytest.importorskip("pandas")
+    asked = {"run": run("sentiment"), "recipe": "cls+linear", "logits": True}
     frame = pandas.read_csv(run.file("sentiment")).head(20)
     frame.index = range(100, 120)
     of_file = tmp_path / "same.csv"
     frame.to_csv(of_file, index=False)
-    asked = {"run": run("sentiment"), "recipe": "cls+linear", "logits": True}
     found, same = heads.predict(frame, **asked), heads.predict(of_file, **asked)
     assert found.answers == same.answers
     assert list(found.to_pandas()["answer"]) == [one["answer"] for one in same.answers]
