@@ -300,10 +300,12 @@ def test_its_files_name_no_code_and_no_folder_of_this_machine(
 @pytest.mark.slow
 @pytest.mark.skipif(OTHER_PYTHON not in os.environ, reason=f"{OTHER_PYTHON} names no Python")
 def test_a_library_before_the_sixth_gives_the_same(
-    tmp_path: Path, small: Backbone, rows: Corpus, pairs: Corpus
+    tmp_path: Path, backbone: Backbone, rows: Corpus, pairs: Corpus
 ) -> None:
-    single = [trained(recipe, small, rows) for recipe in (*OFTEN, *ALSO)]
-    paired = [trained("cls+bert", small, pairs)]
+    """With the bundled model, for such a library may come with a Transformers before the fifth,
+    which does not know how the tiny one's tokenizer is written."""
+    single = [trained(recipe, backbone, rows) for recipe in (*OFTEN, *ALSO)]
+    paired = [trained("cls+bert", backbone, pairs)]
     python = os.environ[OTHER_PYTHON].split()
     for number, group in enumerate((single, paired)):
         folders = [
@@ -313,4 +315,8 @@ def test_a_library_before_the_sixth_gives_the_same(
         told = in_another_process(folders, bool(number), python)
         assert told["version"].startswith("5.")
         for answer, classifier in zip(told["answers"], group, strict=True):
+            if group is single and int(told["version"].split(".")[1]) < 4:
+                assert "error" in answer  # docs/folders.md says so
+                continue
+            assert "error" not in answer, f"{classifier.recipe}: {answer['error']}"
             close(torch.tensor(answer["logits"]), logits(classifier))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.components.plot import PlotData
 
-from heads.backbone.given import is_given
 from heads.errors import LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
@@ -39,6 +38,7 @@ MOST_CELLS = 2_000_000  # of a file that the browser makes
 
 def questions(mine: Any = None) -> "list[Question]":
     """All questions, in order; the page's own last."""
+    from heads.backbone.given import is_given
     from heads.interfaces.views import charts
     from heads.interfaces.views.questions import QUESTIONS, Answer, Question, table
 
