@@ -26,7 +26,7 @@ from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
-from heads.data.files import open_table
+from heads.data.files import open_stream, open_table
 from heads.data.formats.grid import WRONG_COUNT
 from heads.data.formats.table_stream import Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
@@ -35,7 +35,7 @@ from heads.data.formats.writers import Value, check_ending, check_rows, written
 from heads.data.frames import Frame
 from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
-from heads.data.sources import on_disk, streamed
+from heads.data.sources import on_disk, told_of
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -565,7 +565,8 @@ def predicting(
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
         head = yield from choosing_head(recipe, **asked)
         yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-        stream = streamed(path, file, limits, header, head.names, of_lines=lines)
+        stream = open_stream(path, limits, header, head.names, of_lines=lines)
+        stream = told_of(stream, file)
         if target:
             check_rows(target.suffix.lower(), stream.rows)
         columns = columns_read(stream, head, text, pair, vectors)

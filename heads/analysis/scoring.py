@@ -25,6 +25,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
+from heads.data.files import open_stream
 from heads.data.formats.table_stream import Row, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import Frame
@@ -40,7 +41,7 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
-from heads.data.sources import labelled, on_disk, streamed
+from heads.data.sources import labelled, on_disk, told_of
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -637,7 +638,7 @@ def evaluating(
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
         head = yield from choosing_head(recipe, **asked)
         yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-        stream = streamed(path, file, limits, header, head.names)
+        stream = told_of(open_stream(path, limits, header, head.names), file)
         if not isinstance(labels_file, str) or labels_file:
             stream = labelled(stream, labels_file, limits, header)
         texts = columns_read(stream, head, text, pair, vectors, said.label)

@@ -120,13 +120,13 @@ def _add(gathered: Gathered, data: Any, part: str = "") -> None:
 
 def _of_arrow(data: Any, limits: Limits) -> Table:
     """A frame, or whatever else hands out Arrow."""
-    table = _arrow(data, limits)
+    table = _as_arrow(data, limits)
     gathered = Gathered(name=called(data), limits=limits)
     gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
     return gathered.table(read_as(data), again=partial(_chunks, table))
 
 
-def _arrow(data: Any, limits: Limits) -> "pyarrow.Table":
+def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
     """The same as Arrow has it, every column of one type."""
     import pyarrow as pa
 
@@ -168,7 +168,7 @@ def write_frame(data: Any, path: Path, limits: Limits) -> None:
             for table in rows:
                 writer.write_table(table.cast(data.features.arrow_schema))
         return
-    parquet.write_table(_arrow(data, limits), path)
+    parquet.write_table(_as_arrow(data, limits), path)
 
 
 def _chunks(table: "pyarrow.Table", column: str) -> "Iterator[pyarrow.Array]":

@@ -1,6 +1,6 @@
 """Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from heads.data.arrays import (
     write_array,
 )
 from heads.data.dataset import name_of
-from heads.data.files import open_stream, open_table, place_of
+from heads.data.files import open_table, place_of
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
@@ -78,25 +78,16 @@ def on_disk(data: Any, limits: Limits) -> Iterator[Path]:
         yield path
 
 
-def streamed(
-    path: Path,
-    given: Any,
-    limits: Limits,
-    header: bool | None = None,
-    known: Collection[str] = (),
-    *,
-    of_lines: bool = False,
-) -> TableStream:
-    """The rows of a file of `on_disk`, as `open_stream` has them; of memory it says that.
+def told_of(stream: TableStream, data: Any) -> TableStream:
+    """The rows of a file of `on_disk`, which says of a table in memory that it came from there.
 
     Args:
-        given: What the user gave.
+        data: What the user gave.
     """
-    found = open_stream(path, limits, header, known, of_lines=of_lines)
-    if isinstance(given, str | Path):
-        return found
-    told = read_as(given) if is_frame(given) else "Read from memory: an array."
-    return replace(found, notes=(told, *found.notes[1:]))
+    if isinstance(data, str | Path):
+        return stream
+    told = read_as(data) if is_frame(data) else "Read from memory: an array."
+    return replace(stream, notes=(told, *stream.notes[1:]))  # the first is on the kind of file
 
 
 def labelled(

@@ -5,7 +5,7 @@ from elsewhere. It takes the notebook's own text colour and ground, so it is rea
 dark ones alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, singledispatch
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,7 @@ def _(found: Tracked) -> Markup:
     facts = {"Run": found.group, "Project": found.project, "Place": found.place}
     facts |= {"See it with": found.see} if found.see else {}
     what = f"{counted(len(found.logged), 'cell')} logged to {found.tracker}"
-    return render("written.html", what=what, facts=facts, notes=found.notes, files=(), usage="")
+    return _facts(what, facts, found.notes)
 
 
 def _written(
@@ -211,9 +211,18 @@ def _written(
     usage: str = "",
 ) -> Markup:
     exact = f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
-    return render(
-        "written.html", what=what, facts=facts, notes=(exact, *notes), files=files, usage=usage
-    )
+    return _facts(what, facts, (exact, *notes), files, usage)
+
+
+def _facts(
+    what: str,
+    facts: Mapping[str, str],
+    notes: Sequence[str] = (),
+    files: tuple[str, ...] = (),
+    usage: str = "",
+) -> Markup:
+    """What something is, with facts and notes below."""
+    return render("written.html", what=what, facts=facts, notes=notes, files=files, usage=usage)
 
 
 @_body.register
@@ -227,9 +236,7 @@ def _(found: Classifier) -> Markup:
     if head.scores:
         facts["Held out"] = f"{accuracy(head.scores)}, of {head.scores.rows:,} rows"
     notes = ("This head is random: what it says means nothing.",) if head.new else ()
-    return render(
-        "written.html", what=str(found.recipe), facts=facts, notes=notes, files=(), usage=""
-    )
+    return _facts(str(found.recipe), facts, notes)
 
 
 @_body.register
@@ -253,7 +260,7 @@ def _(found: AdapterReport) -> Markup:
     facts |= {"Saved whole": ", ".join(found.saved) or "nothing", "Head": found.head}
     facts |= {"Labels": ", ".join(found.labels)} if found.labels else {}
     notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
-    return render("written.html", what=found.verdict, facts=facts, notes=notes, files=(), usage="")
+    return _facts(found.verdict, facts, notes)
 
 
 @_body.register

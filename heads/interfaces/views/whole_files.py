@@ -49,13 +49,11 @@ def scored(found: FileScores) -> Markup:
     told = f"{name.told(own.score)} ({name.between(own.low, own.high)}, 95 %)"
     says = f"{found.head} on {found.file}, {counted(own.rows, 'row')}: {name.noun} {told}."
     return render(
-        "answered.html",
+        "scored.html",
         says=says,
         told=(*held_out(found), *found.told),
         headers=LABELS if own.labels else CLASSES,
         classes=_classes(found),
-        **dict.fromkeys(("counts", "score"), ""),
-        **dict.fromkeys(("remarks", "names", "rows"), ()),
     )
 
 
