@@ -170,7 +170,9 @@ def foretold(board: Leaderboard) -> str:
     if not right:
         return "no: every estimate chose a pooling that is worse after training"
     only = "only " * (len(right) < len(board.agreements))
-    chose = f"{only}{' and '.join(one.measure for one in right)} chose the best pooling"
+    *first, last = (one.measure for one in right)
+    who = f"{', '.join(first)} and {last}" if first else last
+    chose = f"{only}{who} chose the best pooling"
     return chose + ", or one not told apart from it" * any(o.first != o.best for o in right)
 
 
