@@ -21,6 +21,7 @@ from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.classifier import head_cache
 from heads.data.corpus import Corpus, build
+from heads.interfaces.web import janitor
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,6 +46,9 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("HEADS_PUBLIC", raising=False)
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
         head_cache._recent.clear()  # heads that other tests left in memory are not in this place
+        # A page that one test has built would sweep what another one makes to look old: the thread
+        # lives as long as the process, and looks into whichever folders are set by then.
+        patch.setattr(janitor, "start", lambda: None)
         yield
 
 

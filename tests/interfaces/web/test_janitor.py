@@ -23,7 +23,7 @@ from loops import finished
 from heads.backbone import downloads
 from heads.errors import CheckpointError, DataError, LimitError
 from heads.interfaces.web import janitor, uploads
-from heads.interfaces.web.janitor import Held, Place
+from heads.interfaces.web.janitor import Held, Place, start  # before tests turn it off
 from heads.interruption import interruptible
 from heads.settings import PUBLIC, Quota, limits, served_folder
 
@@ -49,7 +49,10 @@ def page(place):
         patch.setenv("HEADS_PUBLIC", "1")
         patch.setenv("HEADS_PROXIES", "127.0.0.1")
         patch.setenv("GRADIO_TEMP_DIR", str(place / "gradio"))
+        begun: list[bool] = []
+        patch.setattr(janitor, "start", lambda: begun.append(True))
         page = build()
+        assert begun  # that its folders are swept; in these tests they sweep where they say so
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -466,6 +469,22 @@ def test_the_thread_outlives_what_it_meets(own_place, disk, monkeypatch):
     assert met.is_set()
     assert not path.exists()
     assert thread.is_alive()
+    worker.ended.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_one_thread_sweeps_for_every_page(own_place, disk, monkeypatch):
+    path = put(served_folder() / "ab" / "mine.csv", age=10**7)
+    worker = janitor.Janitor(every=0.02)
+    monkeypatch.setattr(janitor, "Janitor", lambda: worker)
+    start(), start()
+    (thread,) = (one for one in threading.enumerate() if one.name == "janitor")
+    assert thread.daemon  # it keeps no process that is to end
+    end = time.monotonic() + 20
+    while path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not path.exists()
     worker.ended.set()
     thread.join(5)
     assert not thread.is_alive()
