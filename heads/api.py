@@ -7,7 +7,7 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,6 +285,7 @@ def train_grid(
     from heads.runs.spec import RunRequest, named_recipes
 
     limits = limits_here()
+    recipes = _several(recipes)
     named_recipes(recipes, limits)  # before anything is read
     rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
     if not isinstance(data, Data):
@@ -294,16 +295,21 @@ def train_grid(
         test=_scored(test, rows, limits, test_labels),
         recipes=recipes,
         grid=grid,
-        pairs=pairs,
-        losses=losses,
-        tunes=tune,
-        prefixes=prefixes,
+        pairs=_several(pairs),
+        losses=_several(losses),
+        tunes=_several(tune),
+        prefixes=_several(prefixes),
         model=model,
         config=config or ExperimentConfig(),
     )
     return _leaderboard(
         working(begin(request, limits=limits, out=Path(out) if out else None), limits)
     )
+
+
+def _several(names: Iterable[str]) -> tuple[str, ...]:
+    """Names, one or several, however they come."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _scored(

@@ -64,7 +64,7 @@ def check_free(path: Path) -> None:
         DataError: It is there.
     """
     if path.exists():
-        raise DataError(f"{place_told(path)} is there already.", "Name a new file, or delete it.")
+        raise DataError(f"{place_told(path)} is there already.", "Name a new file.")
 
 
 def why(error: Exception) -> str:
@@ -136,11 +136,12 @@ def write_page(path: Path, make: Callable[[], str]) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
+def replacing(path: Path, mode: int = 0o666, *, is_new: bool = False) -> Iterator[Path]:
     """Within it, a file is written in another place; after it, it is in its own, and whole.
 
     Args:
         mode: Who may read and write it, less what the user's mask takes away.
+        is_new: Whether what is there by then stays, and the file is refused.
 
     Raises:
         OSError: The disk refuses, whoever it was that wrote; what was there before stays.
@@ -149,13 +150,31 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
     os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
         yield place
-        place.replace(path)
+        _named(place, path) if is_new else place.replace(path)
     except _safetensor_error() as error:
         place.unlink(missing_ok=True)
         raise _plain(error) from error
     except BaseException:
         place.unlink(missing_ok=True)
         raise
+
+
+def _named(place: Path, path: Path) -> None:
+    """Gives a file a name that no other has.
+
+    Raises:
+        FileExistsError: One has it.
+    """
+    try:
+        os.link(place, path)  # unlike a renaming, this takes nobody's place
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without links: what was there a moment ago is all that can be known
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        place.replace(path)
+    else:
+        place.unlink()
 
 
 def write_tensors(

@@ -26,16 +26,16 @@ from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
-from heads.data.files import open_stream, open_table
+from heads.data.files import open_table
 from heads.data.formats.grid import WRONG_COUNT
 from heads.data.formats.table_stream import Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
 from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written
-from heads.data.frames import Frame
+from heads.data.frames import Frame, index_of
 from heads.data.rows import Rows, TextReader, missing, text_account
 from heads.data.samples import SAMPLES
-from heads.data.sources import on_disk, told_of
+from heads.data.sources import on_disk, source_name, stream_source
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -49,7 +49,7 @@ from heads.settings import Limits
 from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Index
 
 # --- Which head answers.
 
@@ -391,6 +391,7 @@ class FileAnswers(display.Displayed):
         answers: The values of our columns, one for each row; only where no file was written.
         first: The first rows as they are written: names of columns, and cells.
         vectors: The column of the vectors, where the head learned from vectors; else "".
+        index: What the frame of pandas that was answered calls its rows; None of anything else.
     """
 
     head: str
@@ -412,6 +413,7 @@ class FileAnswers(display.Displayed):
     vectors: str = ""
     answers: tuple[Mapping[str, Any], ...] = ()
     first: tuple[tuple[str, ...], ...] = ()
+    index: "Index | None" = None
 
     def __repr__(self) -> str:
         to = f", in {self.to}" if self.to else ""
@@ -427,12 +429,16 @@ class FileAnswers(display.Displayed):
         return (*left, *self.notes)
 
     def to_pandas(self) -> "DataFrame":
-        """Our columns, a row for each of the file; empty where a file was written."""
-        return display.data_frame(self.answers)
+        """Our columns, a row for each of the file; empty where a file was written.
+
+        Rows of a frame of pandas have its index, so that the columns can be put beside its own.
+        """
+        found = display.data_frame(self.answers)
+        return found if self.index is None or self.to else found.set_axis(self.index)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        apart = ("to", "unanswered", "answers", "first")
+        apart = ("to", "unanswered", "answers", "first", "index")
         facts = {n: getattr(self, n) for n in self.__dataclass_fields__ if n not in apart}
         left = {
             reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
@@ -546,6 +552,7 @@ def predicting(
     probabilities: bool = False,
     abstain_below: float = 0.0,
     keeps: bool | None = None,
+    leaves_out_vectors: bool = False,
     watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileAnswers]:
@@ -553,20 +560,20 @@ def predicting(
 
     Args:
         keeps: Whether every answer is kept in memory; if None, where no file is written.
+        leaves_out_vectors: Whether the vectors that were answered are not written to a CSV file.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
 
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits or limits_here()
-    target = None if to is None else checked_target(Path(to).expanduser())
+    target = None if to is None else checked_target(Path(to).expanduser(), file)
     with ExitStack() as stack:
         path = stack.enter_context(on_disk(file, limits))
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
         head = yield from choosing_head(recipe, **asked)
-        yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-        stream = open_stream(path, limits, header, head.names, of_lines=lines)
-        stream = told_of(stream, file)
+        yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
+        stream = stream_source(path, file, limits, header, head.names, of_lines=lines)
         if target:
             check_rows(target.suffix.lower(), stream.rows)
         columns = columns_read(stream, head, text, pair, vectors)
@@ -585,7 +592,10 @@ def predicting(
         )
         pace, cut, writer = FilePace(rows=stream.rows), 0, None
         if target:
-            writer = stack.enter_context(written(target, stream, account.columns.columns))
+            left = columns.vectors if leaves_out_vectors else ""
+            writer = stack.enter_context(
+                written(target, stream, account.columns.columns, leaves_out=left)
+            )
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
             values = account.answered_block(block)
@@ -612,11 +622,15 @@ def predicting(
         unit=stream.sample.unit,
         notes=tuple(dict.fromkeys(notes)),
         first=((*stream.titles, *names), *account.first),
+        index=index_of(file),
     )
 
 
-def checked_target(target: Path) -> Path:
+def checked_target(target: Path, source: Any) -> Path:
     """A place that can be written to, where nothing lies yet.
+
+    Args:
+        source: What is answered.
 
     Raises:
         DataError: It is none.
@@ -627,5 +641,9 @@ def checked_target(target: Path) -> Path:
     if not target.parent.is_dir():
         what = f"There is no folder {place_told(target.parent)}."
         raise DataError(what, "Make it first, or name another place.")
+    is_file = isinstance(source, str | Path) and Path(source).expanduser().exists()
+    if is_file and target.exists() and target.samefile(Path(source).expanduser()):
+        what = f"{place_told(target)} is the file that is answered, which is never written over."
+        raise DataError(what, "Name another file.")
     check_free(target)
     return target

@@ -25,7 +25,6 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
-from heads.data.files import open_stream
 from heads.data.formats.table_stream import Row, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import Frame
@@ -41,7 +40,7 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
-from heads.data.sources import labelled, on_disk, told_of
+from heads.data.sources import are_given, labelled, on_disk, source_name, stream_source
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -191,9 +190,10 @@ class FileScores(display.Displayed):
         if not self.repeated:
             return []
         thing = "vector" if self.vectors else "text"
-        have = f"row has a {thing}" if self.repeated == 1 else f"rows have {thing}s"
-        says = f"{self.repeated:,} of the {self.measures.rows:,} scored {have} that the head "
-        says += "learned from, which flatters its score"
+        have = f"has a {thing}" if self.repeated == 1 else f"have {thing}s"
+        rows = "row" if self.measures.rows == 1 else "rows"
+        says = f"{self.repeated:,} of the {self.measures.rows:,} scored {rows} {have} that "
+        says += "the head learned from, which flatters its score"
         if self.unrepeated is None:
             return [f"{says}; hardly any others are left."]
         name, one = SCORES[self.measures.metric], self.unrepeated
@@ -637,9 +637,9 @@ def evaluating(
     with on_disk(file, limits) as path:
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
         head = yield from choosing_head(recipe, **asked)
-        yield Progress(says=f"Looking through {short(path.name, 60)}", share=0.0)
-        stream = told_of(open_stream(path, limits, header, head.names), file)
-        if not isinstance(labels_file, str) or labels_file:
+        yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
+        stream = stream_source(path, file, limits, header, head.names)
+        if are_given(labels_file):
             stream = labelled(stream, labels_file, limits, header)
         texts = columns_read(stream, head, text, pair, vectors, said.label)
         scoring = Scoring.of(stream, head, texts, limits, said, metric)

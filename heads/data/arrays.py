@@ -5,13 +5,13 @@ Nothing is left out, as rows of a file are: whoever hands over arrays counts on 
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.data.corpus import gate
-from heads.data.table import Table, count, short
+from heads.data.table import VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -194,7 +194,7 @@ def write_array(X: Any, path: Path, limits: Limits) -> None:
     """
     import numpy as np
 
-    np.save(path, array_of(X, limits, path.stem), allow_pickle=False)
+    np.save(path, array_of(X, limits, VECTOR_COLUMN), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":
@@ -252,10 +252,13 @@ def table_of_labels(labels: Any) -> Table:
     values = _as_numpy(labels) if is_array(labels) else None
     if values is not None and values.dtype.kind in COLUMNS and values.ndim in (1, 2):
         return label_table(values, "labels")
-    cells = list(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else []
+    # A mapping gives its keys, and a set has no order: neither is one label a row.
+    no_rows = isinstance(labels, str | Mapping | Set) or not isinstance(labels, Iterable)
+    cells = [] if no_rows else list(labels)
     if not cells:
         hint = "Give a list or an array of one label a row."
-        raise ArrayError(f"The labels are a {type(labels).__name__}.", hint)
+        what = f"Labels cannot be taken from this {type(labels).__name__}."
+        raise ArrayError(what if no_rows else "There are no labels.", hint)
     told = [_label_cell(one.item() if isinstance(one, np.generic) else one) for one in cells]
     lists = (
         frozenset(["label"]) if any(isinstance(one, list | tuple) for one in cells) else frozenset()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.files import SPLIT
-from heads.data.formats.parquet_files import BATCH_ROWS, Gathered
+from heads.data.formats.parquet_files import BATCH_ROWS, Gathered, compute
 from heads.data.table import PARTS, Table, check_size, count, short
 from heads.data.vectors import BLOCK
 from heads.errors import DataError
@@ -135,10 +135,31 @@ def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, limits, rows=len(data), columns=len(data.columns))
             return pa.table([*_columns(data)], _names(data.columns, name))
-        return pa.table(data)
+        table = pa.table(data)
+        for column in table.schema.names:
+            if pa.types.is_union(table.schema.field(column).type):
+                what = f"'{short(column)}' of {name} holds values of several types (a union)."
+                raise DataError(what, "Cast it to one type.")
+        return _decoded(table)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         what = f"{name} cannot be read as a table."
         raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None
+
+
+def _decoded(table: "pyarrow.Table") -> "pyarrow.Table":
+    """The same without runs of equal values, of which pyarrow takes no single rows."""
+    import pyarrow as pa
+
+    for at, field in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            column = compute().run_end_decode(table.column(at))
+            table = table.set_column(at, field.with_type(column.type), column)
+    return table
+
+
+def index_of(data: Any) -> "pandas.Index | None":
+    """What a frame of pandas calls its rows; None of anything else."""
+    return data.index if isinstance(data, _kinds("pandas", "DataFrame")) else None
 
 
 def read_as(data: Any) -> str:
@@ -150,25 +171,31 @@ def read_as(data: Any) -> str:
 
 
 def write_frame(data: Any, path: Path, limits: Limits) -> None:
-    """Writes a table in memory as a Parquet file, so that it is read row by row as any other.
+    """Writes a table in memory as a stream of Arrow, to be read row by row as a file is.
+
+    Not as Parquet, which cannot hold every type of Arrow: a record without fields, a duration.
 
     Raises:
         DataError: It cannot be read as one table.
         LimitError: It holds more than this place allows.
     """
-    import pyarrow.parquet as parquet
+    import pyarrow as pa
 
     streamed = _kinds("datasets", "DatasetDict", "IterableDataset", "IterableDatasetDict")
     if isinstance(data, streamed):
         what = f"A {type(data).__name__} is not one table with a number of rows."
         raise DataError(what, "Give one of its data sets, such as data['test'], not streamed.")
     if isinstance(data, _kinds("datasets", "Dataset")):
-        rows = data.with_format("arrow").iter(batch_size=BATCH_ROWS)
-        with parquet.ParquetWriter(path, data.features.arrow_schema) as writer:
-            for table in rows:
-                writer.write_table(table.cast(data.features.arrow_schema))
-        return
-    parquet.write_table(_as_arrow(data, limits), path)
+        schema = data.features.arrow_schema
+        tables = (table.cast(schema) for table in data.with_format("arrow").iter(BATCH_ROWS))
+    else:
+        table = _as_arrow(data, limits)
+        if not table.num_rows:
+            raise DataError(f"{called(data)} has no rows.", "Give one with some.")
+        schema, tables = table.schema, iter([table])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for table in tables:
+            writer.write_table(table, BATCH_ROWS)
 
 
 def _chunks(table: "pyarrow.Table", column: str) -> "Iterator[pyarrow.Array]":
@@ -193,6 +220,8 @@ def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.Chu
     for at in range(len(frame.columns)):
         series = frame.iloc[:, at]
         missing = series.isna().to_numpy()
+        if str(series.dtype).startswith("period["):  # Arrow has the months since 1970 of a month
+            series = series.astype(str).where(~missing)
         if series.dtype.kind == "f" and missing.any() and (series.dropna() % 1 == 0).all():
             series = series.astype("Int64")  # pandas makes 1.0 of 1 where a number is missing
         try:

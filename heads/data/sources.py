@@ -1,12 +1,13 @@
 """Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from heads.caching import writing
 from heads.data.arrays import (
     beside,
     check_as_many,
@@ -16,16 +17,18 @@ from heads.data.arrays import (
     write_array,
 )
 from heads.data.dataset import name_of
-from heads.data.files import open_table, place_of
+from heads.data.files import open_stream, open_table, place_of
+from heads.data.formats.parquet_files import stream_columnar
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
 from heads.data.hub_datasets import PREFIX, read_hub
-from heads.data.table import VECTOR_COLUMN, Table
+from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 from heads.settings import Limits
 
 _KNOWN = "Give a sample, a file, a folder, a DataFrame or a Dataset."
+_TEMPORARY = "Make room there, or name another folder in TMPDIR."
 
 
 def open_source(
@@ -44,7 +47,7 @@ def open_source(
         LimitError: It holds more than this place allows.
     """
     table, name = _opened(data, limits, header)
-    if labels is None or (isinstance(labels, str) and not labels):
+    if not are_given(labels):
         return table, name
     if not table.vectors:
         raise _no_vectors(table.name)
@@ -68,26 +71,54 @@ def on_disk(data: Any, limits: Limits) -> Iterator[Path]:
         return
     with TemporaryDirectory() as folder:
         if is_frame(data):
-            path = Path(folder) / called(data).replace("/", " ")
-            write_frame(data, path, limits)
+            path = Path(folder) / "rows.arrow"
+            with writing(f"{called(data)} in a temporary file", _TEMPORARY):
+                write_frame(data, path, limits)
         elif is_array(data):
-            path = Path(folder) / f"{VECTOR_COLUMN}.npy"
-            write_array(data, path, limits)
+            path = Path(folder) / "rows.npy"
+            with writing("The vectors in a temporary file", _TEMPORARY):
+                write_array(data, path, limits)
         else:
             raise _unknown(data)
         yield path
 
 
-def told_of(stream: TableStream, data: Any) -> TableStream:
-    """The rows of a file of `on_disk`, which says of a table in memory that it came from there.
+def source_name(data: Any) -> str:
+    """What is said of a file, a table in memory or an array where it is named."""
+    if isinstance(data, str | Path):
+        return short(place_of(data).name, 60)
+    return called(data) if is_frame(data) else VECTOR_COLUMN
+
+
+def stream_source(
+    path: Path,
+    data: Any,
+    limits: Limits,
+    header: bool | None = None,
+    known: Collection[str] = (),
+    *,
+    of_lines: bool = False,
+) -> TableStream:
+    """Looks through what a user gives, to read it again row by row.
 
     Args:
+        path: The file of `on_disk` in which it lies.
         data: What the user gave.
+        header: As of `open_stream`, and `known` and `of_lines` too.
+
+    Raises:
+        DataError: It cannot be read.
+        LimitError: It holds more than this place allows.
     """
     if isinstance(data, str | Path):
-        return stream
+        return open_stream(path, limits, header, known, of_lines=of_lines)
     told = read_as(data) if is_frame(data) else "Read from memory: an array."
-    return replace(stream, notes=(told, *stream.notes[1:]))  # the first is on the kind of file
+    return stream_columnar([(path, "")], source_name(data), limits, told)
+
+
+def are_given(labels: Any) -> bool:
+    """Whether labels were given that stand beside vectors, a file or in memory."""
+    return labels is not None and not (isinstance(labels, str) and not labels)
 
 
 def labelled(
@@ -137,6 +168,9 @@ def _no_vectors(name: str) -> DataError:
 
 
 def _labels(labels: Any, limits: Limits, header: bool | None) -> Table:
+    has_columns = hasattr(labels, "columns") or hasattr(labels, "column_names")
+    if has_columns and is_frame(labels):  # a Series hands out Arrow too
+        return replace(read_frame(labels, limits), name="labels")
     if not isinstance(labels, str | Path):
         return table_of_labels(labels)
     return open_table(place_of(labels), limits, header, of_labels=True)

@@ -204,6 +204,8 @@ def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
     found, same = heads.predict(frame, **asked), heads.predict(of_file, **asked)
     assert found.answers == same.answers
     assert list(found.to_pandas()["answer"]) == [one["answer"] for one in same.answers]
+    turned = frame[::-1].assign(answer=heads.predict(frame, **asked).to_pandas()["answer"])
+    assert list(turned["answer"])[::-1] == [one["answer"] for one in same.answers]
     assert found.notes[0].startswith("Read from memory: a DataFrame")
     scores = heads.evaluate(frame, run=run("sentiment"), recipe="cls+linear")
     assert scores.score == heads.evaluate(of_file, run=run("sentiment"), recipe="cls+linear").score
@@ -237,8 +239,10 @@ def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\nfine\n", "utf-8")
+    (other := tmp_path / "other.csv").write_text("mine", "utf-8")
     for to, says in (
-        (path, "is there already"),
+        (path, "is the file that is answered"),
+        (other, "is there already"),
         (tmp_path / "out.doc", "names no format"),
         (tmp_path / "nowhere" / "out.csv", "no folder"),
         (tmp_path, "names no format"),
@@ -250,6 +254,66 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_p
         heads.predict(path, run=run("sentiment"), to=tmp_path / "out.csv")
     with pytest.raises(DataError, match="no file and no sample called"):
         heads.predict(tmp_path / "none.csv", run=run("sentiment"))
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_what_came_to_lie_there_meanwhile_stays(has_links, run, tmp_path, monkeypatch):
+    def refused(*names):
+        raise PermissionError(1, "Operation not permitted")
+
+    if not has_links:  # as on a memory stick
+        monkeypatch.setattr("os.link", refused)
+    to = tmp_path / "out.csv"
+    work = predicting("sentiment", run=run("sentiment"), to=to)
+    for told in work:
+        if told.says.startswith("Answered"):
+            break
+    to.write_text("precious", "utf-8")
+    with pytest.raises(DataError, match=r"out\.csv cannot be written \(File exists\)"):
+        for _ in work:
+            pass
+    assert [path.read_text("utf-8") for path in tmp_path.iterdir()] == ["precious"]
+    to.unlink()
+    heads.predict("sentiment", run=run("sentiment"), to=to)
+    assert list(tmp_path.iterdir()) == [to]
+
+
+ODD = {
+    "a record without fields": lambda pa: pa.array([{}, {}], pa.struct([])),
+    "runs": lambda pa: pa.RunEndEncodedArray.from_arrays([1, 2], ["x", "y"]),
+    "lists by number": lambda pa: pa.DictionaryArray.from_arrays([0, 0], pa.array([[1, 2]])),
+    "a span of months": lambda pa: pa.array([(1, 2, 3), None], pa.month_day_nano_interval()),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_columns_of_every_type_stand_beside_answers(odd, run, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"text": ["fine", "bad"], "odd": ODD[odd](pa)})
+    for ending in ("csv", "jsonl", "xlsx"):
+        found = heads.predict(table, run=run("sentiment"), to=tmp_path / f"out.{ending}")
+        assert found.answered == 2
+    if odd == "runs":  # which are no type of their own once they are read
+        heads.predict(table, run=run("sentiment"), to=tmp_path / "out.parquet")
+    else:
+        with pytest.raises(DataError, match=r"cannot hold every column: .*Write JSONL or CSV"):
+            heads.predict(table, run=run("sentiment"), to=tmp_path / "out.parquet")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_memory_holds_is_called_by_its_name(run):
+    pandas = pytest.importorskip("pandas")
+    months = pandas.DataFrame(
+        {"text": ["a", "b"], "m": pandas.period_range("2020-01", periods=2, freq="M")}
+    )
+    assert heads.predict(months, run=run("sentiment")).first[1][1] == "2020-01"
+    with pytest.raises(DataError, match=r"DataFrame has no rows\. Give one with some\."):
+        heads.predict(months[:0], run=run("sentiment"))
+    pa = pytest.importorskip("pyarrow")
+    kinds = pa.array([0, 1], pa.int8())
+    union = pa.UnionArray.from_sparse(kinds, [pa.array(["x", "y"]), pa.array([1, 2])])
+    with pytest.raises(DataError, match="'u' of Table holds values of several types"):
+        heads.predict(pa.table({"text": ["a", "b"], "u": union}), run=run("sentiment"))
 
 
 def test_columns_that_are_not_there_are_named(run, tmp_path):

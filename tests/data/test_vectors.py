@@ -435,7 +435,7 @@ def test_labels_that_are_infinite_are_none() -> None:
 def test_labels_are_of_vectors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Labels of their own belong beside vectors"):
         read("sentiment", labels=LABELS)
-    with pytest.raises(DataError, match="The labels are a int"):
+    with pytest.raises(DataError, match="Labels cannot be taken from this int"):
         read(some(), labels=5)
     with pytest.raises(DataError, match="No data can be read from this list"):
         read(some().tolist(), labels=LABELS)

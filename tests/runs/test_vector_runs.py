@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -242,6 +243,48 @@ def test_vectors_are_not_printed(run: Path, file: Path, capsys) -> None:
     assert (names, len(rows)) == ("id,label,answer,probability", ROWS)
     assert "The vectors are not printed; --to FILE writes them as well." in err
     assert rows[3].startswith("3,")
+
+
+@pytest.mark.parametrize(
+    ("sign", "title", "mark"), [(";", "v", ""), ("|", " v ", ""), (",", "v", "\ufeff")]
+)
+def test_vectors_of_delimited_text_are_not_printed(
+    sign: str, title: str, mark: str, run: Path, tmp_path: Path, capsysbinary
+) -> None:
+    X, _ = some(5)
+    lines = [f'{at}{sign}"{json.dumps(row.tolist())}"' for at, row in enumerate(X)]
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{mark}é{sign}{title}\n" + "\n".join(lines) + "\n", "utf-8")
+    assert main(["predict", str(path), "--run", str(run), "--recipe", "vectors+linear"]) == 0
+    names, *rows = capsysbinary.readouterr().out.decode("utf-8-sig").splitlines()
+    assert names == sign.join(["é", "answer", "probability"])
+    assert [row.split(sign)[0] for row in rows] == list("01234")
+    expected = leaderboard(RunFolder(path=run)).classifier("vectors+linear").predict(X)
+    assert [row.split(sign)[1] for row in rows] == [one for (one,) in expected]
+
+
+def test_labels_in_memory_are_one_a_row(run: Path) -> None:
+    X, labels = some(60)
+    asked = {"run": str(run), "recipe": "vectors+linear"}
+    right = heads.evaluate(X, labels_file=labels, **asked).score
+    frame = pandas.DataFrame({"label": labels})
+    assert heads.evaluate(X, labels_file=frame, **asked).score == right
+    assert heads.evaluate(X, labels_file=frame["label"], **asked).score == right
+    with pytest.raises(DataError, match=r"vectors has 60 rows and labels 59\."):
+        heads.evaluate(X, labels_file=frame[1:], **asked)
+    for odd in ({"class 0": 1, "class 1": 2}, set(labels)):
+        with pytest.raises(DataError, match=r"Labels cannot be taken from this (dict|set)"):
+            heads.evaluate(X[:2], labels_file=odd, **asked)
+    with pytest.raises(DataError, match="No column of vectors holds labels"):
+        heads.evaluate(X, labels_file=None, **asked)
+
+
+def test_names_come_as_one_or_from_a_generator(tmp_path: Path) -> None:
+    X, labels = some(60)
+    for number, recipes in enumerate(("vectors+knn", (r for r in ["vectors+knn"]))):
+        out = tmp_path / str(number)
+        found = heads.train_grid(X, labels=labels, recipes=recipes, config=PLAIN, out=out)
+        assert [one.name for one in found.cells if not one.is_baseline] == ["vectors+knn"]
 
 
 def test_rows_without_a_vector_get_no_answer(run: Path, tmp_path: Path) -> None:

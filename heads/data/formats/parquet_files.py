@@ -213,7 +213,7 @@ def vectors_of_arrow(
     return sink.done()
 
 
-def _compute() -> Any:
+def compute() -> Any:
     """The functions of pyarrow, which makes them as it is imported: no checker knows of them."""
     import pyarrow.compute
 
@@ -222,7 +222,7 @@ def _compute() -> Any:
 
 def _first_width(array: "pyarrow.Array") -> int:
     """The length of the first list that is not empty."""
-    pc = _compute()
+    pc = compute()
     return next(filter(None, pc.list_value_length(array).to_pylist()), 0)
 
 
@@ -237,7 +237,7 @@ def matrix_of(
     import numpy as np
     import pyarrow as pa
 
-    pc = _compute()
+    pc = compute()
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     # Of a list of a fixed size that is missing, the numbers are there, and are none.
     lacks = array.is_null().to_numpy(zero_copy_only=False) | (sizes == 0)
@@ -618,12 +618,17 @@ def _numbers(column: "pyarrow.Array") -> int:
     return len(column.flatten())
 
 
-def spelled_rows(block: Block, schema: "pyarrow.Schema") -> Iterator[Sequence[str]]:
+def spelled_rows(
+    block: Block, schema: "pyarrow.Schema", but: int | None = None
+) -> Iterator[Sequence[str]]:
     """The cells of some rows for a file of texts alone, which takes vectors as lists in JSON.
 
     In the rows themselves they are not spelled: that takes far longer than to answer them.
+
+    Args:
+        but: The place of vectors that stay as they are: they are not written.
     """
-    places = [at for at, one in enumerate(schema) if is_vector(one.type)]
+    places = [at for at, one in enumerate(schema) if is_vector(one.type) and at != but]
     columns = ([w for batch in block.own for w in _all_spelled(batch.column(at))] for at in places)
     vectors = zip(*columns, strict=True) if places else repeat((), len(block))
     for row, own in zip(block.rows, vectors, strict=True):

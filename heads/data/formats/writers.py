@@ -23,7 +23,7 @@ from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
 from heads.data.formats.parquet_files import spelled_rows
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
-from heads.data.table import LISTS, guard_cell
+from heads.data.table import LISTS, guard_cell, short
 from heads.errors import DataError
 
 if TYPE_CHECKING:
@@ -105,7 +105,12 @@ class Writer(ABC):
 
 @contextmanager
 def written(
-    path: Path, stream: TableStream, added: Sequence[Added], ending: str = ""
+    path: Path,
+    stream: TableStream,
+    added: Sequence[Added],
+    ending: str = "",
+    *,
+    leaves_out: str = "",
 ) -> Iterator[Writer]:
     """Within it, a file is written; it is there whole afterwards, or not at all.
 
@@ -113,12 +118,13 @@ def written(
         stream: The file whose rows they are.
         added: The columns of ours.
         ending: The format; that of the path's ending, if not given.
+        leaves_out: A column that is not written; of delimited text alone.
 
     Raises:
         DataError: The disk refuses, or the format cannot hold so many rows.
     """
-    make = _writer(ending or path.suffix.lower(), stream)
-    with writing(place_told(path)), replacing(path) as place:
+    make = _writer(ending or path.suffix.lower(), stream, leaves_out)
+    with writing(place_told(path)), _types_held(path), replacing(path, is_new=True) as place:
         writer = make(place, stream, added)
         try:
             yield writer
@@ -149,14 +155,26 @@ def check_rows(ending: str, rows: int) -> None:
         raise DataError(what, "Write a CSV or Parquet file.")
 
 
-def _writer(ending: str, stream: TableStream) -> Callable[..., Writer]:
+@contextmanager
+def _types_held(path: Path) -> Iterator[None]:
+    """Within it, a type of Arrow that Parquet does not know is said to be none of its types."""
+    try:
+        yield
+    except NotImplementedError as error:  # pyarrow's is one
+        what = f"{place_told(path)} cannot hold every column: {short(str(error).rstrip('.'), 120)}."
+        raise DataError(what, "Write JSONL or CSV.") from None
+
+
+def _writer(ending: str, stream: TableStream, leaves_out: str) -> Callable[..., Writer]:
     if ending in (".jsonl", ".ndjson"):
         return _JsonLines
     if ending == ".json":
         return _JsonList
     if ending == ".parquet":
         return _Typed if stream.form == "columnar" else _Texts
-    return _Sheet if ending == ".xlsx" else partial(_Delimited, sign=_sign(ending, stream))
+    if ending == ".xlsx":
+        return _Sheet
+    return partial(_Delimited, sign=_sign(ending, stream), leaves_out=leaves_out)
 
 
 def _sign(ending: str, stream: TableStream) -> str:
@@ -170,8 +188,17 @@ def _sign(ending: str, stream: TableStream) -> str:
 class _Delimited(Writer):
     """Cells parted by a sign, in UTF-8: by that of the file, by tabs where the name ends so."""
 
-    def __init__(self, path: Path, stream: TableStream, added: Sequence[Added], sign: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        stream: TableStream,
+        added: Sequence[Added],
+        sign: str,
+        leaves_out: str = "",
+    ) -> None:
         super().__init__(path, stream, added)
+        # By its place: a title is not always the name that a column goes by.
+        self._left = stream.columns.index(leaves_out) if leaves_out else None
         facts = stream.facts if isinstance(stream.facts, Delimited) else Delimited()
         self._end = facts.line_end
         # Half a letter, as JSON may hold one, is no UTF-8.
@@ -183,16 +210,19 @@ class _Delimited(Writer):
         # Delimited text stays to the letter; the text of an object may begin as a formula.
         self._given = str if stream.form == "delimited" else guard_cell
         ours = (guard_cell(one.name) for one in added)
-        self._rows.writerow([*map(self._given, stream.titles), *ours])
+        self._rows.writerow([*map(self._given, self._kept(stream.titles)), *ours])
+
+    def _kept(self, cells: Sequence[str]) -> Iterator[str]:
+        return (cell for at, cell in enumerate(cells) if at != self._left)
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         for cells, own in zip(self._cells(block), values, strict=True):
             ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*map(self._given, cells), *map(guard_cell, ours)])
+            self._rows.writerow([*map(self._given, self._kept(cells)), *map(guard_cell, ours)])
 
     def _cells(self, block: Block) -> Iterable[Sequence[str]]:
         if self.stream.form == "columnar":
-            return spelled_rows(block, self.stream.facts)
+            return spelled_rows(block, self.stream.facts, self._left)
         return (row.cells for row in block.rows)
 
     def finish(self) -> None:

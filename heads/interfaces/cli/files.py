@@ -1,6 +1,5 @@
 """The commands about whole files: predict, evaluate."""
 
-import csv
 import shutil
 import sys
 import tempfile
@@ -66,6 +65,7 @@ def predict(
             probabilities=probabilities,
             abstain_below=abstain_below,
             keeps=to is None,
+            leaves_out_vectors=to is None,
         )
         found = followed(work, what="" if to is None else f"{to} was not written")
         values = found.as_json()
@@ -99,20 +99,12 @@ def _printed(to: Path | None) -> Iterator[Path]:
 
 
 def _print(path: Path, vectors: str) -> None:
-    """Prints a file of answers, without its column of vectors."""
-    if not vectors:
-        with path.open("rb") as file:
-            sys.stdout.flush()
-            shutil.copyfileobj(file, sys.stdout.buffer)
-        return
-    csv.field_size_limit(2**31 - 1)  # a vector is a long cell
-    print("heads: The vectors are not printed; --to FILE writes them as well.", file=sys.stderr)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        names = next(rows)
-        keeps = [at for at, name in enumerate(names) if name != vectors]
-        told = csv.writer(sys.stdout, lineterminator="\n")
-        told.writerows([row[at] for at in keeps] for row in (names, *rows))
+    """Prints a file of answers, byte for byte; vectors, if there were any, it leaves out."""
+    if vectors:
+        print("heads: The vectors are not printed; --to FILE writes them as well.", file=sys.stderr)
+    with path.open("rb") as file:
+        sys.stdout.flush()
+        shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 @command(api.evaluate)

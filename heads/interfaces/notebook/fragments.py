@@ -241,7 +241,8 @@ def _(found: Classifier) -> Markup:
 
 @_body.register
 def _(found: FileAnswers) -> Markup:
-    return whole_files.answered(found, None)
+    shown = whole_files.answered(found, None)
+    return shown + Markup("<p>Every row is in {}.</p>").format(found.to) if found.to else shown
 
 
 @_body.register

@@ -78,7 +78,8 @@ def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """The texts and our columns of the first rows."""
     names, *rows = found.first
     ours = range(len(names) - len(found.columns), len(names))
-    texts = [at for at, name in enumerate(names) if name.strip() in (found.text, found.pair)]
+    known = {name for name in (found.text, found.pair) if name}
+    texts = [at for at, name in enumerate(names) if name.strip() in known]
     places, numbers = [*texts[:2], *ours], ours[1:]  # the answer itself stays as it is written
     return [names[at] for at in places], [
         [_rounded(row[at]) if at in numbers else row[at][:LETTERS] for at in places]
