@@ -500,7 +500,9 @@ def test_golden_answers_are_added_and_never_rewritten(tmp_path) -> None:
     file.write_text(json.dumps(kept))
     assert "head roberta" in add_missing(file)
     after = json.loads(file.read_text())
-    assert after.pop("head roberta") == json.loads(FILE.read_text())["head roberta"]
+    again = torch.tensor(after.pop("head roberta")["logits"])
+    known = torch.tensor(json.loads(FILE.read_text())["head roberta"]["logits"])
+    assert torch.allclose(again, known, atol=1e-6)  # processors differ in the last digit
     assert kept.items() <= after.items()
     before = file.read_text()
     assert add_missing(file) == []
