@@ -112,7 +112,7 @@ def written(
     *,
     leaves_out: str = "",
 ) -> Iterator[Writer]:
-    """Within it, a file is written; it is there whole afterwards, or not at all.
+    """Within it, a new file is written; it is there whole afterwards, or not at all.
 
     Args:
         stream: The file whose rows they are.
@@ -121,10 +121,11 @@ def written(
         leaves_out: A column that is not written; of delimited text alone.
 
     Raises:
-        DataError: The disk refuses, or the format cannot hold so many rows.
+        DataError: The disk refuses, the format cannot hold the rows, or another file has come to
+            lie there meanwhile.
     """
     make = _writer(ending or path.suffix.lower(), stream, leaves_out)
-    with writing(place_told(path)), _types_held(path), replacing(path, is_new=True) as place:
+    with writing(place_told(path)), _refused(path), replacing(path, is_new=True) as place:
         writer = make(place, stream, added)
         try:
             yield writer
@@ -156,10 +157,13 @@ def check_rows(ending: str, rows: int) -> None:
 
 
 @contextmanager
-def _types_held(path: Path) -> Iterator[None]:
-    """Within it, a type of Arrow that Parquet does not know is said to be none of its types."""
+def _refused(path: Path) -> Iterator[None]:
+    """Within it, a type that Parquet does not know and a name that is taken are a sentence each."""
     try:
         yield
+    except FileExistsError:
+        what = f"{place_told(path)} came to be there while this was written, and stays."
+        raise DataError(what, "Name a new file.") from None
     except NotImplementedError as error:  # pyarrow's is one
         what = f"{place_told(path)} cannot hold every column: {short(str(error).rstrip('.'), 120)}."
         raise DataError(what, "Write JSONL or CSV.") from None

@@ -48,6 +48,7 @@ def answered(path, to, header=None, **asked):
     """A file written anew, with an answer that tells the number of its row; and its stream."""
     stream = open_stream(path, LIMITS, header, **asked)
     number = 0
+    to.unlink(missing_ok=True)  # of the example before
     with written(to, stream, OURS) as writer:
         for block in stream.blocks(7):
             values = [(f"row {number + at}", (number + at) / 4) for at in range(len(block))]
