@@ -423,11 +423,14 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
 ) -> None:
     before = answers("sentiment")
     monkeypatch.setattr(head_cache, "_recent", OrderedDict())
+    list(comparing(**ask("sentiment")))  # other tests may have trained it in a place of their own
+    monkeypatch.setattr(head_cache, "_recent", OrderedDict())
+    began = seconds()
     events = list(comparing(**ask("sentiment")))
     assert len(events) == 2
     assert isinstance(events[-1], Compared)
     assert events[-1].comparison.as_json() == before.as_json()
-    assert seconds() < 5
+    assert seconds() - began < 5
 
 
 def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
