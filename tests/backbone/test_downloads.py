@@ -22,6 +22,8 @@ from heads.hub import free_bytes, hub_folder
 from heads.interruption import Interrupted, interruptible
 from heads.settings import PUBLIC, Limits
 
+RARE = pytest.mark.slow  # it waits for 12 s
+
 
 @pytest.fixture
 def slow(fake: Hub, tiny: Callable[..., Path]) -> Hub:
@@ -181,15 +183,15 @@ def test_a_download_has_a_deadline(slow: Hub) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        pytest.param({"seconds": 60}, "The Hub does not answer in time for a/bad.", marks=pytest.mark.slow),
+        pytest.param({"seconds": 60}, "The Hub does not answer in time for a/bad.", marks=RARE),
         ({"rate": -1}, "The Hub has stopped sending a/bad."),
-        pytest.param({"rate": 20}, "The Hub has stopped sending a/bad.", marks=pytest.mark.slow),
+        pytest.param({"rate": 20}, "The Hub has stopped sending a/bad.", marks=RARE),
         ({"sends": 60_000_000}, "The Hub sends more of a/bad than it has listed."),
         ({"status": 401}, "The Hub does not hand out a/bad without a login (401)."),
         ({"status": 404}, "The Hub does not have a/bad"),
         ({"status": 429}, "The Hub takes no more questions for now (429)"),
         ({"status": 500}, "The Hub has a fault of its own (500)"),
-        pytest.param({"file_status": 500}, "The Hub has ", marks=pytest.mark.slow),
+        pytest.param({"file_status": 500}, "The Hub has ", marks=RARE),
         ({"file_status": 404}, "The Hub "),
         ({"gated": True}, "a/bad is gated."),
         ({"unsized": frozenset({"model.safetensors"})}, "The Hub does not say how large"),
