@@ -141,9 +141,10 @@ def replacing(path: Path, mode: int = 0o666, *, is_new: bool = False) -> Iterato
 
     Args:
         mode: Who may read and write it, less what the user's mask takes away.
-        is_new: Whether what is there by then stays, and the file is refused.
+        is_new: Whether what is there by then stays.
 
     Raises:
+        DataError: Something is, though it was to be new.
         OSError: The disk refuses, whoever it was that wrote; what was there before stays.
     """
     place = path.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
@@ -163,16 +164,15 @@ def _named(place: Path, path: Path) -> None:
     """Gives a file a name that no other has.
 
     Raises:
-        FileExistsError: One has it.
+        DataError: One has it.
     """
     try:
         os.link(place, path)  # unlike a renaming, this takes nobody's place
-    except FileExistsError:
-        raise
-    except OSError:  # a disk without links: what was there a moment ago is all that can be known
+    except OSError:
         if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-        place.replace(path)
+            what = f"{place_told(path)} came to be there while this was written, and stays."
+            raise DataError(what, "Name a new file.") from None
+        place.replace(path)  # a disk without links, on which the look before must do
     else:
         place.unlink()
 

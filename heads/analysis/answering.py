@@ -551,16 +551,15 @@ def predicting(
     logits: bool = False,
     probabilities: bool = False,
     abstain_below: float = 0.0,
-    keeps: bool | None = None,
-    leaves_out_vectors: bool = False,
+    is_printed: bool = False,
     watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileAnswers]:
     """The work of `heads.predict`: progress, then the account.
 
     Args:
-        keeps: Whether every answer is kept in memory; if None, where no file is written.
-        leaves_out_vectors: Whether the vectors that were answered are not written to a CSV file.
+        is_printed: Whether the file is one to be printed: answers are kept in memory as where none
+            is written, and the vectors that were answered are left out.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
 
     Raises:
@@ -587,15 +586,14 @@ def predicting(
                 abstain_below=abstain_below,
             ),
             asking=Asked.of(stream, head, columns, limits),
-            keeps=target is None if keeps is None else keeps,
+            keeps=target is None or is_printed,
             watcher=watch(stream, head, columns) if watch else None,
         )
         pace, cut, writer = FilePace(rows=stream.rows), 0, None
         if target:
-            left = columns.vectors if leaves_out_vectors else ""
-            writer = stack.enter_context(
-                written(target, stream, account.columns.columns, leaves_out=left)
-            )
+            left = columns.vectors if is_printed else ""
+            ours = account.columns.columns
+            writer = stack.enter_context(written(target, stream, ours, leaves_out=left))
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
             values = account.answered_block(block)

@@ -125,7 +125,7 @@ def written(
             lie there meanwhile.
     """
     make = _writer(ending or path.suffix.lower(), stream, leaves_out)
-    with writing(place_told(path)), _refused(path), replacing(path, is_new=True) as place:
+    with writing(place_told(path)), replacing(path, is_new=True) as place:
         writer = make(place, stream, added)
         try:
             yield writer
@@ -154,19 +154,6 @@ def check_rows(ending: str, rows: int) -> None:
     if ending == ".xlsx" and rows >= _SHEET_ROWS:
         what = f"An Excel sheet holds {_SHEET_ROWS - 1:,} rows, and there are {rows:,}."
         raise DataError(what, "Write a CSV or Parquet file.")
-
-
-@contextmanager
-def _refused(path: Path) -> Iterator[None]:
-    """Within it, a type that Parquet does not know and a name that is taken are a sentence each."""
-    try:
-        yield
-    except FileExistsError:
-        what = f"{place_told(path)} came to be there while this was written, and stays."
-        raise DataError(what, "Name a new file.") from None
-    except NotImplementedError as error:  # pyarrow's is one
-        what = f"{place_told(path)} cannot hold every column: {short(str(error).rstrip('.'), 120)}."
-        raise DataError(what, "Write JSONL or CSV.") from None
 
 
 def _writer(ending: str, stream: TableStream, leaves_out: str) -> Callable[..., Writer]:
@@ -360,7 +347,8 @@ class _Texts(Writer):
         import pyarrow.parquet as parquet
 
         self.schema = self._schema()
-        self._file = parquet.ParquetWriter(path, self.schema)
+        with _known_types():
+            self._file = parquet.ParquetWriter(path, self.schema)
         self._held: list[pyarrow.RecordBatch] = []
 
     def _schema(self) -> "pyarrow.Schema":
@@ -390,7 +378,8 @@ class _Texts(Writer):
         import pyarrow as pa
 
         if self._held:
-            self._file.write_table(pa.Table.from_batches(self._held, self.schema))
+            with _known_types():
+                self._file.write_table(pa.Table.from_batches(self._held, self.schema))
             self._held = []
 
     def close(self) -> None:
@@ -420,6 +409,18 @@ class _Typed(_Texts):
         for place in range(len(own), len(self.stream.columns)):
             found.append(pa.array([row.cells[place] for row in block.rows]))
         return found
+
+
+@contextmanager
+def _known_types() -> Iterator[None]:
+    """Within it, a type of Arrow that Parquet has no type for is said to be one."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        what = f"Parquet cannot hold every column: {short(str(error).rstrip('.'), 120)}."
+        raise DataError(what, "Write JSONL or CSV.") from None
 
 
 def _with(schema: "pyarrow.Schema", added: Sequence[Added]) -> "pyarrow.Schema":

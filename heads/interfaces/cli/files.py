@@ -64,8 +64,7 @@ def predict(
             logits=logits,
             probabilities=probabilities,
             abstain_below=abstain_below,
-            keeps=to is None,
-            leaves_out_vectors=to is None,
+            is_printed=to is None,
         )
         found = followed(work, what="" if to is None else f"{to} was not written")
         values = found.as_json()

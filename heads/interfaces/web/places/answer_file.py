@@ -73,10 +73,13 @@ def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
         target = place / f"{file.stem}-answers{answered_ending(file)}"
         events = throttled(
             predicting(
-                file, to=target, run=board.run, recipe=head_of(board, asked.head), keeps=False,
+                file,
+                to=target,
+                run=board.run,
+                recipe=head_of(board, asked.head),
                 watch=scoring.watch,
             )
-        )  # fmt: skip
+        )
         while True:
             try:
                 event = next(events)
