@@ -220,9 +220,8 @@ def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.Chu
     for at in range(len(frame.columns)):
         series = frame.iloc[:, at]
         missing = series.isna().to_numpy()
-        if isinstance(
-            series.dtype, _kinds("pandas", "PeriodDtype")
-        ):  # Arrow has the months since 1970 of a month
+        is_period = isinstance(series.dtype, _kinds("pandas", "PeriodDtype"))
+        if is_period:  # of which Arrow has a number: of a month that of months since 1970
             series = series.astype(str).where(~missing)
         if series.dtype.kind == "f" and missing.any() and (series.dropna() % 1 == 0).all():
             series = series.astype("Int64")  # pandas makes 1.0 of 1 where a number is missing
