@@ -135,12 +135,7 @@ def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, limits, rows=len(data), columns=len(data.columns))
             return pa.table([*_columns(data)], _names(data.columns, name))
-        table = pa.table(data)
-        for column in table.schema.names:
-            if pa.types.is_union(table.schema.field(column).type):
-                what = f"'{short(column)}' of {name} holds values of several types (a union)."
-                raise DataError(what, "Cast it to one type.")
-        return _decoded(table)
+        return _decoded(pa.table(data))
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         what = f"{name} cannot be read as a table."
         raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None

@@ -282,6 +282,9 @@ ODD = {
     "a record without fields": lambda pa: pa.array([{}, {}], pa.struct([])),
     "runs": lambda pa: pa.RunEndEncodedArray.from_arrays([1, 2], ["x", "y"]),
     "lists by number": lambda pa: pa.DictionaryArray.from_arrays([0, 0], pa.array([[1, 2]])),
+    "several types": lambda pa: pa.UnionArray.from_sparse(
+        pa.array([0, 1], pa.int8()), [pa.array(["x", "y"]), pa.array([1, 2])]
+    ),
     "a span of months": lambda pa: pa.array([(1, 2, 3), None], pa.month_day_nano_interval()),
 }
 
@@ -310,10 +313,9 @@ def test_what_memory_holds_is_called_by_its_name(run):
     with pytest.raises(DataError, match=r"DataFrame has no rows\. Give one with some\."):
         heads.predict(months[:0], run=run("sentiment"))
     pa = pytest.importorskip("pyarrow")
-    kinds = pa.array([0, 1], pa.int8())
-    union = pa.UnionArray.from_sparse(kinds, [pa.array(["x", "y"]), pa.array([1, 2])])
-    with pytest.raises(DataError, match="'u' of Table holds values of several types"):
-        heads.predict(pa.table({"text": ["a", "b"], "u": union}), run=run("sentiment"))
+    twice = pa.table([pa.array(["a", "b"]), pa.array(["c", "d"])], names=["text", "text"])
+    with pytest.raises(DataError, match=r"Table has columns of the same name"):
+        heads.predict(twice, run=run("sentiment"))
 
 
 def test_columns_that_are_not_there_are_named(run, tmp_path):
