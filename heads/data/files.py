@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heads.data.formats import excel_files, numpy_files, parquet_files
-from heads.data.formats.delimited import TextSource, head_of, read_delimited, stream_delimited
+from heads.data.formats.delimited import (
+    TextSource,
+    head_of,
+    nothing_in,
+    read_delimited,
+    stream_delimited,
+)
 from heads.data.formats.excel_files import read_excel, stream_excel
 from heads.data.formats.json_files import is_json, read_objects, stream_objects
 from heads.data.formats.parquet_files import read_columnar, stream_columnar
@@ -85,7 +91,7 @@ def refuse_text(text: str, name: str) -> None:
     """
     head = text[:20_000]
     if not head.strip() and not text.strip():
-        raise DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
+        raise nothing_in(name)
     if _PAGE.match(head):
         what = f"{name} is a web page, not a table."
         raise DataError(what, "Download the file itself (on GitHub: Raw).", line=1)

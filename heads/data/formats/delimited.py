@@ -301,12 +301,13 @@ def _parsed(text: str, reading: CsvFormat, name: str, limits: Limits) -> Grid:
             # The first row may name the columns, and only its width is that of the table.
             check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
     if not rows:
-        raise _nothing(name)
+        raise nothing_in(name)
     return Grid(rows=rows, lines=lines)
 
 
-def _nothing(name: str) -> DataError:
-    return DataError(f"{name}: The file is empty.", "Choose one with texts and labels.")
+def nothing_in(name: str) -> DataError:
+    """What is said of a file without a letter, whether it is to be learned from or answered."""
+    return DataError(f"{name}: The file is empty.", "Choose one with rows.")
 
 
 def _broken(name: str, start: int, end: int, error: str) -> DataError:
@@ -565,7 +566,7 @@ def _counted(parting: _Parting, limits: Limits) -> _Counted:
             found.first.append((line, fitted))
         found.drawn.add(line, fitted)
     if not found.rows:
-        raise _nothing(parting.name)
+        raise nothing_in(parting.name)
     check_even(parting.name, found.odd, found.rows, found.width)
     return found
 
