@@ -372,7 +372,8 @@ def heartbeats(session):
     """Gradio's tasks beside the streams of a session that go on."""
     found = [one for one in gc.get_objects() if isinstance(one, CoroutineType) and one.cr_frame]
     named = [one for one in found if one.__qualname__.endswith(call_queue.HEARTBEAT)]
-    return [one for one in named if one.cr_frame.f_locals.get("session_hash") == session]
+    frames = [(one, one.cr_frame) for one in named]  # without a frame it has ended since
+    return [one for one, frame in frames if frame and frame.f_locals.get("session_hash") == session]
 
 
 @pytest.mark.slow  # it waits until what nobody reads is looked at
