@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
     from heads.trackers import Tracked
+    from heads.training.scheduler import Scheduler
 
 __all__ = [
     "Inspector",
@@ -79,6 +80,7 @@ __all__ = [
     "training",
 ]
 
+HERE = "here"  # where work is done, where no other place is named
 PROJECT = "head-to-head"  # of a tracker, where none is named
 
 
@@ -240,6 +242,7 @@ def train_grid(
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
     out: str | Path | None = None,
+    on: str = HERE,
 ) -> Leaderboard:
     """Trains every recipe of a grid on the same rows and compares them.
 
@@ -273,6 +276,8 @@ def train_grid(
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
+        on: Where heads are trained: here; ray, on the Ray cluster that $RAY_ADDRESS names or else
+            on the processors of this machine; or ray:HOST:PORT, on that cluster.
 
     Returns:
         The leaderboard: `.verdict`, `.cells`, `.best`, `.classifier(name)`, `.to_pandas()`,
@@ -302,9 +307,25 @@ def train_grid(
         model=model,
         config=config or ExperimentConfig(),
     )
-    return _leaderboard(
-        working(begin(request, limits=limits, out=Path(out) if out else None), limits)
-    )
+    scheduler = _scheduler(on)
+    run = begin(request, limits=limits, out=Path(out) if out else None)
+    return _leaderboard(working(run, limits, scheduler))
+
+
+def _scheduler(on: str) -> Scheduler:
+    """What does the work on the cells of a run.
+
+    Raises:
+        HeadsError: There is no such place, or its library is not installed.
+    """
+    from heads.training.scheduler import run_trials
+
+    if on in ("", HERE):
+        return run_trials
+    from heads.scale.grid import on_ray
+    from heads.scale.pool import check_where
+
+    return on_ray(check_where(on))
 
 
 def _several(names: Iterable[str]) -> tuple[str, ...]:
@@ -322,11 +343,12 @@ def _scored(
     return data_of(table, limits, fitting(data.columns, table), name=name)
 
 
-def resume(run: str) -> Leaderboard:
+def resume(run: str, *, on: str = HERE) -> Leaderboard:
     """Goes on with a run that was stopped; what is done is not done again.
 
     Args:
         run: The id of the run, or its folder.
+        on: Where heads are trained, as of `heads.train_grid`.
 
     Raises:
         DataError: There is no such run, or another process works on it.
@@ -334,7 +356,7 @@ def resume(run: str) -> Leaderboard:
     from heads.runs.folder import find
     from heads.runs.runner import working
 
-    return _leaderboard(working(find(run), limits_here()))
+    return _leaderboard(working(find(run), limits_here(), _scheduler(on)))
 
 
 def critical_differences(

@@ -194,10 +194,21 @@ def new_head(
     """An untrained head, and the names of its tensors that the base model brought along."""
     chain: nn.Sequential = resolved.chain(width, classes)
     begun = begun_with(resolved, backbone, chain)
+    return _with_tensors(chain, begun), tuple(begun)
+
+
+def drawn_head(
+    resolved: ResolvedRecipe, begun: Mapping[str, Tensor], width: int, classes: int
+) -> nn.Sequential:
+    """The same where it is known what the base model brings along, without a base model."""
+    return _with_tensors(resolved.chain(width, classes), begun)
+
+
+def _with_tensors(chain: nn.Sequential, tensors: Mapping[str, Tensor]) -> nn.Sequential:
     own = chain.state_dict()
-    for name, tensor in begun.items():
+    for name, tensor in tensors.items():
         own[name].copy_(tensor)
-    return chain, tuple(begun)
+    return chain
 
 
 def begun_with(

@@ -128,7 +128,7 @@ def each_prompt(
         extracted: Those of recipes that read the same texts, by the base model with their prompt.
     """
     found: FeatureMatrices | None = None
-    groups = _by_prompt(recipes, backbone)
+    groups = by_prompt(recipes, backbone)
     for done, (prompted, own) in enumerate(groups):
         for event in extracted(own, prompted):
             if isinstance(event, FeatureMatrices):
@@ -139,7 +139,7 @@ def each_prompt(
     yield found
 
 
-def _by_prompt(
+def by_prompt(
     recipes: Sequence[ResolvedRecipe], backbone: Backbone
 ) -> list[tuple[Backbone, list[ResolvedRecipe]]]:
     """Recipes by what is written around the texts that they read; those of bare texts first.
@@ -275,7 +275,7 @@ def unread(
 ) -> list[tuple[str, str]]:
     """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
-    for prompted, own in _by_prompt(recipes, backbone):
+    for prompted, own in by_prompt(recipes, backbone):
         readers = [Featurizer(resolved, backbone) for resolved in own]
         for chunk in _chunks(rows, paired, prompted, way):
             if not all(is_kept(chunk.place(reader.resolved)) for reader in readers):

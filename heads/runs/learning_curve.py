@@ -18,7 +18,7 @@ from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
 from heads.runs.spec import RunSpec
-from heads.training.scheduler import Job, Tell, TrainingData, run_trials
+from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, run_trials
 from heads.training.search import TrialResult, seeds_of, trial_job
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
@@ -41,6 +41,7 @@ def learning_curve(
     cells: Sequence[Trial],
     training_data: TrainingData,
     workers: int,
+    scheduler: Scheduler = run_trials,
 ) -> Iterator[Progress]:
     """Trains the leaders on nested parts of their rows and keeps the comparison at each size.
 
@@ -60,7 +61,7 @@ def learning_curve(
     ]
     answers: dict[float, list[CellPredictions | Answers]] = {share: [] for share in by_share}
     done = 0
-    for event in run_trials(jobs, training_data, workers):
+    for event in scheduler(jobs, training_data, workers):
         if isinstance(event, _Again):
             answers[event.share].append(event.outcome)
             done += 1

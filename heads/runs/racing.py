@@ -22,7 +22,7 @@ from heads.runs.notes import reference_of
 from heads.runs.spec import RunSpec
 from heads.training.fitters.base import SearchResult, TriedSettings, answered
 from heads.training.racing import Eliminated, eliminated
-from heads.training.scheduler import TrainingData, TrialFailed, run_trials
+from heads.training.scheduler import Scheduler, TrainingData, TrialFailed, run_trials
 from heads.training.search import CurvePointTried, SearchFinished, alike, search_job
 from heads.training.trial import Trial
 
@@ -36,6 +36,7 @@ def race(
     cells: Sequence[Trial],
     training_data: TrainingData,
     workers: int,
+    scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | CurvePointTried, None, Mapping[str, SearchFinished | TrialFailed]]:
     """Searches the settings of all cells and decides which of them go on; what these came to.
 
@@ -49,7 +50,7 @@ def race(
     failed: dict[str, TrialFailed] = {}
     if run.read(DECISION) is None:
         left = [search_job(cell, training_data) for cell in cells if cell.name not in found]
-        with contextlib.closing(run_trials(left, training_data, workers)) as events:
+        with contextlib.closing(scheduler(left, training_data, workers)) as events:
             for event in events:
                 if isinstance(event, SearchFinished):
                     _keep(run, asked.recipes.index(event.name), event)

@@ -41,7 +41,7 @@ from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, for_tuned, spec
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import ExperimentConfig, Limits
 from heads.training.finetuning.checkpoints import forget
-from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
+from heads.training.scheduler import Job, Scheduler, TrainingData, TrialFailed, run_trials
 from heads.training.search import (
     CurvePointTried,
     SearchFinished,
@@ -63,8 +63,12 @@ def filled(
     cells: Sequence[Trial],
     training_data: TrainingData,
     backbone: Backbone,
+    scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | Trying | CellDone, None, None]:
     """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
+
+    Args:
+        scheduler: Does the jobs, on this machine or on several.
 
     Raises:
         DataError: The run is broken, or the disk does not take it.
@@ -76,11 +80,11 @@ def filled(
         )
     searched: Mapping[str, SearchFinished | TrialFailed] = {}
     if asked.config.race:
-        searched = yield from race(run, asked, cells, training_data, workers)
+        searched = yield from race(run, asked, cells, training_data, workers, scheduler)
     jobs = _left(run, asked, cells, training_data, searched)
     if TFIDF in asked.baselines and not is_kept(run, asked, TFIDF):
         jobs.append(words_job(asked, training_data, cells[0].reading))
-    with contextlib.closing(run_trials(jobs, training_data, workers)) as events:
+    with contextlib.closing(scheduler(jobs, training_data, workers)) as events:
         for event in events:
             if told := _kept(run, asked, event, training_data, backbone):
                 yield told
@@ -246,8 +250,13 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
     return expected(asked, cells, backbone)
 
 
-def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
+def working(
+    run: RunFolder, limits: Limits, scheduler: Scheduler = run_trials
+) -> Generator[Event, None, None]:
     """Works on a run until it is finished; closing the iterator stops it, results kept.
+
+    Args:
+        scheduler: Does the work on cells, on this machine or on several.
 
     Yields:
         `Progress`, whose share never falls, `CurvePointTried` for every point of a validation
@@ -270,7 +279,7 @@ def working(run: RunFolder, limits: Limits) -> Generator[Event, None, None]:
             # In public a page fetches models before, within bounds that nobody holds here.
             backbone = load(asked.model, limits=limits, download=not limits.public)
             check_model(run, asked, backbone)
-            for event in rising(_worked(run, asked, backbone, limits)):
+            for event in rising(_worked(run, asked, backbone, limits, scheduler)):
                 yield event
                 if clock.is_over(asked.config):
                     break
@@ -312,7 +321,7 @@ def _compared(run: RunFolder) -> Leaderboard:
 
 
 def _worked(
-    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
+    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits, scheduler: Scheduler
 ) -> Generator[Progress | Trying | CellDone, None, None]:
     cells = cells_of(asked, backbone, limits)
     # All texts are read again where the states of their tokens are kept, or those at a cut.
@@ -325,10 +334,10 @@ def _worked(
     cut = yield from within(cut_states(asked, cells, backbone, limits), 0.4 - once, once)
     training_data = training_data_of(run, asked, read, states, cut)
     yield from estimated(run, asked, cells, training_data)
-    yield from filled(run, asked, cells, training_data, backbone)
+    yield from filled(run, asked, cells, training_data, backbone, scheduler)
     if asked.config.curve and run.read("curve.json") is None:
         yield Progress(says="Training the leaders on fewer rows", share=0.95)
         workers = max(1, torch.get_num_threads())
-        yield from learning_curve(run, asked, cells, training_data, workers)
+        yield from learning_curve(run, asked, cells, training_data, workers, scheduler)
     yield Progress(says="Timing every head on one text", share=0.99)
     run.write("latency.json", latencies(run, asked, backbone, limits))

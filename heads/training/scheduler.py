@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -67,6 +67,12 @@ class TrainingData:
     cut_states: TokenStates | None = None
     workspace: Path | None = None
 
+    @property
+    def unread(self) -> "TrainingData":
+        """The same without what was read: who learns what, and from which rows."""
+        nothing = FeatureStore(joint=None, alone=None, siamese={})
+        return replace(self, read=nothing, states=None, cut_states=None, texts=(), pairs=())
+
     def training_task(self, reading: str, stop: threading.Event) -> TrainingTask:
         """The rows under one reading."""
         targets, classes = self.task.targets, len(self.task.classes)
@@ -103,6 +109,9 @@ class Job:
         work: Is given the task and a way to tell of its progress, and returns the result.
         cost: How long it takes, by a yardstick of no unit.
         wants_all: Whether it computes on all cores, or on the GPU, and so by itself.
+        kind: What kind of head it learns: those of one kind take about as long.
+        is_apart: Whether all that it needs besides are the vectors of its reading, so that it can
+            be done anywhere.
     """
 
     name: str
@@ -110,6 +119,13 @@ class Job:
     work: Callable[[TrainingTask, Tell], object]
     cost: float = 0.0
     wants_all: bool = False
+    kind: str = ""
+    is_apart: bool = False
+
+
+# Does jobs on the rows of one training, and yields what they tell and return: `run_trials` on this
+# machine, or others on several.
+Scheduler = Callable[[Sequence[Job], TrainingData, int], Generator[object, None, None]]
 
 
 def run_trials(

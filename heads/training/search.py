@@ -168,11 +168,12 @@ class TrialResult:
 
 def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     """The whole work on a trial: every seed searches its settings, then fits with them."""
+    plan = training_data.unread
 
     def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
         before = spent(folder_of(training_task.workspace, trial.name))  # by a process that is gone
-        taught = on_task(trial, training_task, training_data.splits, training_data.config)
-        found = _learned(taught, _searched(taught, training_data, tell), training_data, tell)
+        taught = on_task(trial, training_task, plan.splits, plan.config)
+        found = _learned(taught, _searched(taught, plan, tell), plan, tell)
         return replace(found, seconds=found.seconds + before)
 
     return _job(trial, training_data, work)
@@ -180,27 +181,21 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
 
 def search_job(trial: Trial, training_data: TrainingData) -> Job:
     """The first half of the work on a trial: `SearchFinished`."""
+    plan = training_data.unread
 
     def work(training_task: TrainingTask, tell: Tell) -> SearchFinished:
-        return _searched(
-            on_task(trial, training_task, training_data.splits, training_data.config),
-            training_data,
-            tell,
-        )
+        return _searched(on_task(trial, training_task, plan.splits, plan.config), plan, tell)
 
     return _job(trial, training_data, work)
 
 
 def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished) -> Job:
     """The second half: learn with every seed and the settings that it has chosen."""
+    plan = training_data.unread
 
     def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
-        return _learned(
-            on_task(trial, training_task, training_data.splits, training_data.config),
-            searched,
-            training_data,
-            tell,
-        )
+        taught = on_task(trial, training_task, plan.splits, plan.config)
+        return _learned(taught, searched, plan, tell)
 
     return _job(trial, training_data, work)
 
@@ -210,7 +205,13 @@ def _job(
 ) -> Job:
     cost = trial.cost(len(training_data.splits.train[0]), len(training_data.splits))
     return Job(
-        name=trial.name, reading=trial.reading, work=work, cost=cost, wants_all=trial.is_tuned
+        name=trial.name,
+        reading=trial.reading,
+        work=work,
+        cost=cost,
+        wants_all=trial.is_tuned,
+        kind=type(trial.fitter).__name__,
+        is_apart=trial.fitter.learns_from == "vectors",
     )
 
 

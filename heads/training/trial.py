@@ -7,7 +7,7 @@ from functools import partial
 from torch import nn
 
 from heads.backbone.backbone import Backbone
-from heads.classifier.module import RecipeModule, assemble, new_head
+from heads.classifier.module import RecipeModule, assemble, begun_with, drawn_head
 from heads.errors import LimitError, RecipeError
 from heads.parts.modules import last_linear, leaves
 from heads.parts.resolve import with_options
@@ -159,10 +159,6 @@ def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
         raise RecipeError(what, f"Write {TUNE}=full.")
 
 
-def _head(resolved: ResolvedRecipe, backbone: Backbone, width: int, classes: int) -> nn.Sequential:
-    return new_head(resolved, backbone, width, classes)[0]
-
-
 def _fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
@@ -205,7 +201,9 @@ def _frozen_fitter(
         return LinearFitter(first=first, resolved=resolved)
     if resolved.head.solve:
         return ClosedFormFitter(resolved=resolved, width=width)
-    make = partial(_head, resolved, backbone, width, classes)
+    with IsolatedRng().rolling():
+        begun = begun_with(resolved, backbone, module.head)
+    make = partial(drawn_head, resolved, begun, width, classes)
     return SGDFitter(
         make=make,
         first=first,

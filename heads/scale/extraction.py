@@ -1,0 +1,270 @@
+"""Features of texts without end: the base model reads piece after piece, on one machine or many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.engine import InferenceEngine, backends
+from heads.backbone.loading import load
+from heads.backbone.models import BUNDLED
+from heads.backbone.precision import EXACT
+from heads.data.columns import guess
+from heads.data.corpus import gate
+from heads.data.frames import read_frame
+from heads.errors import DataError, RecipeError
+from heads.events import Progress
+from heads.features.extraction import (
+    Group,
+    Pace,
+    by_prompt,
+    engine_of,
+    most_at_once,
+    read_by,
+    read_texts,
+)
+from heads.features.featurizer import Featurizer
+from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.scale.pieces import NOTES, ROW, Outcome, Source, Work, opened, worked
+from heads.scale.pool import HERE, check_where
+from heads.scale.shards import FEATURES, TEXT_HASH, FeatureShards
+from heads.settings import Limits
+from heads.settings import limits as limits_here
+
+if TYPE_CHECKING:
+    import pyarrow
+
+KINDS = ("float32", "float16")
+
+
+def extracting(
+    data: str | Path | Sequence[str | Path],
+    to: str | Path,
+    *,
+    readings: Sequence[str] = ("mean",),
+    text: str = "",
+    pair: str = "",
+    model: str = BUNDLED,
+    dtype: str = "float32",
+    on: str = HERE,
+    workers: int = 0,
+    rows_each: int = 0,
+    limits: Limits | None = None,
+) -> Generator[Progress, None, FeatureShards]:
+    """The work of `heads.extract`: progress, then what lies in the folder.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    limits, to = limits or limits_here(), str(to)
+    check_where(on)
+    if dtype not in KINDS:
+        raise DataError(f"Features are kept as {' or '.join(KINDS)}, not {dtype:.40}.", "Choose.")
+    backbone = load(model, limits=limits)
+    backbone.check_reads()
+    resolved = [_fixed(one, backbone) for one in dict.fromkeys(readings)]
+    yield Progress(says="Looking at the rows", share=0.0)
+    source = opened(data, to, limits)
+    text, pair = _columns(source, text, pair, limits)
+    work = Work(
+        to=to,
+        kind=FEATURES,
+        facts=_facts(resolved, backbone, text, pair, dtype),
+        make=Extractor(
+            readings=tuple(one.reading for one in resolved), text=text, pair=pair, model=model,
+            dtype=dtype, limits=limits,
+        ),
+        rows_each=rows_each or source.rows_each(most_at_once(backbone)),
+    )  # fmt: skip
+    found: Outcome = yield from worked(work, source, on, workers)
+    return replace(FeatureShards.opened(to), fresh=found.fresh, seconds=found.seconds)
+
+
+def _fixed(reading: str, backbone: Backbone) -> ResolvedRecipe:
+    """A reading as a recipe, which must be one that is not learned.
+
+    Raises:
+        RecipeError: It is no reading, is learned, or does not fit the base model.
+    """
+    recipe = resolve(reading if "+" in reading else f"{reading}+linear")
+    if recipe.needs_states or recipe.is_tuned:
+        what = f"{reading} is learned together with its head, so its features cannot be kept."
+        raise RecipeError(what, "Choose another reading, for example mean or cls.")
+    Featurizer(recipe.side if recipe.pair else recipe, backbone)
+    return recipe
+
+
+SAMPLED = 1_000  # rows in which the columns of the texts are found
+
+
+def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str, str]:
+    """The columns of the texts, found as in files that are learned from where they are not named.
+
+    Raises:
+        DataError: There is none.
+    """
+    if not text:
+        head = source.pieces(SAMPLED)[0].read()
+        found = guess(read_frame(head, limits))
+        text, pair = found.text, pair or found.pair
+    source.check_column(text, "texts")
+    if pair:
+        source.check_column(pair, "second texts")
+    if pair == text:
+        raise DataError("The same column is chosen twice.", "Choose one for each of text and pair.")
+    return text, pair
+
+
+def _facts(
+    resolved: Sequence[ResolvedRecipe], backbone: Backbone, text: str, pair: str, dtype: str
+) -> dict[str, Any]:
+    """All that features depend on besides the texts, as plain values."""
+    way = backends(backbone, EXACT)[0]
+    read = json.dumps(read_by(backbone, way, bool(pair)), default=str)
+    widths = {}
+    for one in resolved:
+        reader = Featurizer(one.side if one.pair else one, backbone)
+        widths[one.reading] = one.widened(reader.width)
+    return {
+        "model": backbone.id,
+        "revision": backbone.revision,
+        "readings": widths,
+        "text": text,
+        "pair": pair,
+        "dtype": dtype,
+        "tokens": backbone.tokens,
+        "read_by": hashlib.sha256(read.encode()).hexdigest()[:16],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extractor:
+    """Loads a base model, and reads tables of texts with it.
+
+    Attributes:
+        readings: By which it reads.
+        text: The column of the texts.
+        pair: That of the second texts, or "".
+        model: The base model.
+        dtype: In what features are kept.
+        limits: What is allowed.
+    """
+
+    readings: tuple[str, ...]
+    text: str
+    pair: str
+    model: str
+    dtype: str
+    limits: Limits
+
+    def __call__(self) -> Reading:
+        backbone = load(self.model, limits=self.limits)
+        resolved = {one: resolve(f"{one}+linear") for one in self.readings}
+        return Reading(extractor=self, backbone=backbone, resolved=resolved)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Reading:
+    """A base model that reads tables of texts: their columns but the texts, and vectors."""
+
+    extractor: Extractor
+    backbone: Backbone
+    resolved: dict[str, ResolvedRecipe]
+    engine: InferenceEngine | None = None
+
+    def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
+        import pyarrow as pa
+
+        asked = self.extractor
+        columns = [asked.text, *([asked.pair] if asked.pair else [])]
+        texts = [[self._gated(cell) for cell in table.column(name).to_pylist()] for name in columns]
+        rows = list(zip(*texts, strict=True))
+        there = np.array([all(row) for row in rows])
+        different = list(dict.fromkeys(row for row, yes in zip(rows, there, strict=True) if yes))
+        number = {row: place for place, row in enumerate(different)}
+        index = np.array([number.get(row, 0) for row in rows])
+        found = table.drop_columns(columns)
+        hashes = np.array([_hash(row) for row in rows], dtype=np.uint64)
+        found = found.append_column(TEXT_HASH, pa.array(hashes))
+        for reading, vectors in self._vectors(different).items():
+            if reading in found.column_names:
+                what = f"The rows have a column {reading}, as the features are called."
+                raise DataError(what, "Give that column another name.")
+            found = found.append_column(reading, self._column(vectors, index, there))
+        told = json.dumps({"texts": len(different), "missing": int((~there).sum())})
+        return found.replace_schema_metadata({NOTES: told.encode()})
+
+    def _gated(self, cell: object) -> str:
+        """A text as a tokenizer may see it; "" where there is none."""
+        try:
+            own = "" if cell is None else str(cell).replace("\r\n", "\n").replace("\r", "\n")
+            return gate(own, self.extractor.limits, "text")
+        except DataError:
+            return ""
+
+    def _vectors(self, rows: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
+        """The vectors of different texts under every reading."""
+        if not rows:
+            return {name: _none(one, self.backbone) for name, one in self.resolved.items()}
+        joint = {name: one for name, one in self.resolved.items() if not one.pair}
+        siamese = {name: one for name, one in self.resolved.items() if one.pair}
+        firsts, *seconds = (list(part) for part in zip(*rows, strict=True))
+        found = self._read(joint, firsts, seconds[0] if seconds else []) if joint else {}
+        if siamese:
+            sides = {one.side.reading: one.side for one in siamese.values()}
+            both = self._read(sides, [*firsts, *seconds[0]], [])
+            for name, one in siamese.items():
+                found[name] = one.joined(*both[one.side.reading].chunk(2))
+        return found
+
+    def _read(
+        self, resolved: dict[str, ResolvedRecipe], texts: Sequence[str], pairs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        found = dict[str, Tensor]()
+        for prompted, own in by_prompt(list(resolved.values()), self.backbone):
+            readers = {one.reading: Featurizer(one, prompted) for one in own}
+            group = Group(
+                rows=list(zip(texts, pairs or [""] * len(texts), strict=True)), precision=EXACT
+            )
+            if self.engine is None or self.engine.backbone is not prompted:
+                self.engine = engine_of(group, prompted)
+            work = read_texts(texts, pairs, readers, self.engine, Pace("Reading", group.rows))
+            while True:
+                try:
+                    next(work)
+                except StopIteration as end:
+                    found |= end.value.vectors
+                    break
+        return found
+
+    def _column(self, vectors: Tensor, index: np.ndarray, there: np.ndarray) -> pyarrow.Array:
+        """Vectors (u, w) of all rows, null where a row has no text."""
+        import pyarrow as pa
+
+        matrix = vectors.numpy().astype(self.extractor.dtype, copy=False)
+        rows = (
+            matrix[index] if len(matrix) else np.zeros((len(index), matrix.shape[1]), matrix.dtype)
+        )
+        mask = pa.array(~there) if not there.all() else None
+        return pa.FixedSizeListArray.from_arrays(
+            pa.array(rows.reshape(-1)), matrix.shape[1], mask=mask
+        )
+
+
+def _none(recipe: ResolvedRecipe, backbone: Backbone) -> Tensor:
+    width = Featurizer(recipe.side if recipe.pair else recipe, backbone).width
+    return Tensor(0, recipe.widened(width))
+
+
+def _hash(row: tuple[str, ...]) -> int:
+    """The same number for the same texts, by which copies of a text stay in one split."""
+    return int.from_bytes(hashlib.blake2b("\0".join(row).encode(), digest_size=8).digest(), "big")
