@@ -7,7 +7,7 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from heads.runs.doubtful_labels import DoubtfulLabels
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
+    from heads.scale.fitting import ShardedComparison
+    from heads.scale.predicting import ShardedAnswers
+    from heads.scale.shards import FeatureShards
     from heads.trackers import Tracked
     from heads.training.scheduler import Scheduler
 
@@ -67,8 +70,11 @@ __all__ = [
     "explain",
     "export",
     "export_onnx",
+    "extract",
+    "fit_shards",
     "load",
     "predict",
+    "predict_shards",
     "push",
     "read",
     "resume",
@@ -81,6 +87,7 @@ __all__ = [
 ]
 
 HERE = "here"  # where work is done, where no other place is named
+RUNGS, KEPT = (100_000, 1_000_000), 3  # of a race on features of any number of rows
 PROJECT = "head-to-head"  # of a tracker, where none is named
 
 
@@ -307,12 +314,12 @@ def train_grid(
         model=model,
         config=config or ExperimentConfig(),
     )
-    scheduler = _scheduler(on)
+    place = scheduler(on)  # before anything is written
     run = begin(request, limits=limits, out=Path(out) if out else None)
-    return _leaderboard(working(run, limits, scheduler))
+    return _leaderboard(working(run, limits, place))
 
 
-def _scheduler(on: str) -> Scheduler:
+def scheduler(on: str) -> Scheduler:
     """What does the work on the cells of a run.
 
     Raises:
@@ -356,7 +363,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     from heads.runs.folder import find
     from heads.runs.runner import working
 
-    return _leaderboard(working(find(run), limits_here(), _scheduler(on)))
+    return _leaderboard(working(find(run), limits_here(), scheduler(on)))
 
 
 def critical_differences(
@@ -548,6 +555,231 @@ def _data(
             told = "The rows are read already, without this column."
             raise DataError(told, f"Write heads.read(…, {what}={name!r}).")
     return data
+
+
+# --- Any number of rows: piece after piece, on one machine or on a Ray cluster.
+
+
+def extract(
+    data: str | Path | Sequence[str | Path],
+    to: str | Path,
+    *,
+    readings: Sequence[str] = ("mean",),
+    text: str = "",
+    pair: str = "",
+    model: str = BUNDLED,
+    dtype: str = "float32",
+    on: str = HERE,
+    workers: int = 0,
+    rows_each: int = 0,
+    limits: Limits | None = None,
+) -> FeatureShards:
+    """Lets a base model read any number of texts once, and keeps their vectors as Parquet files.
+
+    The rows are read in pieces, each into a file that is there whole or not at all. Called again
+    it goes on where it was stopped; pieces whose rows have changed are read anew. On Ray the loss
+    of a worker or of a node costs no more than the pieces in their hands.
+
+    Args:
+        data: Parquet files: a path, a URL that fsspec knows (s3://…, hf://…), a pattern such as
+            "part-*.parquet", a folder, or several of these; or one CSV, TSV, JSON, JSONL or Excel
+            file, of which a copy is written as Parquet first.
+        to: A folder, a path or URL: every column but the texts, the number of each row
+            (source_row) and of its text (text_hash), and a column of vectors for each reading.
+        readings: Poolings with their layers, such as mean, cls, mean@6 or cls@cat4; the base model
+            reads once for all of them.
+        text: The column of the texts; guessed, if not named.
+        pair: The column of the second texts, if there is one.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder; on Ray each node
+            loads it by that name.
+        dtype: float32, or float16 for half the size.
+        on: Where it reads: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
+            processors of this machine; or ray:HOST:PORT, on that cluster. A worker has a GPU where
+            the cluster has some, else a processor.
+        workers: At most so many; as many as there are GPUs or processors if 0.
+        rows_each: Rows of a piece; by how many rows there are if 0.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        What lies in the folder: `.rows`, `.readings`, `.source.files`.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    return result(
+        extracting(
+            data,
+            to,
+            readings=_several(readings),
+            text=text,
+            pair=pair,
+            model=model,
+            dtype=dtype,
+            on=on,
+            workers=workers,
+            rows_each=rows_each,
+            limits=limits,
+        )
+    )
+
+
+def extracting(
+    data: str | Path | Sequence[str | Path], to: str | Path, **asked: Any
+) -> Generator[Progress, None, FeatureShards]:
+    """The work of `heads.extract`: progress, then what lies in the folder."""
+    from heads.scale import extraction
+
+    return extraction.extracting(data, to, **asked)
+
+
+def fit_shards(
+    data: str | Path | Sequence[str | Path] | FeatureShards,
+    *,
+    recipes: Sequence[str] = (),
+    label: str = "",
+    split: str = "",
+    vectors: str = "",
+    rungs: Sequence[int] = RUNGS,
+    keep: int = KEPT,
+    on: str = HERE,
+    workers: int = 0,
+    config: ExperimentConfig | None = None,
+    limits: Limits | None = None,
+) -> ShardedComparison:
+    """Compares heads on features that need not fit in memory: raced on few rows, fitted on all.
+
+    All recipes search their settings on the first rung of rows, in memory. Those that are surely
+    behind are stopped, and the best few of the others go on to the next rung, and to all rows, a
+    shard in memory at a time: linear heads by L-BFGS on summed gradients, ridge, lda, centroid and
+    cosine by summed moments, heads of more layers step by step.
+
+    Args:
+        data: A folder of `heads.extract`, or Parquet files with a column of vectors and one of
+            labels, whichever engine made them: a path, a URL, a pattern, a folder, or several.
+        recipes: Such as mean+linear or cls+roberta, of readings that were extracted; vectors+linear
+            where the vectors come from elsewhere. Without any: linear, ridge, lda, roberta,
+            distilbert and mlp on every reading.
+        label: The column of the labels, one class a row; the one called so, if not named.
+        split: The column that says train, validation or test; without it rows are drawn, and copies
+            of a text are never parted.
+        vectors: The column of vectors that come from elsewhere, where there are several.
+        rungs: Numbers of rows to learn from before all of them; none: all recipes on all rows.
+        keep: Recipes that go on from a rung at most.
+        on: Where it computes, as of `heads.extract`.
+        workers: At most so many; as many as there are GPUs or processors if 0.
+        config: Its seed draws the rows and the new weights; see `heads.ExperimentConfig`.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        The comparison on rows that nobody learned from: `.verdict`, `.cells`, `.rungs`, `.best`,
+        `.classifier(recipe)`.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    return result(
+        fitting_shards(
+            data,
+            recipes=_several(recipes),
+            label=label,
+            split=split,
+            vectors=vectors,
+            rungs=rungs,
+            keep=keep,
+            on=on,
+            workers=workers,
+            config=config,
+            limits=limits,
+        )
+    )
+
+
+def fitting_shards(
+    data: str | Path | Sequence[str | Path] | FeatureShards, **asked: Any
+) -> Generator[Progress, None, ShardedComparison]:
+    """The work of `heads.fit_shards`: progress, then the comparison."""
+    from heads.scale import fitting
+
+    return fitting.fitting(data, **asked)
+
+
+def predict_shards(
+    data: str | Path | Sequence[str | Path],
+    to: str | Path,
+    *,
+    recipe: Recipe | str | Classifier = "",
+    run: str = "",
+    model: str = BUNDLED,
+    sample: str = "",
+    text: str = "",
+    pair: str = "",
+    vectors: str = "",
+    logits: bool = False,
+    probabilities: bool = False,
+    abstain_below: float = 0.0,
+    on: str = HERE,
+    workers: int = 0,
+    rows_each: int = 0,
+    limits: Limits | None = None,
+) -> ShardedAnswers:
+    """Answers any number of rows, piece after piece, into a folder of Parquet files.
+
+    The rows, the head and the columns are those of `heads.predict`. Called again it goes on where
+    it was stopped.
+
+    Args:
+        data: As of `heads.extract`; with a column of vectors where the head learned from vectors.
+        to: A folder, a path or URL: the rows as they are, with the columns of the answers.
+        recipe: The head, as of `heads.predict`.
+        run: A run whose head answers; on Ray its folder must be on a disk that all nodes share.
+        model: A fine-tuned checkpoint, or the base model of a sample's head.
+        sample: What a head is trained on that is of no run.
+        text: The column of the texts; the one that the head learned from, or guessed.
+        pair: The column of the second texts, where the head needs two.
+        vectors: The column of the vectors, where the head learned from vectors.
+        logits: Whether the logits of all classes are written as well.
+        probabilities: Whether all probabilities are.
+        abstain_below: Where one class applies: no answer where the head is less sure than that.
+        on: Where it computes, as of `heads.extract`.
+        workers: At most so many; as many as there are GPUs or processors if 0.
+        rows_each: Rows of a piece; by how many rows there are if 0.
+        limits: What is allowed; this place's limits if not given.
+
+    Returns:
+        The account: `.rows`, `.answered`, `.counts`, `.to`.
+
+    Raises:
+        HeadsError: Anything that does not fit, in one sentence.
+    """
+    return result(
+        predicting_shards(
+            data,
+            to,
+            recipe=recipe,
+            run=run,
+            model=model,
+            sample=sample,
+            text=text,
+            pair=pair,
+            vectors=vectors,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            on=on,
+            workers=workers,
+            rows_each=rows_each,
+            limits=limits,
+        )
+    )
+
+
+def predicting_shards(
+    data: str | Path | Sequence[str | Path], to: str | Path, **asked: Any
+) -> Generator[Progress, None, ShardedAnswers]:
+    """The work of `heads.predict_shards`: progress, then the account."""
+    from heads.scale import predicting
+
+    return predicting.predicting_shards(data, to, **asked)
 
 
 def row_map(

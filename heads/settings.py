@@ -166,6 +166,12 @@ class ExperimentConfig:
         low=0,
         high=1_000_000,
     )
+    budget_cells: int = _setting(
+        0,
+        "Stop after that many recipes and keep what is done; 0: all.",
+        low=0,
+        high=1_000_000,
+    )
     seed: int = _setting(0, "Seed of splits, new weights and dropout.", low=0, high=2**32 - 1)
 
     def __post_init__(self) -> None:

@@ -86,16 +86,24 @@ class ChosenHead:
 
 
 def choosing_head(
-    recipe: Recipe | str | Classifier, *, run: str, model: str, sample: str, limits: Limits
+    recipe: Recipe | str | Classifier | ChosenHead,
+    *,
+    run: str,
+    model: str,
+    sample: str,
+    limits: Limits,
 ) -> Generator[Progress, None, ChosenHead]:
     """Finds the head that is to answer, or trains that of a sample: progress, then the head.
 
     Args:
-        recipe: A recipe, "own", or a classifier; the run's best or "own" if "".
+        recipe: A recipe, "own", or a classifier; the run's best or "own" if ""; or a head that was
+            chosen before.
 
     Raises:
         HeadsError: Anything in the choice that does not fit, in one sentence.
     """
+    if isinstance(recipe, ChosenHead):
+        return recipe
     if run:
         return (yield from _of_run(recipe, run, model, sample, limits))
     if isinstance(recipe, Classifier):
@@ -539,7 +547,7 @@ def predicting(
     file: str | Path | Frame,
     *,
     to: str | Path | None = None,
-    recipe: Recipe | str | Classifier = "",
+    recipe: Recipe | str | Classifier | ChosenHead = "",
     run: str = "",
     model: str = BUNDLED,
     sample: str = "",

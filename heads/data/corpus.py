@@ -127,7 +127,7 @@ def build(
     empty = next((n for n, names in enumerate(sets, start=2) if names == [""]), None)
     if empty:
         raise DataError(f"Row {empty} of {name} has no label.", "Give it one.", line=empty)
-    classes, ordered = _sorted({label for names in sets for label in names})
+    classes, ordered = class_order({label for names in sets for label in names})
     if len(classes) < 2:
         found = f"found only '{classes[0]}'" if classes else "found none"
         raise DataError(f"{name} needs at least 2 classes; {found}.", "Add rows of another class.")
@@ -158,7 +158,7 @@ def _parted(labels: str | tuple[str, ...], separator: str) -> list[str]:
     return sorted({name.strip() for name in names} - {""})
 
 
-def _sorted(classes: set[str]) -> tuple[list[str], bool]:
+def class_order(classes: set[str]) -> tuple[list[str], bool]:
     """The classes by value where all are numbers, else by name; and whether that orders them.
 
     Two classes have no order to speak of, and two ways to write a number none at all.

@@ -86,12 +86,21 @@ def ridge(
     bias = signs.mean(dim=0)
     # Rows are centred, so bias and weights separate; solve in the smaller of the two spaces.
     if rows.shape[1] <= len(rows):
-        gram = rows.T @ rows + alpha * torch.eye(rows.shape[1], dtype=torch.double)
-        weight = torch.linalg.solve(gram, rows.T @ (signs - bias)).T
+        weight = ridge_weights(rows.T @ rows, rows.T @ (signs - bias), alpha)
     else:
         gram = rows @ rows.T + alpha * torch.eye(len(rows), dtype=torch.double)
         weight = (rows.T @ torch.linalg.solve(gram, signs - bias)).T
     _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+
+
+def ridge_weights(gram: Tensor, products: Tensor, alpha: float) -> Tensor:
+    """Weights (c, w) of least squares with an L2 penalty, from what adds up over rows.
+
+    Args:
+        gram: XᵀX (w, w) of centred rows.
+        products: XᵀY (w, c) of them and of centred targets.
+    """
+    return torch.linalg.solve(gram + alpha * torch.eye(len(gram), dtype=gram.dtype), products).T
 
 
 def lda(
@@ -130,6 +139,20 @@ def _discriminants(rows: Tensor, target_matrix: Tensor, shrinkage: float) -> tup
     within = rows - target_matrix @ means
     share = shrinkage or float(ledoit_wolf_shrinkage(within.numpy(), assume_centered=True))
     covariance = within.T @ within / len(within)
+    return discriminants(means, covariance, counts, share)
+
+
+def discriminants(
+    means: Tensor, covariance: Tensor, counts: Tensor, share: float
+) -> tuple[Tensor, Tensor]:
+    """Weights (c, w) and biases (c,) of Gaussians, from what adds up over rows.
+
+    Args:
+        means: (c, w), of the classes.
+        covariance: (w, w), within classes.
+        counts: (c,), how many rows each class has.
+        share: Of the identity in the covariance, of the same trace.
+    """
     size = covariance.diagonal().mean()
     # Of rows that are all their class's mean nothing is left to divide by.
     size = size if size > 1e-12 else torch.ones_like(size)
@@ -137,7 +160,7 @@ def _discriminants(rows: Tensor, target_matrix: Tensor, shrinkage: float) -> tup
     shrunk = (1 - share) * covariance + max(share, 1e-6) * size * identity
     weight = torch.linalg.solve(shrunk, means.T).T
     # A class without a row is taken for half a row, which leaves its logarithm finite.
-    prior = (counts.clamp_min(0.5) / len(rows)).log()
+    prior = (counts.clamp_min(0.5) / counts.sum()).log()
     return weight, prior - (weight * means).sum(dim=1) / 2
 
 

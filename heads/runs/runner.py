@@ -275,19 +275,32 @@ def working(
         state = "stopped"
         try:
             asked = spec.load(run)
+            before = _recipes_done(run, asked)
             yield Progress(says=f"Loading {asked.model}", share=0.0)
             # In public a page fetches models before, within bounds that nobody holds here.
             backbone = load(asked.model, limits=limits, download=not limits.public)
             check_model(run, asked, backbone)
             for event in rising(_worked(run, asked, backbone, limits, scheduler)):
                 yield event
-                if clock.is_over(asked.config):
+                if clock.is_over(asked.config) or _has_enough(run, asked, before):
                     break
             else:
                 state = "finished"
         finally:
             clock.stop(state)
         yield _compared(run)
+
+
+def _has_enough(run: RunFolder, asked: RunSpec, before: int) -> bool:
+    """Whether as many recipes are done as the settings want; that is of each resumption."""
+    most = asked.config.budget_cells
+    done = _recipes_done(run, asked) if most else 0
+    return 0 < most <= done - before and done < len(asked.recipes)
+
+
+def _recipes_done(run: RunFolder, asked: RunSpec) -> int:
+    """How many recipes are done."""
+    return sum((run.path / f"cells/{at:03}.json").is_file() for at in range(len(asked.recipes)))
 
 
 def _is_whole(run: RunFolder) -> bool:

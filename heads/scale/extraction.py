@@ -34,7 +34,7 @@ from heads.features.extraction import (
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.scale.pieces import NOTES, ROW, Outcome, Source, Work, opened, worked
+from heads.scale.pieces import NOTES, Outcome, Piece, Source, Work, numbered, opened, worked
 from heads.scale.pool import HERE, check_where
 from heads.scale.shards import FEATURES, TEXT_HASH, FeatureShards
 from heads.settings import Limits
@@ -181,7 +181,7 @@ class Reading:
     resolved: dict[str, ResolvedRecipe]
     engine: InferenceEngine | None = None
 
-    def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
+    def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow as pa
 
         asked = self.extractor
@@ -192,7 +192,7 @@ class Reading:
         different = list(dict.fromkeys(row for row, yes in zip(rows, there, strict=True) if yes))
         number = {row: place for place, row in enumerate(different)}
         index = np.array([number.get(row, 0) for row in rows])
-        found = table.drop_columns(columns)
+        found = numbered(table, piece).drop_columns(columns)
         hashes = np.array([_hash(row) for row in rows], dtype=np.uint64)
         found = found.append_column(TEXT_HASH, pa.array(hashes))
         for reading, vectors in self._vectors(different).items():

@@ -1,9 +1,9 @@
 """The cells of a run on several machines: a task for each reading and kind of head.
 
-Within a task all seeds of a cell learn at once, as they do on one machine, and come to the same. What
-a task tells, and every cell as it is done, comes back at once by a mailbox beside whoever asked: so
-the run's folder, its events and its leaderboard are those of any run, and of a worker that is lost
-no more than the cell in its hands is done again.
+Within a task all seeds of a cell learn at once, as they do on one machine, and come to the same.
+What a task tells, and every cell as it is done, comes back at once by a mailbox beside whoever
+asked: so the run's folder, its events and its leaderboard are those of any run, and of a worker
+that is lost no more than the cell in its hands is done again.
 
 Cells that learn from the states of tokens, or that learn the base model, need what lies on the disk
 of the machine that began the run, and are done there.

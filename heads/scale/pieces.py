@@ -3,7 +3,7 @@
 A piece is a range of rows of one Parquet file. What it came to lies in a file of its own, named by
 the work and by the range, and has in its footer a digest of the rows that it was made of. So work
 that was stopped, or whose worker was lost, goes on where it was: a piece is done again only if its
-rows have changed. Files are written whole or not at all, on this machine or wherever fsspec reaches.
+rows have changed. Files are written whole or not at all, here or wherever fsspec reaches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ NOTES = b"head-to-head"  # of a Parquet file: what we say of it
 VERSION = 1
 PIECES = 64  # into which few rows are cut: two workers, or sixteen, end at about the same time
 FEWEST, MOST = 1_024, 16_384  # rows of a piece
-Transform = Callable[["pyarrow.Table"], "pyarrow.Table"]
+Transform = Callable[["pyarrow.Table", "Piece"], "pyarrow.Table"]
 
 
 # --- Where files lie.
@@ -74,7 +74,7 @@ def read_json(place: str) -> Any:
     fs, path = filesystem(place)
     try:
         return json.loads(fs.cat_file(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
         raise DataError(f"{short(place, 80)} is broken.", "Name a new folder.") from None
@@ -107,7 +107,7 @@ def write_table(place: str, table: pyarrow.Table, notes: Mapping[str, Any]) -> i
     from pyarrow import types
 
     lists = [one.name for one in table.schema if types.is_fixed_size_list(one.type)]
-    kinds = {name: "NONE" if name in lists else "SNAPPY" for name in table.column_names}
+    kinds: Any = {name: "NONE" if name in lists else "SNAPPY" for name in table.column_names}
     own = {**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()}
     sink = pa.BufferOutputStream()
     parquet.write_table(
@@ -233,6 +233,7 @@ class Source:
         files: Paths or URLs.
         schema: The columns, the same in all files.
         counts: How many rows each file has.
+        groups: For each file the rows of its row groups, which are read as a whole.
         stamps: Size and time of each.
         name: What it is called in sentences.
     """
@@ -240,6 +241,7 @@ class Source:
     files: tuple[str, ...]
     schema: pyarrow.Schema
     counts: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
     stamps: tuple[str, ...]
     name: str
 
@@ -261,6 +263,20 @@ class Source:
                 rows = min(rows_each, count - start)
                 found.append(Piece(file=file, start=start, rows=rows, row=row + start, stamp=stamp))
             row += count
+        return found
+
+    def whole_groups(self, most: int) -> list[Piece]:
+        """All rows in pieces of whole row groups, as many as make up so many rows, one at least."""
+        found, row = list[Piece](), 0
+        for file, groups, stamp in zip(self.files, self.groups, self.stamps, strict=True):
+            start, held = 0, 0
+            for size in (*groups, most):  # the last ends what is left
+                if held and held + size > most:
+                    piece = Piece(file=file, start=start, rows=held, row=row + start, stamp=stamp)
+                    found.append(piece)
+                    start, held = start + held, 0
+                held += size
+            row += sum(groups)
         return found
 
     def check_column(self, name: str, what: str) -> None:
@@ -293,13 +309,13 @@ def opened(data: str | Path | Sequence[str | Path], stage: str, limits: Limits) 
     if len(files) == 1 and not _is_parquet(files[0]):
         files = [_staged(files[0], stage, limits)]
     schema: pyarrow.Schema | None = None
-    counts = []
+    groups = []
     for file in files:
         fs, path = filesystem(file)
         try:
             with fs.open(path, "rb") as opened_file:
                 held = parquet.ParquetFile(opened_file)
-                own, rows = held.schema_arrow.remove_metadata(), held.metadata.num_rows
+                own, facts = held.schema_arrow.remove_metadata(), held.metadata
         except (pa.ArrowInvalid, OSError) as error:
             what = f"{short(file, 80)} cannot be read as Parquet ({short(str(error), 100)})."
             raise DataError(what, "Give files of Parquet, or one CSV or JSONL file.") from None
@@ -307,12 +323,12 @@ def opened(data: str | Path | Sequence[str | Path], stage: str, limits: Limits) 
             what = f"{short(file, 80)} has other columns than {short(files[0], 80)}."
             raise DataError(what, "Give files with the same columns.")
         schema = own
-        counts.append(rows)
-    if not sum(counts):
+        groups.append(tuple(facts.row_group(at).num_rows for at in range(facts.num_row_groups)))
+    if not sum(map(sum, groups)):
         raise DataError(f"{name} has no rows.", "Give files with some.")
     assert schema is not None
     return Source(
-        files=tuple(files), schema=schema, counts=tuple(counts),
+        files=tuple(files), schema=schema, counts=tuple(map(sum, groups)), groups=tuple(groups),
         stamps=tuple(map(stamp_of, files)), name=name,
     )  # fmt: skip
 
@@ -399,8 +415,8 @@ class Work:
         to: The folder, a path or URL.
         kind: What lies in it afterwards: features or answers.
         facts: All that the outcome depends on besides the rows, as plain values.
-        make: Loads what the work needs, and returns what makes one table of another, with as many
-            rows. On Ray it is pickled.
+        make: Loads what the work needs, and returns what makes another table of that of a piece,
+            with as many rows. On Ray it is pickled.
         rows_each: Rows of a piece.
     """
 
@@ -445,10 +461,10 @@ class Worker:
             table = piece.read()
             content = _content(table)
             if known and known["content"] == content:
-                return Part(**known | {"stamp": piece.stamp}), False
+                return replace(Part(**known), stamp=piece.stamp), False
             if not loaded:
                 loaded.append(self.work.make())
-            return _written(place, piece, content, loaded[0](numbered(table, piece))), True
+            return _written(place, piece, content, loaded[0](table, piece)), True
 
         return done
 
@@ -486,7 +502,7 @@ def _written(place: str, piece: Piece, content: str, found: pyarrow.Table) -> Pa
         name=place.rpartition("/")[2], **asdict(piece), content=content, facts=known,
     )  # fmt: skip
     size = write_table(place, found, asdict(part))
-    return Part(**asdict(part) | {"bytes": size})
+    return replace(part, bytes=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

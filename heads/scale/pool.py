@@ -23,7 +23,7 @@ from heads.errors import HeadsError
 from heads.settings import quieten_ray
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Result = TypeVar("Result", covariant=True)
 Make = Callable[[], Callable[[Task], Result]]  # loads what a worker needs, and returns its work
 
 HERE, RAY = "here", "ray"

@@ -1,9 +1,9 @@
-"""Features in files of Parquet, read a shard at a time: what is learned from need not fit in memory.
+"""Features in Parquet files, read a shard at a time: what is learned from need not fit in memory.
 
 They are what `heads.extract` wrote, or any Parquet files with a column of vectors, whichever engine
-made them. Which rows are learned from, chosen on and scored on is told by a number that each row has
-from its text, or from its place where that is not known: so copies of a text are never parted, and
-no list of rows is kept.
+made them. Which rows are learned from, chosen on and scored on is told by a number that each row
+has from its text, or from its place where that is not known: so copies of a text are never parted,
+and no list of rows is kept.
 
 Legend: n rows of a shard, w width of a vector, c classes.
 """
@@ -34,8 +34,8 @@ FEATURES = "features"
 TEXT_HASH = "text_hash"  # the column of a number that each text has by itself
 Part = Literal["train", "development", "test"]
 HELD_OUT = 0.1  # of the rows, each of development and test
-MOST_HELD = 100_000  # rows of each: more make no interval narrower that anybody would see
-SHARD_BYTES = 64_000_000  # of vectors that are read together
+MOST_TEST, MOST_DEVELOPMENT = 50_000, 10_000  # rows of them: more hardly narrow an interval
+SHARD_BYTES = 25_000_000  # of vectors that are read together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,7 +127,7 @@ class FeatureShards(display.Displayed):
     def pieces(self, reading: str) -> list[Piece]:
         """All rows in pieces whose vectors are read together."""
         most = max(1, SHARD_BYTES // (4 * self.readings[reading]))
-        return self.source.pieces(most)
+        return self.source.whole_groups(most)
 
 
 def _widths(source: Source) -> dict[str, int]:
@@ -165,20 +165,25 @@ class Sample:
 
     Attributes:
         seed: Of what is drawn.
-        held_out: The share of the rows that is scored, and that on which settings are chosen.
+        test: The share of the rows that is scored.
+        development: That on which settings are chosen.
         share: Of the rows to learn from, those that are learned from.
         split: The column that says train, validation or test; "" where rows are drawn.
     """
 
     seed: int = 0
-    held_out: float = HELD_OUT
+    test: float = HELD_OUT
+    development: float = HELD_OUT
     share: float = 1.0
     split: str = ""
 
     @classmethod
     def of(cls, rows: int, seed: int = 0, split: str = "") -> Sample:
         """That of so many rows: a tenth each is held out, and of very many fewer."""
-        return cls(seed=seed, held_out=min(HELD_OUT, MOST_HELD / max(1, rows)), split=split)
+        test, development = MOST_TEST / max(1, rows), MOST_DEVELOPMENT / max(1, rows)
+        return cls(
+            seed=seed, test=min(HELD_OUT, test), development=min(HELD_OUT, development), split=split
+        )
 
     def parts(self, keys: np.ndarray, said: Sequence[str] = ()) -> dict[Part, np.ndarray]:
         """Which of some rows belong to what, (n,) each.
@@ -189,13 +194,13 @@ class Sample:
         """
         drawn = uniform(keys, self.seed)
         chosen = uniform(keys, self.seed + 1_000_003) < self.share
-        low, high = self.held_out, 2 * self.held_out
+        low, high = self.test, self.test + self.development
         if said:
             words = np.array([word.strip().lower() for word in said])
             test = np.isin(words, ("test", "eval", "evaluation"))
             dev = np.isin(words, ("validation", "valid", "val", "dev", "development"))
             if not dev.any():  # within a part of the rows that are not scored
-                dev = ~test & (drawn < low)
+                dev = ~test & (drawn < self.development)
             return {"test": test, "development": dev & ~test, "train": ~test & ~dev & chosen}
         test, dev = drawn < low, (drawn >= low) & (drawn < high)
         return {"test": test, "development": dev, "train": (drawn >= high) & chosen}
@@ -209,16 +214,34 @@ class ShardRows:
         vectors: (n, w), in 32 bits.
         targets: (n,), the numbers of their classes.
         rows: (n,), their numbers among all rows.
-        skipped: How many rows of the shard had no vector, or no label.
+        keys: (n,), equal numbers for rows of the same text; those of the rows where that is not
+            known.
     """
 
     vectors: Tensor
     targets: Tensor
     rows: np.ndarray
-    skipped: int = 0
+    keys: np.ndarray
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def some(self, which: slice) -> ShardRows:
+        """Some of them."""
+        return ShardRows(
+            vectors=self.vectors[which], targets=self.targets[which], rows=self.rows[which],
+            keys=self.keys[which],
+        )  # fmt: skip
+
+    @classmethod
+    def together(cls, some: Sequence[ShardRows]) -> ShardRows:
+        """Rows of several shards, one after another."""
+        return cls(
+            vectors=torch.cat([one.vectors for one in some]),
+            targets=torch.cat([one.targets for one in some]),
+            rows=np.concatenate([one.rows for one in some]),
+            keys=np.concatenate([one.keys for one in some]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -247,33 +270,54 @@ class ShardReader:
         Raises:
             DataError: They cannot be read, or have a label that is none of the classes.
         """
+        return self.parts(piece, (part,))[part]
+
+    def parts(self, piece: Piece, parts: Sequence[Part]) -> dict[Part, ShardRows]:
+        """The rows of a piece by the parts that they belong to.
+
+        Raises:
+            DataError: As of `read`.
+        """
         names = [self.reading, self.label, *([TEXT_HASH] if self.has_hash else [])]
         table = piece.read([*names, *([self.sample.split] if self.sample.split else [])])
-        wanted = self._wanted(table, piece, part)
+        keys, wanted = self._wanted(table, piece)
         array = table.column(self.reading).combine_chunks()
-        labels = table.column(self.label).to_pylist()
-        number = {name: place for place, name in enumerate(self.classes)}
-        targets = np.array([_target(one, number, piece) for one in labels])
+        targets = self._targets(table.column(self.label), piece)
         matrix, lacks = matrix_of(array, self.width, lambda at, size: _odd(piece, size, self.width))
         there = ~lacks & (targets >= 0)
-        own = np.flatnonzero(wanted & there)
-        vectors = torch.from_numpy(np.ascontiguousarray(matrix[own], dtype=np.float32))
-        if not bool(vectors.isfinite().all()):
-            raise DataError(f"{piece} hold NaN or infinity in {self.reading}.", "Make them again.")
-        return ShardRows(
-            vectors=vectors,
-            targets=torch.from_numpy(targets[own]),
-            rows=piece.row + own,
-            skipped=int((~there).sum()),
-        )
+        found: dict[Part, ShardRows] = {}
+        for part in parts:
+            own = np.flatnonzero(wanted[part] & there)
+            vectors = torch.from_numpy(np.ascontiguousarray(matrix[own], dtype=np.float32))
+            if not bool(vectors.sum().isfinite() or vectors.isfinite().all()):
+                what = f"{piece} hold NaN or infinity in {self.reading}."
+                raise DataError(what, "Make them again.")
+            found[part] = ShardRows(
+                vectors=vectors,
+                targets=torch.from_numpy(targets[own]),
+                rows=piece.row + own,
+                keys=keys[own],
+            )
+        return found
 
-    def _wanted(self, table: pyarrow.Table, piece: Piece, part: Part) -> np.ndarray:
+    def _targets(self, labels: pyarrow.ChunkedArray, piece: Piece) -> np.ndarray:
+        """The numbers of the classes of rows, (n,); −1 where a row has none."""
+        coded = labels.combine_chunks().dictionary_encode()
+        number = {name: place for place, name in enumerate(self.classes)}
+        known = [_target(one, number, piece) for one in coded.dictionary.to_pylist()]
+        places = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+        return np.array([*known, -1])[places]
+
+    def _wanted(
+        self, table: pyarrow.Table, piece: Piece
+    ) -> tuple[np.ndarray, dict[Part, np.ndarray]]:
+        """The keys of rows (n,), and which of them belong to what."""
         keys = np.arange(piece.row, piece.row + len(table), dtype=np.uint64)
         if self.has_hash:
             keys = table.column(TEXT_HASH).to_numpy().astype(np.uint64)
         said = self.sample.split
         words = [str(one or "") for one in table.column(said).to_pylist()] if said else []
-        return self.sample.parts(keys, words)[part]
+        return keys, self.sample.parts(keys, words)
 
 
 def _target(label: object, number: Mapping[str, int], piece: Piece) -> int:

@@ -20,7 +20,7 @@ import typer
 
 from heads import __version__
 from heads.errors import HeadsError, did_you_mean
-from heads.interfaces.cli import commands, files, inspect, train  # noqa: F401  each adds its own
+from heads.interfaces.cli import commands, files, inspect, shards, train  # noqa: F401  each adds its own
 from heads.interfaces.cli.shell import shell
 
 _DASHED = re.compile(r"-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a text or number

@@ -11,20 +11,22 @@ from typing import Any, TypeVar
 
 from heads import api
 from heads.backbone.models import BUNDLED
+from heads.errors import DataError
 from heads.events import Progress
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
 from heads.interfaces.cli.train import HEADERS, Header
 
 Found = TypeVar("Found")
+GOES_ON = "what is done stays; the same command goes on with it"
 EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
 
 
-@command(api.predict)
+@command(api.predict_shards, api.predict)
 def predict(
     file: str,
     *,
-    to: Path | None = None,
+    to: str = "",
     recipe: str = "",
     run: str = "",
     model: str = BUNDLED,
@@ -37,17 +39,44 @@ def predict(
     logits: bool = False,
     probabilities: bool = False,
     abstain_below: float = 0.0,
+    on: str = "",
+    workers: int = 0,
 ) -> Answers:
     """Answers every row of a file.
 
     Args:
-        file: A table with texts, or - for texts from standard input, one a line.
+        file: A table with texts, or - for texts from standard input, one a line. With --on also a
+            URL, a pattern or a folder of Parquet files.
         to: A new file, where the rows are written in the format of its ending; without it they
-            are printed as CSV.
+            are printed as CSV. With --on a folder of Parquet files, or its URL.
+        on: Answer any number of rows piece by piece, and go on where that was stopped: here, ray
+            or ray:HOST:PORT.
     """
     from heads.analysis.answering import predicting
 
-    with _given(file) as given, _printed(to) as target:
+    if on or workers:
+        _check_pieces(file, to, is_plain=header == "guess" and not lines)
+        work = api.predicting_shards(
+            file,
+            str(to),
+            recipe=recipe,
+            run=run,
+            model=model,
+            sample=sample,
+            text=text,
+            pair=pair,
+            vectors=vectors,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            on=on or api.HERE,
+            workers=workers,
+        )
+        shards = followed(work, what=GOES_ON)
+        yield shards.as_json(), lambda: cli.tables.answered_shards(shards)
+        return
+    place = Path(to) if to else None
+    with _given(file) as given, _printed(place) as target:
         is_piped = file == "-"
         work = predicting(
             given,
@@ -64,14 +93,23 @@ def predict(
             logits=logits,
             probabilities=probabilities,
             abstain_below=abstain_below,
-            is_printed=to is None,
+            is_printed=place is None,
         )
-        found = followed(work, what="" if to is None else f"{to} was not written")
+        found = followed(work, what=f"{to} was not written" if to else "")
         values = found.as_json()
-        if to is None:  # what lies in a place of its own is printed
+        if place is None:  # what lies in a place of its own is printed
             values |= {"to": None, "answers": list(map(dict, found.answers))}
-        cli.tables.answered(found, to)
-        yield values, lambda: _print(target, found.vectors) if to is None else None
+        cli.tables.answered(found, place)
+        yield values, lambda: _print(target, found.vectors) if place is None else None
+
+
+def _check_pieces(file: str, to: str, *, is_plain: bool) -> None:
+    """Refuses what is not answered piece by piece."""
+    if not to:
+        raise DataError("Pieces are written into a folder.", "Name it: --to FOLDER")
+    if file == "-" or not is_plain:
+        what = "Standard input, --header and --lines are for files that are answered in one piece."
+        raise DataError(what, "Leave out --on, or these.")
 
 
 @contextmanager

@@ -34,7 +34,8 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
 from heads.evaluation.critical_differences import CriticalDifferences
-from heads.evaluation.metrics import SCORES, score_called
+from heads.evaluation.metrics import SCORES, Metric, score_called
+from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.evaluation.verdict import Recommendation
 from heads.events import Progress
@@ -72,6 +73,9 @@ from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
+from heads.scale.fitting import ShardedComparison
+from heads.scale.predicting import ShardedAnswers
+from heads.scale.shards import FeatureShards
 from heads.study.mteb import Reproduced
 from heads.trackers import Tracked
 from heads.training.search import CurvePointTried, SeedFitting
@@ -375,6 +379,99 @@ def answered(found: FileAnswers, to: Any) -> None:
         lines.append(f"Answers lie between {least} and {most}; their mean is {mean}.")
     for line in lines:
         console.print(Text(f"heads: {line}"))
+
+
+# --- Any number of rows, piece by piece.
+
+
+def extracted(found: FeatureShards) -> None:
+    """What lies in a folder of features, and how fast it came there."""
+    names = ", ".join(f"{name} ({width} numbers)" for name, width in found.readings.items())
+    texts = f"'{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
+    rate = f", {found.fresh / found.seconds:,.0f} a second" if found.fresh else ""
+    show(
+        f"{found.rows:,} rows read by {found.model} ({texts}): {names}, in {found.dtype}.",
+        f"{found.fresh:,} of them now{rate}; the others were there from before."
+        if found.fresh < found.rows
+        else f"That took {found.seconds:,.0f} s{rate}.",
+        f"They are in {found.to}, {counted(len(found.source.files), 'file')} of Parquet.",
+        f"Compare heads on them: heads fit-shards {shlex.quote(found.to)}",
+    )
+
+
+def answered_shards(found: ShardedAnswers) -> None:
+    """What became of rows that were answered piece by piece."""
+    columns = [one for one in (found.text, found.pair, found.vectors) if one]
+    read = " and ".join(f"'{one}'" for one in columns)
+    show(
+        f"{found.head} on {found.model} answered {found.answered:,} of {found.rows:,} rows of "
+        f"{found.data} ({read}); {found.fresh:,} now, in {found.seconds:,.1f} s.",
+        f"They are in {found.to}, {counted(found.parts, 'file')} of Parquet.",
+        *(
+            f"{counted(many, 'row')} got no answer: {why}."
+            for why, many in found.unanswered.items()
+        ),
+    )
+    if found.counts:
+        show("Answers: " + ", ".join(_counts(found.counts)) + ".")
+    if found.abstained:
+        show(f"It abstained from {counted(found.abstained, 'row')}.")
+
+
+def fitted_shards(found: ShardedComparison, exported: Exported | None = None) -> None:
+    """The verdict on heads that were fitted on features of any size, and how the race went."""
+    show(Text(found.verdict, style="bold"))
+    rows = found.rows
+    show(
+        f"Fitted on {rows['train']:,} rows; settings chosen on {rows['development']:,}, scored on "
+        f"{rows['test']:,}. {counted(len(found.classes), 'class')} by '{found.label}'."
+    )
+    metric = found.cells[0].measures.metric
+    name, score = SCORES[metric], of_metric(metric)
+    table = table_of("", score.heading, "95 %", "against the best", "parameters", "settings")
+    for cell in found.cells:
+        settings = (f"{name} {_brief(cell.chosen[name])}" for name in CHOICES_SHOWN
+                    if name in cell.chosen)  # fmt: skip
+        table.add_row(
+            cell.name,
+            score.shown(cell.measures.score),
+            between(cell.measures).replace(" ", ""),
+            _against(cell.to_best, name),
+            count(cell.parameters),
+            ", ".join(settings),
+        )
+    show(table)
+    if any(cell.to_best and cell.to_best.differs for cell in found.cells):
+        show("* told apart from the best.")
+    if any("learning_rate" in cell.chosen for cell in found.cells):
+        show(ONCE)
+    for rung in found.rungs:
+        if rung.stopped:
+            show(f"Stopped after {rung.rows:,} rows ({rung.seconds:,.0f} s):")
+            why = (Text(f"{one}: {says}") for one, says in rung.stopped.items())
+            show(*(Padding(one, (0, 0, 0, 4)) for one in why))
+    show(*(f"Note: {one}" for one in found.failed.values()))
+    if exported:
+        show(f"{found.cells[0].name} is now {exported.called}: {exported.folder}")
+
+
+ONCE = (
+    "Heads that begin with random weights were trained once: intervals with them are of these "
+    "heads, and say nothing of another training."
+)
+CHOICES_SHOWN = ("C", "alpha", "shrinkage", "learning_rate", "weight_decay", "epochs")
+
+
+def _brief(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _against(found: Difference | None, name: Metric) -> str:
+    """How far a head is from another one, and whether the two are told apart."""
+    if found is None:
+        return ""
+    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
+    return f"{name.signed(found.difference)} ({ends}){'*' if found.differs else ''}"
 
 
 def _counts(counts: Mapping[str, int]) -> list[str]:
@@ -713,11 +810,7 @@ def _ways(found: Leaderboard) -> None:
 
 def difference(cell: Cell) -> str:
     """How far a cell is from the reference, and whether the two are told apart."""
-    found, name = cell.to_reference, SCORES[cell.measures.metric]
-    if found is None:
-        return ""
-    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    return f"{name.signed(found.difference)} ({ends}){'*' if found.differs else ''}"
+    return _against(cell.to_reference, SCORES[cell.measures.metric])
 
 
 def data(found: Data) -> None:

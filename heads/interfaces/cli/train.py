@@ -101,6 +101,7 @@ def train(
     model: str = BUNDLED,
     out: Path | None = None,
     resume: str = "",
+    on: str = api.HERE,
     config: ExperimentConfig | None = None,
 ) -> Answers:
     """Compares a grid of heads on your own data.
@@ -117,6 +118,7 @@ def train(
     from heads.runs.spec import RunRequest, load, named_recipes
 
     told: list[str] = []
+    scheduler = api.scheduler(on)  # before files are read: the place may not be there
     if resume:
         if any((data, test, recipes, grid, out, pairs, losses, tune, prefixes, config)):
             what = "A run that goes on keeps its data, its recipes and its settings."
@@ -148,7 +150,7 @@ def train(
         if any(one.is_tuned for one in load(run).resolved):
             print("heads: timing some steps of what learns the base model", file=sys.stderr)
         print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
-    events = working(run, limits())
+    events = working(run, limits(), scheduler)
     try:
         found = _followed(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:

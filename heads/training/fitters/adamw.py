@@ -156,6 +156,14 @@ class AdamWCopies:
             self._average.take(self.stack.numbers)
             self.steps += 1
 
+    def go_on_with(self, task: TrainingTask, copies_data: Sequence[CopyData]) -> None:
+        """Learns from other rows from now on, such as those of the next shard."""
+        self._task, self._copies_data = task, list(copies_data)
+        self._orders = [
+            order.of_others(len(own.rows))
+            for order, own in zip(self._orders, copies_data, strict=True)
+        ]
+
     def state(self, number: int) -> dict[str, Tensor]:
         """The averaged tensors of one copy."""
         return self.stack.state(number, self._average.numbers)
@@ -180,6 +188,10 @@ class _Order:
     def __init__(self, rows: int, batch: int, rng: torch.Generator) -> None:
         self._rows, self._batch, self._rng = rows, batch, rng
         self._left = torch.empty(0, dtype=torch.long)
+
+    def of_others(self, rows: int) -> "_Order":
+        """That of other rows, drawn from where this one has come to."""
+        return _Order(rows, self._batch, self._rng)
 
     def next(self) -> Tensor:
         while len(self._left) < self._batch:

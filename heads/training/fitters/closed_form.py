@@ -119,6 +119,13 @@ class ClosedFormFitter:
             return self.resolved.head.make(self.width, classes, **options)
 
 
+def first_settings(fitter: ClosedFormFitter, rows: int) -> list[dict[str, Value]]:
+    """The settings that are tried of a head at first, where so many rows are learned from."""
+    given, searched = dict(fitter.resolved.recipe.options), fitter.resolved.head.search
+    name = next((n for n in searched if n not in given), None)
+    return _first(name, searched[name], rows) if name else [{}]
+
+
 def _first(name: str, space: SearchSpace, rows: int) -> list[dict[str, Value]]:
     """The settings that are tried of an option at first."""
     values = (_rounded(space, value, rows) for value in (*space.besides, *space.first))

@@ -137,7 +137,7 @@ def _objective(
             check()
             logits = multiplied(vectors).to(weight.dtype).view(-1, k, classes)
             logits = logits + bias if problems.bias else logits
-            losses, by_logits = _gradients(problems.objective, logits, targets)
+            losses, by_logits = row_gradients(problems.objective, logits, targets)
             value = value + counts @ losses
             by_logits *= counts[:, None, None]  # (n, k, c)
             raw += by_logits.flatten(1).to(products).T @ vectors
@@ -157,7 +157,7 @@ def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor
     return product(weight.contiguous(), None, products, prepacked=False)
 
 
-def _gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def row_gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The loss of each row in each problem (n, k), and its gradient by the logits (n, k, c)."""
     if not objective.is_plain:
         return objective.gradients(logits, targets[:, None])

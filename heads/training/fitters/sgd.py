@@ -14,6 +14,7 @@ from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import CopySettings
 from heads.training.fitters.base import (
+    Chosen,
     FirstLinear,
     FittedHead,
     Maker,
@@ -26,6 +27,7 @@ from heads.training.fitters.successive_halving import (
     Candidate,
     choice_of,
     given,
+    plain,
     searched,
     steps_after,
 )
@@ -97,6 +99,10 @@ class SGDFitter:
             found += yield from searched(copies, trials, task)
             del copies  # before the next are made
         return found
+
+    def settings(self, task: TrainingTask) -> list[Chosen]:
+        """The settings that every seed tries, as plain values."""
+        return [plain(one) for one in self._table(task)]
 
     def _table(self, task: TrainingTask) -> list[CopySettings]:
         """What is tried; axes that no layer takes up, or that are too many to find, are not."""

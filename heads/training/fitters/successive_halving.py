@@ -142,12 +142,18 @@ def looks(pass_steps: float, cap: int) -> Iterator[int]:
 
 
 def searched(
-    copies: LearningCopies, trials: Sequence[Candidate], task: TrainingTask
+    copies: LearningCopies, trials: Sequence[Candidate], task: TrainingTask, fewest_passes: int = 0
 ) -> Generator[TriedSettings, None, list[SearchResult]]:
-    """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed."""
+    """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed.
+
+    Args:
+        fewest_passes: Over the rows, which they may take even where these are more steps than any
+            head takes otherwise.
+    """
     live = list(trials)
     passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
-    cap = task.fixed.steps or min(CAP, max(DECIDED, round(CAP_PASSES * passes)))
+    most = max(CAP, round(fewest_passes * passes))
+    cap = task.fixed.steps or min(most, max(DECIDED, round(CAP_PASSES * passes)))
     steps = list(looks(passes, cap))
     settled = SETTLED * steps[0]
     for step in steps:

@@ -60,6 +60,7 @@ TITLES = {
     "precision": "Precision",
     "unseen": "Classes never met",
     "budget_seconds": "Time allowed, in seconds",
+    "budget_cells": "Recipes trained at most",
     "seed": "Seed",
 }
 
