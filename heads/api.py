@@ -363,7 +363,8 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     from heads.runs.folder import find
     from heads.runs.runner import working
 
-    return _leaderboard(working(find(run), limits_here(), scheduler(on)))
+    place = scheduler(on)
+    return _leaderboard(working(find(run), limits_here(), place))
 
 
 def critical_differences(

@@ -80,7 +80,7 @@ def extracting(
         kind=FEATURES,
         facts=_facts(resolved, backbone, text, pair, dtype),
         make=Extractor(
-            readings=tuple(one.reading for one in resolved), text=text, pair=pair, model=model,
+            recipes=tuple(str(one.recipe) for one in resolved), text=text, pair=pair, model=model,
             dtype=dtype, limits=limits,
         ),
         rows_each=rows_each or source.rows_each(most_at_once(backbone)),
@@ -151,7 +151,7 @@ class Extractor:
     """Loads a base model, and reads tables of texts with it.
 
     Attributes:
-        readings: By which it reads.
+        recipes: By whose readings it reads; their heads do not matter.
         text: The column of the texts.
         pair: That of the second texts, or "".
         model: The base model.
@@ -159,7 +159,7 @@ class Extractor:
         limits: What is allowed.
     """
 
-    readings: tuple[str, ...]
+    recipes: tuple[str, ...]
     text: str
     pair: str
     model: str
@@ -168,7 +168,7 @@ class Extractor:
 
     def __call__(self) -> Reading:
         backbone = load(self.model, limits=self.limits)
-        resolved = {one: resolve(f"{one}+linear") for one in self.readings}
+        resolved = {one.reading: one for one in map(resolve, self.recipes)}
         return Reading(extractor=self, backbone=backbone, resolved=resolved)
 
 

@@ -34,17 +34,20 @@ class CountTask:
 
     def __call__(self) -> tuple[Counter[str], int]:
         """How often each label stands there, and how many rows have none."""
+        from pyarrow import types
+
         from heads.data.formats.parquet_files import compute
 
         counts, none = Counter[str](), 0
         for piece in self.pieces:
-            for pair in compute().value_counts(piece.read([self.label]).column(0)).to_pylist():
+            column = piece.read([self.label]).column(0)
+            if types.is_nested(column.type):
+                what = f"{piece} hold lists or objects in '{short(self.label)}'."
+                raise DataError(what, "Give a column with one label a row.")
+            for pair in compute().value_counts(column).to_pylist():
                 value, count = pair["values"], pair["counts"]
                 if value is None or value == "":
                     none += count
-                elif isinstance(value, list | dict):
-                    what = f"{piece} hold lists or objects in '{short(self.label)}'."
-                    raise DataError(what, "Give a column with one label a row.")
                 else:
                     counts[label_of(value)] += count
             if len(counts) > self.most:

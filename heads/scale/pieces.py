@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from heads.caching import UNFINISHED
 from heads.data.files import open_stream, place_of
-from heads.data.formats.parquet_files import MAGIC
+from heads.data.formats.parquet_files import MAGIC, compute, is_vector
 from heads.data.formats.writers import written
 from heads.data.samples import SAMPLES
 from heads.data.table import short
@@ -482,15 +482,15 @@ def numbered(table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
 
 
 def _content(table: pyarrow.Table) -> str:
-    """A digest of rows."""
-    import pyarrow as pa
-
-    digest = hashlib.sha256()
-    plain = table.replace_schema_metadata(None).combine_chunks()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, plain.schema) as writer:
-        writer.write_table(plain)
-    digest.update(sink.getvalue())
+    """A digest of rows, the same however their file is laid out."""
+    digest = hashlib.sha256(repr(table.schema.remove_metadata()).encode())
+    for column in table.columns:
+        whole = column.combine_chunks()
+        if is_vector(whole.type):
+            digest.update(whole.is_null().to_numpy(zero_copy_only=False).tobytes())
+            digest.update(compute().list_flatten(whole).to_numpy(zero_copy_only=False).tobytes())
+        else:
+            digest.update(repr(whole.to_pylist()).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:40]
 
 

@@ -29,6 +29,7 @@ Make = Callable[[], Callable[[Task], Result]]  # loads what a worker needs, and 
 HERE, RAY = "here", "ray"
 INSTALL = 'Run: pip install "head-to-head[scale]"'
 ATTEMPTS = 4  # times that a task is begun whose worker was lost, or which failed to read or write
+STARTS = 8  # workers that are lost one after another before they are ready, until it is given up
 BEAT = 1.0  # seconds between two looks at whether the work is still wanted
 NO_WORKER_SECONDS = 300.0  # after which it is an error that no worker could be begun
 STALLED_SECONDS = 900.0  # a task takes no longer than that, or than STALLED times the longest yet
@@ -266,6 +267,7 @@ class ActorPool(Generic[Task, Result]):
         self._again = deque[tuple[Task, int]]()  # with how often they were begun
         self._left = False  # whether there may be tasks that were never begun
         self._longest = 0.0  # seconds of a task
+        self._failed = 0  # workers that were lost before they were ready, one after another
         self._seen_worker = time.monotonic()
 
     @property
@@ -337,8 +339,8 @@ class ActorPool(Generic[Task, Result]):
                 found = self._ray.get(reference)
             except self._ray.exceptions.RayTaskError:
                 raise  # a bug of ours
-            except self._ray.exceptions.RayError:
-                self._lose(actor)
+            except self._ray.exceptions.RayError as error:
+                self._lose(actor, error)
                 continue
             actor.waited_for = None
             if actor.task is None:
@@ -349,7 +351,7 @@ class ActorPool(Generic[Task, Result]):
     def _started(self, broken: Exception | None) -> None:
         if broken is not None:
             raise broken
-        self._seen_worker = time.monotonic()
+        self._seen_worker, self._failed = time.monotonic(), 0
 
     def _answered(self, actor: _Actor, answer: Answer) -> Iterator[tuple[Task, Result]]:
         assert actor.task is not None
@@ -363,16 +365,21 @@ class ActorPool(Generic[Task, Result]):
         else:
             raise answer.error
 
-    def _lose(self, actor: _Actor) -> None:
+    def _lose(self, actor: _Actor, error: Exception | None = None) -> None:
         """A worker is gone: another one does what it had in its hands.
 
         Raises:
-            HeadsError: That has happened with the same task too often.
+            HeadsError: That has happened with the same task too often, or no worker can be begun.
         """
         self._actors.remove(actor)
         with contextlib.suppress(Exception):
             self._ray.kill(actor.handle)
         if actor.task is None:
+            self._failed += 1
+            if self._failed >= STARTS:
+                *_, last = [line.strip() for line in str(error).splitlines() if line.strip()]
+                what = f"Workers cannot be begun ({last[:160]})."
+                raise HeadsError(what, "Is head-to-head installed on all nodes, in this version?")
             return
         task, begun = actor.task
         if begun >= ATTEMPTS:

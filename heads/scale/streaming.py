@@ -37,7 +37,7 @@ from heads.training.task import TrainingTask
 from heads.training.whitening import InputBasis
 
 State = Mapping[str, Tensor]
-NEAR = 1e-6  # of the first gradient: what is left of it moves no logit by 1e-5
+NEAR = 1e-8  # of the first gradient: what is left of it moves no logit by 1e-5
 ROUGH = 5e-3  # the same, down to which products in 32 bits serve as well
 
 

@@ -163,7 +163,10 @@ def test_every_setting_is_one_of_the_house_with_its_default_and_its_words() -> N
             assert params[name].default == known[name].default, name
             assert f"{name}: {known[name].metadata['says']}" in (kind.__doc__ or "")
     others = {"seeds", "folds", "repetitions", "held_out", "per_class", "curve", "race", "unseen"}
-    assert {*known} - {*HeadClassifier().get_params()} == others | {"budget_seconds", "budget_cells"}
+    assert {*known} - {*HeadClassifier().get_params()} == others | {
+        "budget_seconds",
+        "budget_cells",
+    }
     assert {*HeadClassifier().get_params()} - {*HeadRegressor().get_params()} == {
         "class_weights", "focal", "smoothing"
     }  # fmt: skip

@@ -1,0 +1,178 @@
+"""Features of texts piece by piece: those that the base model gives, each row once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from shard_files import texts_file
+from tiny_models import LIMITS
+
+from heads import api
+from heads.backbone.backbone import Backbone
+from heads.errors import DataError, HeadsError, RecipeError
+from heads.events import result
+from heads.features.extraction import extract
+from heads.features.store import FeatureMatrices
+from heads.parts.resolve import resolve
+from heads.scale.extraction import extracting
+from heads.scale.shards import FeatureShards
+
+ROWS = 40
+
+
+def table_of(found: FeatureShards) -> pa.Table:
+    return pa.concat_tables([parquet.read_table(file) for file in found.source.files])
+
+
+def vectors(table: pa.Table, reading: str) -> np.ndarray:
+    return np.array([one or [np.nan] for one in table.column(reading).to_pylist()], object)
+
+
+def plain(backbone: Backbone, texts: list[str], pairs: list[str], reading: str) -> torch.Tensor:
+    """The same by the pass of any run, (n, w)."""
+    *_, found = extract([resolve(f"{reading}+linear")], texts, pairs, backbone)
+    assert isinstance(found, FeatureMatrices)
+    return found.matrix(reading)[found.index]
+
+
+@pytest.fixture
+def made(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., FeatureShards]:
+    def make(path: object, to: str = "to", **given: object) -> FeatureShards:
+        asked = {"model": str(tiny()), "limits": LIMITS, "rows_each": 16} | given
+        return result(extracting(path, tmp_path / to, **asked))  # type: ignore[arg-type]
+
+    return make
+
+
+def test_features_are_those_of_any_run_and_every_row_is_there_once(
+    made: Callable[..., FeatureShards], small: Backbone, tmp_path: Path
+) -> None:
+    path = texts_file(tmp_path / "a.parquet", ROWS, start=100)
+    found = made(path, readings=("mean", "cls@cat4", "max"))
+    assert (found.rows, found.fresh, found.text) == (ROWS, ROWS, "text")
+    table = table_of(found)
+    assert table.column("source_row").to_pylist() == list(range(ROWS))
+    assert table.column("id").to_pylist() == list(range(100, 100 + ROWS))
+    assert "text" not in table.column_names
+    rows = parquet.read_table(path).column("text").to_pylist()
+    for reading, width in found.readings.items():
+        ours = table.column(reading).to_pylist()
+        assert ours[1] is None  # the row without a text
+        own = [one for one in ours if one]
+        theirs = plain(small, [text for text in rows if text], [], reading)
+        assert theirs.shape[1] == width
+        assert torch.allclose(torch.tensor(own), theirs, atol=2e-6)
+    hashes = table.column("text_hash").to_pylist()
+    same = [(a, b) for a in range(ROWS) for b in range(a) if rows[a] and rows[a] == rows[b]]
+    assert all(hashes[a] == hashes[b] for a, b in same)
+    assert len(set(hashes)) == len(set(rows))
+
+
+def test_pairs_are_read_jointly_or_each_by_itself(
+    made: Callable[..., FeatureShards], small: Backbone, tmp_path: Path
+) -> None:
+    texts, pairs = [f"text {n}" for n in range(9)], [f"pair {n % 4}" for n in range(9)]
+    parquet.write_table(pa.table({"one": texts, "two": pairs}), tmp_path / "p.parquet")
+    found = made(
+        tmp_path / "p.parquet", text="one", pair="two", readings=("cls", "mean+linear?pair=uv_diff")
+    )
+    table = table_of(found)
+    joint = torch.tensor(table.column("cls").to_pylist())
+    assert torch.allclose(joint, plain(small, texts, pairs, "cls"), atol=2e-6)
+    name = next(one for one in found.readings if "pair" in one)
+    siamese = torch.tensor(table.column(name).to_pylist())
+    both = plain(small, [*texts, *pairs], [], "mean")
+    recipe = resolve("mean+linear?pair=uv_diff")
+    assert torch.allclose(siamese, recipe.joined(*both.chunk(2)), atol=2e-6)
+
+
+def test_half_the_size_in_16_bits(made: Callable[..., FeatureShards], tmp_path: Path) -> None:
+    path = texts_file(tmp_path / "a.parquet", ROWS)
+    whole, half = made(path, "whole"), made(path, "half", dtype="float16")
+    one, other = table_of(whole).column("mean"), table_of(half).column("mean")
+    assert other.type.value_type == pa.float16()
+    pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+    assert all(np.allclose(a, b, atol=2e-3) for a, b in pairs if a)
+
+
+def test_a_csv_is_read_as_any_file_of_texts(
+    made: Callable[..., FeatureShards], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('label;text\nyes;"a text; with a sign"\nno;\nyes;another text here\n')
+    found = made(path)
+    table = table_of(found)
+    assert found.text == "text"
+    assert table.column("label").to_pylist() == ["yes", "no", "yes"]
+    assert [one is None for one in table.column("mean").to_pylist()] == [False, True, False]
+
+
+def test_it_goes_on_where_it_was(made: Callable[..., FeatureShards], tmp_path: Path) -> None:
+    path = texts_file(tmp_path / "a.parquet", ROWS)
+    first = made(path)
+    assert made(path).fresh == 0
+    Path(first.source.files[1]).unlink()
+    again = made(path)
+    assert (again.fresh, again.rows) == (16, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "says"),
+    [
+        ({"readings": ("attention",)}, RecipeError, "attention is learned together with its head"),
+        ({"readings": ("nothing",)}, RecipeError, "nothing"),
+        ({"text": "txt"}, DataError, "has no column 'txt' for the texts. Did you mean 'text'"),
+        ({"text": "text", "pair": "text"}, DataError, "The same column is chosen twice"),
+        ({"dtype": "int8"}, DataError, "kept as float32 or float16, not int8"),
+        ({"on": "mars"}, HeadsError, "'mars' is no place"),
+        ({"model": "vectors:12"}, HeadsError, "vectors"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_a_sentence(
+    made: Callable[..., FeatureShards],
+    tmp_path: Path,
+    given: dict[str, object],
+    kind: type[HeadsError],
+    says: str,
+) -> None:
+    path = texts_file(tmp_path / "a.parquet", 5)
+    with pytest.raises(kind, match=says):
+        made(path, **given)
+
+
+def test_another_question_is_not_put_into_the_same_folder(
+    made: Callable[..., FeatureShards], tmp_path: Path
+) -> None:
+    path = texts_file(tmp_path / "a.parquet", ROWS)
+    made(path)
+    with pytest.raises(DataError, match="was begun with another readings"):
+        made(path, readings=("cls",))
+
+
+def test_a_column_called_as_a_reading_is_refused(
+    made: Callable[..., FeatureShards], tmp_path: Path
+) -> None:
+    parquet.write_table(pa.table({"text": ["a b"], "mean": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="have a column mean, as the features are called"):
+        made(tmp_path / "a.parquet", text="text")
+
+
+def test_rows_without_any_text_are_kept(made: Callable[..., FeatureShards], tmp_path: Path) -> None:
+    parquet.write_table(
+        pa.table({"text": pa.array([None, " "], pa.string())}), tmp_path / "a.parquet"
+    )
+    found = made(tmp_path / "a.parquet", text="text")
+    assert table_of(found).column("mean").to_pylist() == [None, None]
+
+
+def test_the_call_and_what_it_shows(tiny: Callable[..., Path], tmp_path: Path) -> None:
+    path = texts_file(tmp_path / "a.parquet", 12)
+    found = api.extract(path, tmp_path / "to", model=str(tiny()), limits=LIMITS)
+    told = found.as_json()
+    assert (told["rows"], told["files"], told["fresh"]) == (12, 1, 12)
+    assert told["columns"] == ["id", "label", "source_row", "text_hash"]
+    assert repr(found).startswith("<FeatureShards 12 rows: mean (")

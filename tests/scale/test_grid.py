@@ -1,0 +1,116 @@
+"""The cells of a run done elsewhere: numbered, told of once, and taken away when they are done."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from small_training_data import blobs, training_data_of
+from tiny_models import LIMITS
+
+from heads.backbone.backbone import Backbone
+from heads.errors import RecipeError
+from heads.parts.resolve import resolve
+from heads.scale.grid import GridTask, JobDone, Mailbox, Told, grouped, numbered_events, of_reading
+from heads.settings import ExperimentConfig
+from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
+from heads.training.search import CurvePointTried, TrialResult, trial_job
+from heads.training.trial import Trial, trials
+
+RECIPES = ("mean+linear", "mean+ridge", "cls+roberta", "mean+mlp", "cls+linear")
+
+
+def cells(small: Backbone) -> list[Trial]:
+    return trials([resolve(one) for one in RECIPES], small, 3, LIMITS)
+
+
+@pytest.fixture
+def training_data() -> TrainingData:
+    vectors, targets = blobs(150)
+    config = ExperimentConfig(folds=2, repetitions=1)
+    return training_data_of(vectors, targets, config, readings=("mean", "cls"))
+
+
+def test_a_job_can_be_sent_and_comes_to_the_same(
+    small: Backbone, training_data: TrainingData
+) -> None:
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    jobs = [trial_job(one, training_data) for one in cells(small)]
+    own = [one for one in run_trials(jobs, training_data, 1) if isinstance(one, TrialResult)]
+    theirs = {}
+    for task in grouped(jobs, training_data, 1):
+        sent = cloudpickle.loads(cloudpickle.dumps(task))
+        assert len(cloudpickle.dumps(task.jobs)) < 2_000_000  # no base model goes along
+        for event in numbered_events(sent.jobs, sent.data):
+            if isinstance(event, JobDone):
+                assert isinstance(event.found, TrialResult)
+                theirs[event.found.trial.name] = pickle.loads(cloudpickle.dumps(event)).found
+    assert set(theirs) == set(RECIPES)
+    for one in own:
+        other = theirs[one.trial.name]
+        assert other.chosen == one.chosen
+        for ours, sent in zip(one.learned, other.learned, strict=True):
+            assert ours.logits.equal(sent.logits)
+
+
+def test_jobs_go_by_reading_and_kind_of_head(small: Backbone, training_data: TrainingData) -> None:
+    jobs = [trial_job(one, training_data) for one in cells(small)]
+    found = grouped(jobs, training_data, 1)
+    named = sorted(sorted(job.name for job in task.jobs.values()) for task in found)
+    assert named == [["cls+linear"], ["cls+roberta"], ["mean+linear"], ["mean+mlp"], ["mean+ridge"]]
+    many = [replace(job, name=f"{job.name} {n}") for n in range(3) for job in jobs]
+    assert len(grouped(many, training_data, 1)) == 5  # all of one reading and kind together
+    assert len(grouped(many, training_data, 8)) == len(many)  # so that all workers have some
+    assert all(
+        set(task.data.read.joint.parts) == {next(iter(task.jobs.values())).reading}
+        for task in found
+    )
+
+
+def test_only_what_needs_vectors_alone_is_sent(
+    small: Backbone, training_data: TrainingData
+) -> None:
+    (learned,) = trials([resolve("attention+linear")], small, 3, LIMITS)
+    assert not trial_job(learned, training_data).is_apart
+    assert all(trial_job(one, training_data).is_apart for one in cells(small))
+
+
+def job(name: str, work: Callable[..., object] = lambda task, tell: "done") -> Job:
+    return Job(name=name, reading="mean", work=work, is_apart=True)
+
+
+def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: TrainingData) -> None:
+    def refuses(task: object, tell: object) -> object:
+        raise RecipeError("It does not fit.", "Leave it out.")
+
+    jobs = {4: job("a"), 7: job("b", refuses), 9: job("b")}
+    found = list(numbered_events(jobs, of_reading(training_data, "mean")))
+    assert all(isinstance(one, JobDone) for one in found)
+    by_number = {one.number: one.found for one in found if isinstance(one, JobDone)}
+    assert set(by_number) == {4, 7, 9}
+    failed = [one for one in by_number.values() if isinstance(one, TrialFailed)]
+    assert [one.says for one in failed] == [
+        "b could not be trained: It does not fit. Leave it out."
+    ]
+    assert pickle.loads(pickle.dumps(failed[0])).says == failed[0].says
+
+
+def test_what_was_done_twice_is_told_of_once() -> None:
+    task = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None)
+    told = Told([task])
+    point = CurvePointTried(name="a", point=None)  # type: ignore[arg-type]
+    first = list(told.of([point, JobDone(number=1, found="one")]))
+    assert first == [point, "one"]
+    assert list(task.jobs) == [2]
+    assert list(told.of([JobDone(number=1, found="one"), JobDone(number=2, found="two")])) == [
+        "two"
+    ]
+    assert str(GridTask(jobs={2: job("b")}, data=None, mailbox=None)) == "The cell b"
+
+
+def test_a_mailbox_gives_each_event_once() -> None:
+    box = Mailbox()
+    box.put(["a", "b"])
+    box.put(["c"])
+    assert box.take() == ["a", "b", "c"]
+    assert box.take() == []

@@ -1,0 +1,274 @@
+"""Tables worked on piece by piece: every row once, whole or not at all, and resumed."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shard_files import texts_file
+from tiny_models import LIMITS
+
+from heads.errors import DataError
+from heads.events import Progress, result
+from heads.scale import pieces
+from heads.scale.pieces import (
+    JOB,
+    MANIFEST,
+    PARTS,
+    Outcome,
+    Piece,
+    Source,
+    Work,
+    opened,
+    source_files,
+    worked,
+)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Work that needs no base model: how long texts are; it notes what it was given."""
+
+    log: Path
+    broken: str = ""
+
+    def __call__(self) -> "Lengths":
+        return self
+
+    def measured(self, table: pa.Table, piece: Piece) -> pa.Table:
+        if self.broken and self.broken in str(piece):
+            raise DataError("It broke.", "Mend it.")
+        with self.log.open("a") as file:
+            file.write(f"{piece.row}\n")
+        lengths = [len(one or "") for one in table.column("text").to_pylist()]
+        return table.append_column("length", pa.array(lengths))
+
+
+def work_on(to: Path, log: Path, rows_each: int = 7, broken: str = "", **facts: object) -> Work:
+    return Work(
+        to=str(to),
+        kind="lengths",
+        facts=facts,
+        make=lambda: Lengths(log=log, broken=broken).measured,
+        rows_each=rows_each,
+    )
+
+
+def done(work: Work, source: Source) -> Outcome:
+    return result(worked(work, source))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def begun(log: Path) -> list[int]:
+    """The first rows of the pieces that were worked on since the last look."""
+    found = [int(line) for line in log.read_text().split()] if log.exists() else []
+    log.unlink(missing_ok=True)
+    return sorted(found)
+
+
+def rows_of(outcome: Outcome) -> pa.Table:
+    folder = Path(outcome.work.to) / PARTS
+    return pa.concat_tables([parquet.read_table(folder / part.name) for part in outcome.parts])
+
+
+@given(
+    counts=st.lists(st.integers(1, 50), min_size=1, max_size=4),
+    groups=st.integers(1, 20),
+    each=st.integers(1, 60),
+)
+def test_pieces_hold_every_row_once(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], groups: int, each: int
+) -> None:
+    folder = tmp_path_factory.mktemp("pieces")
+    start = 0
+    for number, count in enumerate(counts):
+        table = pa.table({"id": pa.array(range(start, start + count))})
+        parquet.write_table(table, folder / f"{number}.parquet", row_group_size=groups)
+        start += count
+    source = opened(folder, str(folder), LIMITS)
+    assert source.rows == start
+    for found in (source.pieces(each), source.whole_groups(each)):
+        ids = [number for one in found for number in one.read().column("id").to_pylist()]
+        assert ids == list(range(start))
+        assert [one.row for one in found] == [one.read().column("id")[0].as_py() for one in found]
+    assert all(one.rows <= each for one in source.pieces(each))
+
+
+def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
+    tmp_path: Path, log: Path
+) -> None:
+    source = opened(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
+    work = work_on(tmp_path / "to", log)
+    first = done(work, source)
+    assert (first.rows, first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
+    table = rows_of(first)
+    assert table.column("id").to_pylist() == list(range(30))
+    assert table.column("length").to_pylist()[1] == 0
+    manifest = json.loads((tmp_path / "to" / MANIFEST).read_text())
+    assert sum(part["rows"] for part in manifest["parts"]) == manifest["rows"] == 30
+    again = done(work, source)
+    assert (again.fresh, begun(log)) == (0, [])
+    assert rows_of(again).equals(table)
+
+
+def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
+    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    with pytest.raises(DataError, match="It broke"):
+        done(work_on(tmp_path / "to", log, broken="Rows 15 to"), source)
+    assert begun(log) == [0, 7]
+    assert not (tmp_path / "to" / MANIFEST).exists()
+    with pytest.raises(DataError, match=r"holds no lengths that are whole yet\. Ask for them"):
+        pieces.parts_of(str(tmp_path / "to"), "lengths")
+    found = done(work_on(tmp_path / "to", log), source)
+    assert (found.rows, found.fresh, begun(log)) == (30, 16, [14, 21, 28])
+
+
+def test_a_file_that_was_written_again_alike_is_not_worked_on_again(
+    tmp_path: Path, log: Path
+) -> None:
+    path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
+    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
+    begun(log)
+    texts_file(path, 30, group=5)  # other groups, and another time
+    found = done(work, opened(path, str(tmp_path), LIMITS))
+    assert (found.fresh, begun(log)) == (0, [])
+
+
+def test_pieces_whose_rows_have_changed_are_worked_on_again(tmp_path: Path, log: Path) -> None:
+    path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
+    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
+    begun(log)
+    table = parquet.read_table(path)
+    texts = table.column("text").to_pylist()
+    texts[16] = "another text"
+    parquet.write_table(table.set_column(1, "text", pa.array(texts)), path)
+    found = done(work, opened(path, str(tmp_path), LIMITS))
+    assert (found.fresh, begun(log)) == (7, [14])
+    assert rows_of(found).column("length").to_pylist()[16] == len("another text")
+
+
+def test_parts_of_rows_that_are_gone_go(tmp_path: Path, log: Path) -> None:
+    path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
+    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
+    found = done(work, opened(texts_file(path, 12), str(tmp_path), LIMITS))
+    assert sorted(one.name for one in (tmp_path / "to" / PARTS).iterdir()) == sorted(
+        part.name for part in found.parts
+    )
+    assert rows_of(found).num_rows == 12
+
+
+def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> None:
+    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    work = work_on(tmp_path / "to", log)
+    first = done(work, source)
+    begun(log)
+    place = tmp_path / "to" / PARTS / first.parts[2].name
+    place.write_bytes(place.read_bytes()[:100])
+    found = done(work, source)
+    assert (found.fresh, begun(log)) == (7, [14])
+    assert rows_of(found).equals(rows_of(first))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, log: Path) -> None:
+    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"other holds something else\. Name a new folder"):
+        done(work_on(other, log), source)
+    assert [one.name for one in other.iterdir()] == ["mine.txt"]
+    done(work_on(tmp_path / "to", log, model="one"), source)
+    with pytest.raises(DataError, match=r"to was begun with another model \(one\)\."):
+        done(work_on(tmp_path / "to", log, model="two"), source)
+    with pytest.raises(DataError, match="another rows each"):
+        done(work_on(tmp_path / "to", log, rows_each=8, model="one"), source)
+
+
+def test_urls_that_fsspec_knows_are_read_and_written(tmp_path: Path, log: Path) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    path = texts_file(tmp_path / "a.parquet", 30)
+    memory.pipe_file("/in/a.parquet", path.read_bytes())
+    source = opened("memory://in/*.parquet", "memory://to", LIMITS)
+    work = Work(
+        to="memory://to", kind="lengths", facts={}, make=lambda: Lengths(log=log).measured,
+        rows_each=7,
+    )  # fmt: skip
+    assert done(work, source).fresh == 30
+    assert done(work, source).fresh == 0
+    told, parts = pieces.parts_of("memory://to", "lengths")
+    assert told["rows"] == sum(part.rows for part in parts) == 30
+
+
+def test_a_csv_is_written_as_parquet_once(tmp_path: Path, log: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text;label\n" + "\n".join(f"text {n};{n % 2}" for n in range(20)))
+    work = work_on(tmp_path / "to", log)
+    assert done(work, opened(path, work.to, LIMITS)).rows == 20
+    staged = tmp_path / "to" / pieces.STAGED
+    before = staged.stat().st_mtime_ns
+    assert done(work, opened(path, work.to, LIMITS)).fresh == 0
+    assert staged.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda folder: folder / "none.parquet", "There are no files at"),
+        (lambda folder: folder / "*.nothing", "There are no files at"),
+        (lambda folder: "nowhere://bucket/a.parquet", "cannot be reached"),
+        (lambda folder: [folder / "a.parquet", folder / "b.parquet"], "has other columns than"),
+        (lambda folder: folder / "torn.parquet", "cannot be read as Parquet"),
+        (lambda folder: folder / "empty.parquet", "empty.parquet has no rows"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_a_sentence(
+    tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    texts_file(tmp_path / "a.parquet", 5)
+    parquet.write_table(pa.table({"other": [1, 2]}), tmp_path / "b.parquet")
+    parquet.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "empty.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=says):
+        opened(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
+
+
+def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
+    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    told = list(worked(work_on(tmp_path / "to", log), source))
+    assert all(isinstance(one, Progress) for one in told)
+    shares = [one.share for one in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"source_row": [1], "text": ["a"]}), path)
+    (piece,) = opened(path, str(tmp_path), LIMITS).pieces(5)
+    with pytest.raises(DataError, match="has a column source_row"):
+        pieces.numbered(piece.read(), piece)
+
+
+def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    names = [tmp_path / "b.parquet", tmp_path / "deep" / "a.parquet"]
+    for name in names:
+        texts_file(name, 5)
+    (tmp_path / "notes.txt").write_text("no rows")
+    assert source_files(tmp_path) == [str(one) for one in names]
+    shutil.rmtree(tmp_path / "deep")
+    assert source_files([tmp_path, names[0]]) == [str(names[0])] * 2
+    assert JOB != MANIFEST

@@ -1,0 +1,118 @@
+"""Workers: in this process; and what is said where Ray is not there."""
+
+import sys
+
+import pytest
+
+from heads import api
+from heads.errors import DataError, HeadsError
+from heads.interfaces.cli.app import main
+from heads.scale import pool
+from heads.scale.pool import check_where, work_through
+
+
+def squares():
+    return lambda task: task * task
+
+
+def test_tasks_are_worked_through_in_this_process() -> None:
+    assert list(work_through(squares, range(5))) == [(n, n * n) for n in range(5)]
+    assert list(work_through(squares, [])) == []
+
+
+def test_a_worker_is_made_once_and_only_if_there_is_something_to_do() -> None:
+    made = []
+
+    def make():
+        made.append(1)
+        return lambda task: task
+
+    assert list(work_through(make, [])) == []
+    assert not made
+    assert len(list(work_through(make, range(3)))) == 3
+    assert len(made) == 1
+
+
+def test_what_failed_to_read_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "PAUSE", 0.0)
+    tries = []
+
+    def make():
+        def work(task: int) -> int:
+            tries.append(task)
+            if len(tries) < 3:
+                raise OSError("the network is gone")
+            return task
+
+        return work
+
+    assert list(work_through(make, [7])) == [(7, 7)]
+    assert tries == [7, 7, 7]
+    tries.clear()
+
+    def never():
+        def work(task: int) -> int:
+            tries.append(task)
+            raise OSError("the disk is gone")
+
+        return work
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(work_through(never, [7]))
+    assert len(tries) == pool.ATTEMPTS
+
+
+def test_what_a_user_can_mend_is_not_tried_again() -> None:
+    tries = []
+
+    def make():
+        def work(task: int) -> int:
+            tries.append(task)
+            raise DataError("No text.", "Give one.")
+
+        return work
+
+    with pytest.raises(DataError, match="No text"):
+        list(work_through(make, [1, 2]))
+    assert tries == [1]
+
+
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+
+SAYS = 'Working on Ray needs the library ray. Run: pip install "head-to-head[scale]"'
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_without_ray_it_is_said_what_to_install(
+    tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(HeadsError) as told:
+        check_where("ray")
+    assert str(told.value) == SAYS
+    for call in (
+        lambda: api.extract("sentiment", tmp_path / "to", on="ray"),
+        lambda: api.fit_shards(tmp_path, on="ray"),
+        lambda: api.predict_shards("sentiment", tmp_path / "to", sample="sentiment", on="ray"),
+        lambda: api.train_grid("sentiment", on="ray"),
+        lambda: api.resume("a-run", on="ray"),
+    ):
+        with pytest.raises(HeadsError) as told:
+            call()
+        assert str(told.value) == SAYS
+    for line in (
+        ["extract", "sentiment", "--to", str(tmp_path / "to"), "--on", "ray"],
+        ["fit-shards", str(tmp_path), "--on", "ray"],
+        ["predict", "sentiment", "--sample", "sentiment", "--on", "ray", "--to", "to"],
+        ["train", "sentiment", "--on", "ray"],
+    ):
+        assert main(line) == 2
+        assert capsys.readouterr().err == f"heads: {SAYS}\n"
+
+
+def test_a_place_that_is_none_is_refused() -> None:
+    with pytest.raises(HeadsError, match=r"'mars' is no place to work\. Say here, ray, or ray:H"):
+        check_where("mars")
+    assert check_where("") == check_where("here") == "here"

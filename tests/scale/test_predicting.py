@@ -1,0 +1,89 @@
+"""Rows answered piece by piece: what `heads.predict` answers, each row once."""
+
+import json
+from pathlib import Path
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from quick_heads import classifiers
+from shard_files import texts_file, vectors_file
+
+import heads
+from heads.backbone.backbone import Backbone
+from heads.classifier.classifier import Classifier
+from heads.data.corpus import Corpus
+from heads.errors import DataError
+from heads.events import result
+from heads.interfaces.cli.app import main
+from heads.scale.fitting import fitting
+
+
+def table_of(to: Path) -> pandas.DataFrame:
+    manifest = json.loads((to / "manifest.json").read_text())
+    tables = [parquet.read_table(to / "parts" / part["name"]) for part in manifest["parts"]]
+    return pa.concat_tables(tables).to_pandas()
+
+
+@pytest.fixture
+def classifier(rows: Corpus, small: Backbone) -> Classifier:
+    return classifiers(["mean+linear"], rows, small)[0]
+
+
+def test_answers_are_those_of_a_whole_file(classifier: Classifier, tmp_path: Path) -> None:
+    path = texts_file(tmp_path / "a.parquet", 50, group=13)
+    found = heads.predict_shards(
+        path, tmp_path / "to", recipe=classifier, rows_each=16, probabilities=True
+    )
+    whole = heads.predict(path, recipe=classifier, probabilities=True)
+    ours = table_of(tmp_path / "to")
+    assert ours["id"].tolist() == list(range(50))
+    theirs = whole.to_pandas()
+    assert [one or None for one in ours["answer"]] == [one or None for one in theirs["answer"]]
+    for name in theirs.columns[1:]:
+        left, right = ours[name].to_numpy(), theirs[name].to_numpy()
+        pandas.testing.assert_series_equal(
+            pandas.Series(left).astype(float), pandas.Series(right).astype(float), atol=1e-4
+        )
+    assert (found.rows, found.answered, found.parts) == (50, 49, 4)
+    assert sum(found.unanswered.values()) == 1
+    assert dict(found.counts) == dict(whole.counts)
+    assert set(found.columns) == set(whole.columns)
+
+
+def test_it_goes_on_where_it_was(
+    classifier: Classifier, rows: Corpus, small: Backbone, tmp_path: Path
+) -> None:
+    path, to = texts_file(tmp_path / "a.parquet", 40), tmp_path / "to"
+    asked = {"recipe": classifier, "rows_each": 16}
+    first = heads.predict_shards(path, to, **asked)  # type: ignore[arg-type]
+    again = heads.predict_shards(path, to, **asked)  # type: ignore[arg-type]
+    assert (first.fresh, again.fresh) == (40, 0)
+    assert (again.answered, dict(again.counts)) == (first.answered, dict(first.counts))
+    with pytest.raises(DataError, match="was begun with another"):
+        heads.predict_shards(
+            path, to, recipe=classifiers(["cls+linear"], rows, small)[0], rows_each=16
+        )
+
+
+def test_vectors_of_any_engine_are_answered(tmp_path: Path) -> None:
+    path = vectors_file(tmp_path / "v.parquet", 900)
+    best = result(fitting(path, recipes=("vectors+ridge",), rungs=(), keep=1)).best
+    found = heads.predict_shards(path, tmp_path / "to", recipe=best)
+    ours = table_of(tmp_path / "to")
+    assert found.vectors == "vector"
+    assert (ours["answer"] == ours["label"]).mean() > 0.8
+
+
+def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n" + "\n".join(f"{n},A fine day {n}" for n in range(9)))
+    line = ["predict", str(path), "--sample", "sentiment", "--on", "here"]
+    assert main([*line, "--to", str(tmp_path / "to")]) == 0
+    assert "answered 9 of 9 rows of a.csv" in " ".join(capsys.readouterr().out.split())
+    assert len(table_of(tmp_path / "to")) == 9
+    assert main(line) == 2
+    assert "Name it: --to FOLDER" in capsys.readouterr().err
+    assert main([*line, "--to", "x", "--lines"]) == 2
+    assert "answered in one piece" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""Heads from sums over shards: those that rows in memory give."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from shard_files import objective, shards_of, vectors_file, whole
+from sklearn.linear_model import LogisticRegression
+from tiny_models import LIMITS
+from torch import Tensor
+
+from heads.backbone import loading
+from heads.errors import RecipeError
+from heads.parts.resolve import resolve
+from heads.problem import SINGLE_LABEL
+from heads.scale.shards import Sample
+from heads.scale.streaming import (
+    check_streams,
+    learn_by_steps,
+    solve_closed_form,
+    solve_linear,
+    task_of_rows,
+)
+from heads.scale.sums import Moments, Shards, added, moments
+from heads.training.fitters.closed_form import ClosedFormFitter
+from heads.training.fitters.logistic import LinearFitter
+from heads.training.fitters.sgd import SGDFitter
+from heads.training.trial import Trial, trials
+
+ALL = Sample(test=0.0, development=0.0)
+
+
+def trial_of(recipe: str, width: int = 12, classes: int = 3) -> Trial:
+    backbone = loading.load(f"vectors:{width}", limits=LIMITS)
+    (found,) = trials([resolve(recipe)], backbone, classes, LIMITS, SINGLE_LABEL)
+    return found
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    return shards_of(vectors_file(tmp_path / "v.parquet", 2_500, group=300), sample=ALL)
+
+
+@pytest.fixture
+def found(shards: Shards) -> Moments:
+    return moments(shards, 3)
+
+
+def test_moments_are_those_of_the_rows(shards: Shards, found: Moments) -> None:
+    vectors, targets, _ = whole(shards)
+    vectors = vectors.double()
+    assert found.rows == 2_500
+    assert found.counts.tolist() == torch.bincount(targets).tolist()
+    assert torch.allclose(found.mean, vectors.mean(dim=0))
+    assert torch.allclose(found.covariance, vectors.T.cov(correction=0), rtol=1e-9, atol=1e-12)
+    for number in range(3):
+        assert torch.allclose(found.means[number], vectors[targets == number].mean(dim=0))
+    assert found.furthest == vectors.square().sum(dim=1).max()
+
+
+def test_what_is_summed_does_not_depend_on_where_it_is_cut(tmp_path: Path, found: Moments) -> None:
+    path = tmp_path / "v.parquet"
+    for group in (2_500, 77):
+        other = moments(shards_of(vectors_file(path, 2_500, group=group), sample=ALL), 3)
+        assert torch.allclose(other.covariance, found.covariance, rtol=1e-10, atol=1e-12)
+        assert torch.equal(other.counts, found.counts)
+
+
+def test_a_mean_far_from_zero_loses_no_digits(shards: Shards, found: Moments) -> None:
+    vectors, *_ = whole(shards)
+    far = replace(found, mean=found.mean)  # the same file, moved by a thousand spreads
+    moved = vectors.double() + 1_000 * found.spread
+    origin = moved[:10].mean(dim=0)
+    own = moved - origin
+    sums = {
+        "counts": found.counts,
+        "sums": own.sum(dim=0)[None].expand(3, -1) / 3,
+        "products": own.T @ own,
+        "directions": torch.zeros(3, 12).double(),
+        "greatest": moved.square().sum(dim=1).max(),
+    }
+    assert torch.allclose(Moments.of(sums, origin).covariance, far.covariance, rtol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("standardise", [True, False])
+def test_linear_layers_are_at_the_optimum_of_scikit_learn(
+    tmp_path: Path, classes: int, standardise: bool
+) -> None:
+    path = vectors_file(tmp_path / "v.parquet", 2_000, classes=classes, group=300)
+    shards = shards_of(path, classes, ALL)
+    found = moments(shards, classes)
+    fitter = trial_of("vectors+linear", classes=classes).fitter
+    assert isinstance(fitter, LinearFitter)
+    settings = [{"standardise": standardise, "C": C} for C in (0.01, 1.0)]
+    states = solve_linear(shards, found, objective(classes), settings, fitter)
+    vectors, targets, _ = whole(shards)
+    rows = vectors.double()
+    spread = rows.std(dim=0, correction=0)
+    seen = (rows - rows.mean(dim=0)) / (spread if standardise else spread.mean())
+    for one, state in zip(settings, states, strict=True):
+        theirs = LogisticRegression(C=one["C"], tol=1e-10, solver="newton-cholesky")
+        theirs.fit(seen.numpy(), targets.numpy())
+        ours = rows @ state[f"{fitter.first.layer}.weight"].double().T
+        ours = (ours + state[f"{fitter.first.layer}.bias"].double()).log_softmax(dim=1)
+        logs = torch.tensor(theirs.predict_log_proba(seen.numpy()))
+        assert (ours.exp() - logs.exp()).abs().max() < 1e-5
+        assert (_centred(ours) - _centred(logs)).abs().max() < 1e-4
+
+
+def _centred(logits: Tensor) -> Tensor:
+    return logits - logits.mean(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("recipe", ["vectors+linear", "vectors+linear?loss=ovr", "vectors+gpt2"])
+def test_linear_layers_are_those_that_rows_in_memory_give(shards: Shards, recipe: str) -> None:
+    trial = trial_of(recipe)
+    fitter = trial.fitter
+    assert isinstance(fitter, LinearFitter)
+    loss = objective(loss=trial.resolved.loss)
+    vectors, targets, _ = whole(shards)
+    task = replace(task_of_rows(vectors, targets, loss), stop=threading.Event())
+    chosen = {"standardise": True, "C": 0.1}
+    (theirs,) = fitter._solved(task, [chosen], torch.arange(len(targets)), 1e-7, None)
+    (ours,) = solve_linear(shards, moments(shards, 3), loss, [chosen], fitter)
+    for name, own in theirs.items():
+        assert torch.allclose(ours[name], own, rtol=1e-3, atol=1e-3 * float(own.abs().max())), name
+
+
+def test_a_start_near_the_end_takes_fewer_passes(shards: Shards, found: Moments) -> None:
+    fitter = trial_of("vectors+linear").fitter
+    assert isinstance(fitter, LinearFitter)
+    chosen = [{"standardise": True, "C": 0.1}]
+    before = shards.passes
+    (state,) = solve_linear(shards, found, objective(), chosen, fitter)
+    whole_way = shards.passes - before
+    again = solve_linear(shards, found, objective(), chosen, fitter, state)[0]
+    assert shards.passes - before - whole_way < whole_way / 2
+    assert all(torch.allclose(again[name], own, atol=1e-4) for name, own in state.items())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "chosen"),
+    [
+        ("vectors+ridge", {"alpha": 3.0}),
+        ("vectors+lda", {"shrinkage": 0.2}),
+        ("vectors+lda", {"shrinkage": 0.0}),  # that of Ledoit and Wolf
+        ("vectors+centroid", {}),
+        ("vectors+cosine", {}),
+    ],
+)
+def test_heads_in_closed_form_are_those_that_rows_in_memory_give(
+    shards: Shards, found: Moments, recipe: str, chosen: dict[str, float]
+) -> None:
+    fitter = trial_of(recipe).fitter
+    assert isinstance(fitter, ClosedFormFitter)
+    vectors, targets, _ = whole(shards)
+    task = task_of_rows(vectors, targets, objective())
+    theirs = fitter._solved(task, chosen, torch.arange(len(targets)), torch.arange(50))
+    chain = fitter.chain(3, chosen)
+    chain.load_state_dict(solve_closed_form(shards, found, fitter, chosen))
+    with torch.no_grad():
+        assert torch.allclose(chain(vectors[:50]), theirs.logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_class_that_no_row_has_is_answered_by_none(tmp_path: Path) -> None:
+    shards = shards_of(vectors_file(tmp_path / "v.parquet", 900), 4, ALL)  # of three classes
+    found = moments(shards, 4)
+    vectors, targets, _ = whole(shards)
+    for recipe, chosen in (
+        ("centroid", {}),
+        ("lda", {"shrinkage": 0.2}),
+        ("ridge", {"alpha": 1.0}),
+    ):
+        fitter = trial_of(f"vectors+{recipe}", classes=4).fitter
+        assert isinstance(fitter, ClosedFormFitter)
+        chain = fitter.chain(4, chosen)
+        chain.load_state_dict(solve_closed_form(shards, found, fitter, chosen))
+        with torch.no_grad():
+            answers = chain(vectors).argmax(dim=1)
+        assert (answers == targets).float().mean() > 0.8
+        assert not (answers == 3).any()
+
+
+def test_heads_of_layers_learn_from_shard_after_shard(shards: Shards, found: Moments) -> None:
+    trial = trial_of("vectors+roberta")
+    fitter = trial.fitter
+    assert isinstance(fitter, SGDFitter)
+    vectors, targets, _ = whole(shards)
+    task = task_of_rows(vectors[::5], targets[::5], objective())
+    work = learn_by_steps(shards, found, fitter, fitter.settings(task), task, seed=0)
+    tried = []
+    while True:
+        try:
+            tried.append(next(work))
+        except StopIteration as end:
+            result = end.value
+            break
+    assert result.held is not None
+    assert result.state is not None
+    assert (result.held.argmax(dim=1) == targets[::5]).float().mean() > 0.9
+    assert len({repr(sorted(one.settings.items())) for one in tried}) > 2
+    again = learn_by_steps(shards, found, fitter, [result.chosen], task, seed=0, start=result.state)
+    assert next(again).score > 0.9  # it begins where the other ended
+
+
+def test_what_needs_all_rows_is_refused() -> None:
+    for recipe in ("vectors+knn",):
+        with pytest.raises(RecipeError, match="needs all rows in memory at once"):
+            check_streams(trial_of(recipe).fitter, recipe)
+    for recipe in ("linear", "ridge", "lda", "centroid", "cosine", "mlp", "roberta", "gpt2"):
+        check_streams(trial_of(f"vectors+{recipe}").fitter, recipe)
+
+
+def test_sums_are_added_and_the_greatest_kept() -> None:
+    one = {"counts": torch.tensor([1.0]), "greatest": torch.tensor(5.0)}
+    other = {"counts": torch.tensor([2.0]), "greatest": torch.tensor(3.0)}
+    assert {name: float(own) for name, own in added(one, other).items()} == {
+        "counts": 3.0, "greatest": 5.0
+    }  # fmt: skip

@@ -1,0 +1,81 @@
+"""Parquet files for tests of `heads.scale`: texts with labels, and vectors with labels."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import torch
+from small_training_data import blobs
+from torch import Tensor
+
+from heads.problem import SINGLE_LABEL
+from heads.scale.pool import pool
+from heads.scale.shards import FeatureShards, Sample, ShardReader
+from heads.scale.sums import Shards, applying
+from heads.training.objective import Objective
+
+WORDS = ("river", "stone", "bright", "quiet", "train", "paper", "garden", "window", "seven", "cold")
+
+
+def texts_file(path: Path, rows: int, *, group: int = 0, start: int = 0) -> Path:
+    """Rows with an id, a text (some of which come twice, one is missing) and a label."""
+    texts = [
+        " ".join(WORDS[(number * step + step) % len(WORDS)] for step in range(1, 2 + number % 7))
+        + f" {number % (rows - 3)}"
+        for number in range(rows)
+    ]
+    texts[1] = None  # type: ignore[call-overload]
+    table = pa.table(
+        {
+            "id": pa.array(range(start, start + rows)),
+            "text": pa.array(texts, pa.string()),
+            "label": pa.array(["even" if number % 2 else "odd" for number in range(rows)]),
+        }
+    )
+    parquet.write_table(table, path, row_group_size=group or rows)
+    return path
+
+
+def vectors_file(
+    path: Path, rows: int, *, width: int = 12, classes: int = 3, group: int = 500, seed: int = 0
+) -> Path:
+    """Made-up vectors in a column called vector, and the names of their classes."""
+    vectors, targets = blobs(rows, classes, width=width, seed=seed)
+    flat = pa.array(vectors.numpy().reshape(-1))
+    table = pa.table(
+        {
+            "vector": pa.FixedSizeListArray.from_arrays(flat, width),
+            "label": pa.array([f"class {one}" for one in targets.tolist()]),
+        }
+    )
+    parquet.write_table(table, path, row_group_size=group, compression="NONE")
+    return path
+
+
+def shards_of(path: Path, classes: int = 3, sample: Sample | None = None) -> Shards:
+    """The rows of such a file, to be summed over."""
+    found = FeatureShards.opened(path)
+    reader = ShardReader(
+        reading="vector",
+        width=found.readings["vector"],
+        label="label",
+        classes=tuple(f"class {number}" for number in range(classes)),
+        sample=sample or Sample(),
+        has_hash=False,
+    )
+    return Shards(reader=reader, pieces=found.pieces("vector"), pool=pool(applying))
+
+
+def whole(shards: Shards) -> tuple[Tensor, Tensor, np.ndarray]:
+    """All vectors that are learned from, their targets, and the numbers of their rows."""
+    rows = list(shards.rows())
+    return (
+        torch.cat([one.vectors for one in rows]),
+        torch.cat([one.targets for one in rows]),
+        np.concatenate([one.rows for one in rows]),
+    )
+
+
+def objective(classes: int = 3, **given: object) -> Objective:
+    return Objective(problem=SINGLE_LABEL, outputs=classes, **given)  # type: ignore[arg-type]
