@@ -47,7 +47,7 @@ from heads.rng import IsolatedRng
 from heads.scale.grid import on_ray
 from heads.scale.labels import counted, label_column
 from heads.scale.pieces import Piece
-from heads.scale.pool import HERE, Pool, check_where, pool
+from heads.scale.pool import HERE, Pool, applying, check_where, pool
 from heads.scale.shards import FeatureShards, Part, Sample, ShardReader, ShardRows
 from heads.scale.streaming import (
     check_streams,
@@ -56,7 +56,7 @@ from heads.scale.streaming import (
     solve_linear,
     task_of_rows,
 )
-from heads.scale.sums import Moments, Shards, applying, moments
+from heads.scale.sums import Moments, Shards, moments
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
@@ -434,7 +434,7 @@ class Race:
             what = f"{count(self.learned, 'row')} to learn from are few for this."
             raise DataError(what, "Train as usual: heads train FILE")
         jobs = [search_job(cell, data) for cell in left]
-        scheduler = run_trials if self.on == HERE else on_ray(self.on, self.workers)
+        scheduler = run_trials if self.on == HERE else on_ray(self.on, pool=self.pool)
         by_name, done = {cell.name: cell for cell in left}, 0
         says = f"Searching settings on {self.learned:,} rows"
         with contextlib.closing(scheduler(jobs, data, max(1, torch.get_num_threads()))) as events:

@@ -18,19 +18,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heads.features.store import FeatureMatrices, FeatureStore
-from heads.scale.pool import RAY, ActorPool, connect
+from heads.scale.pool import RAY, ActorPool, Pool, applying, connect
 from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, TrialFailed, run_trials
 from heads.training.task import TrainingTask
 
 EVERY = 1.0  # seconds between two looks at the validation curves of a worker
 
 
-def on_ray(on: str = RAY, workers: int = 0) -> Scheduler:
+def on_ray(on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None) -> Scheduler:
     """What does the cells of a run on a Ray cluster.
 
     Args:
         on: ray, or ray:HOST:PORT, as of `heads.scale.pool.pool`.
         workers: At most so many; as many as there are processors if 0.
+        pool: One that is there already, of workers that apply functions.
 
     Raises:
         HeadsError: Ray is not installed, or the cluster does not answer.
@@ -41,7 +42,7 @@ def on_ray(on: str = RAY, workers: int = 0) -> Scheduler:
         jobs: Sequence[Job], training_data: TrainingData, here: int
     ) -> Generator[object, None, None]:
         if apart := [job for job in jobs if job.is_apart]:
-            with contextlib.closing(_spread(apart, training_data, workers)) as events:
+            with contextlib.closing(_spread(apart, training_data, workers, pool)) as events:
                 yield from events
         if others := [job for job in jobs if not job.is_apart]:
             with contextlib.closing(run_trials(others, training_data, here)) as events:
@@ -81,6 +82,19 @@ class GridTask:
         """How long it takes, by a yardstick of no unit."""
         return sum(job.cost for job in self.jobs.values())
 
+    def __call__(self) -> None:
+        """Does the cells, one after the other, in a worker, and tells of each at once."""
+        import ray
+
+        data: TrainingData = ray.get(self.data)
+        held, last = list[object](), time.monotonic()
+        for event in numbered_events(self.jobs, data):
+            held.append(event)
+            # A point of a curve can wait for others; what a cell came to is safe at once.
+            if isinstance(event, JobDone) or time.monotonic() - last > EVERY:
+                ray.get(self.mailbox.put.remote(held))
+                held, last = [], time.monotonic()
+
 
 class Mailbox:
     """Keeps what workers tell until it is taken."""
@@ -99,23 +113,6 @@ class Mailbox:
 
 
 # --- In a worker.
-
-
-def _make() -> Callable[[GridTask], None]:
-    """Does the cells of a task, one after the other, and tells of each at once."""
-    import ray
-
-    def work(task: GridTask) -> None:
-        data: TrainingData = ray.get(task.data)
-        held, last = list[object](), time.monotonic()
-        for event in numbered_events(task.jobs, data):
-            held.append(event)
-            # A point of a curve can wait for others; what a cell came to is safe at once.
-            if isinstance(event, JobDone) or time.monotonic() - last > EVERY:
-                ray.get(task.mailbox.put.remote(held))
-                held, last = [], time.monotonic()
-
-    return work
 
 
 def numbered_events(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
@@ -147,13 +144,13 @@ class _Numbered:
 
 
 def _spread(
-    jobs: Sequence[Job], training_data: TrainingData, workers: int
+    jobs: Sequence[Job], training_data: TrainingData, workers: int, given: Pool[Any, Any] | None
 ) -> Generator[object, None, None]:
     """Does jobs on the cluster; what they tell, and what each came to, once."""
     ray = connect()
-    pool = ActorPool[GridTask, None](make=_make, workers=workers)
+    pool = given or ActorPool[GridTask, None](make=applying, workers=workers)
     node = ray.get_runtime_context().get_node_id()
-    near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
+    near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
     mailbox = ray.remote(num_cpus=0, scheduling_strategy=near)(Mailbox).remote()
     tasks = grouped(jobs, training_data, pool.size)
     for task in tasks:
@@ -164,7 +161,8 @@ def _spread(
         for _ in pool.map(sorted(tasks, key=lambda task: -task.cost)):
             yield from told.of(ray.get(mailbox.take.remote()))
     finally:
-        pool.close()
+        if given is None:
+            pool.close()
         with contextlib.suppress(Exception):
             ray.kill(mailbox)
 

@@ -150,6 +150,11 @@ def work_through(
         yield from filter(None, own.map(tasks))
 
 
+def applying() -> Callable[[Callable[[], Any]], Any]:
+    """Makes a worker whose tasks are functions."""
+    return lambda function: function()
+
+
 @dataclass(kw_only=True, eq=False)
 class OneWorker(Generic[Task, Result]):
     """A worker in this process.

@@ -30,11 +30,6 @@ BLOCK = 4_096  # rows that are computed on together: in 64 bits no second copy o
 TOGETHER = 4  # shards whose sums come back together
 
 
-def applying() -> Callable[[Callable[[], Any]], Any]:
-    """What a worker does that is given functions."""
-    return lambda function: function()
-
-
 def added(one: Sums, other: Sums) -> Sums:
     """The sums over the rows of both."""
     return {

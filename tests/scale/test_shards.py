@@ -13,9 +13,8 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError, LimitError
 from heads.scale.labels import counted, label_column
-from heads.scale.pool import pool
+from heads.scale.pool import applying, pool
 from heads.scale.shards import FeatureShards, Sample, ShardReader, uniform
-from heads.scale.sums import applying
 
 
 def test_numbers_are_spread_evenly_and_always_the_same() -> None:

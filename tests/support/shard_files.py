@@ -10,9 +10,9 @@ from small_training_data import blobs
 from torch import Tensor
 
 from heads.problem import SINGLE_LABEL
-from heads.scale.pool import pool
+from heads.scale.pool import applying, pool
 from heads.scale.shards import FeatureShards, Sample, ShardReader
-from heads.scale.sums import Shards, applying
+from heads.scale.sums import Shards
 from heads.training.objective import Objective
 
 WORDS = ("river", "stone", "bright", "quiet", "train", "paper", "garden", "window", "seven", "cold")
