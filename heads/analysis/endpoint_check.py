@@ -6,9 +6,9 @@ what it would answer is computed as it is, and with each fault that servers are 
 Legend: n probes, c classes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import cycle, islice
 from typing import Any, Literal
 
@@ -109,10 +109,13 @@ CUTS = (
     *(32, 64, 96, 100, 126, 128, 192, 200, 250, 254, 256, 300, 384, 400, 500, 510, 512, 514),
     *(768, 1000, 1022, 1024, 1500, 1536),
 )
+LONGER = 3.0  # times as far may an answer be off where more is summed than the probes have tokens
 MOST_NAMED = 3
+SHORT, FEWEST = (0.75, 0.5, 0.25), 3  # of the probes, by their tokens; and at least so many
 PADDING_HINT = "Give its model the attention mask, and its tokenizer the padding side and token."
 
 Weight = Literal["fault", "note"]
+Moved = Callable[[tuple[int, ...]], Deviation | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,20 +423,54 @@ class _Check:
         series = [self._series(labels.matrix(answers.usual), is_raw=False)]
         if answers.raw:
             series.append(self._series(labels.matrix(answers.raw), is_raw=True))
-        fitting = Fitting(
-            series, self.problem, self._output_told, partial(self._moved_told, labels)
-        )
-        encode = (self.backbone, self.probes.texts, self.probes.pairs)
-        siamese = _is_siamese(self.classifier)
-        inputs = encoded(*encode, siamese=siamese)
-        verdict = judge(fitting, self.variants, inputs, other_inputs(*encode, siamese=siamese))
+        told = partial(self._moved_told, labels)
+        fitting = Fitting(series, self.problem, self._output_told, told)
+        verdict = self._verdict(fitting, range(len(self.probes)))
+        left_out, whole = list[int](), (fitting, verdict.own)
+        if verdict.best is None:  # perhaps long ones are cut, and short ones tell the rest
+            fitting, verdict, left_out = self._of_short(series, told, fitting, verdict)
         findings = [*answers.notes, *self._of_labels(labels)]
         findings += self._of_verdict(verdict, fitting)
         if answers.batched:
-            findings += self._of_batch(labels.matrix(answers.batched), verdict, fitting)
-        if long:
-            findings += _LongTexts(self, fitting, verdict, labels).findings()
-        return self._reported(findings, fitting, verdict.own)
+            batched = labels.matrix(answers.batched)
+            findings += self._of_batch(series[0], batched, verdict.best or verdict.own, fitting)
+        tried = _LongTexts(self, fitting, verdict, labels)
+        findings += tried.of_probes(left_out, series)
+        findings += tried.findings() if long and not left_out else ()
+        return self._reported(findings, *whole)
+
+    def _inputs(self, rows: Sequence[int]) -> tuple[Sequence[str], Sequence[str]]:
+        """Some of the probes."""
+        pairs = self.probes.pairs
+        return [self.probes.texts[n] for n in rows], [pairs[n] for n in rows if pairs]
+
+    def _verdict(self, fitting: Fitting, rows: Sequence[int]) -> Verdict:
+        """What explains the answers to some of the probes."""
+        encode = (self.backbone, *self._inputs(rows))
+        siamese = _is_siamese(self.classifier)
+        inputs = encoded(*encode, siamese=siamese)
+        return judge(fitting, self.variants, inputs, other_inputs(*encode, siamese=siamese))
+
+    def _of_short(
+        self, series: Sequence[Series], told: Moved, whole: Fitting, found: Verdict
+    ) -> tuple[Fitting, Verdict, list[int]]:
+        """What explains the answers to the shorter probes alone, and which are left out then."""
+        inputs = encoded(
+            self.backbone,
+            *self._inputs(range(len(self.probes))),
+            siamese=_is_siamese(self.classifier),
+        )
+        order = sorted(range(len(inputs)), key=lambda n: max(map(len, inputs[n])))
+        for share in SHORT:
+            rows = order[: int(share * len(order))]
+            if len(rows) < FEWEST:
+                break
+            some = [replace(one, scores=one.scores[rows]) for one in series]
+            fitting = Fitting(some, self.problem, self._output_told, told)
+            verdict = self._verdict(fitting, rows)
+            if verdict.best is not None:
+                return fitting, verdict, order[len(rows) :]
+        return whole, found, []
 
     def _reported(
         self,
@@ -559,12 +596,10 @@ class _Check:
         return _fault("unexplained", says, hint)
 
     def _of_batch(
-        self, batched: Tensor, verdict: Verdict, fitting: Fitting
+        self, series: Series, batched: Tensor, fit: Fit, fitting: Fitting
     ) -> Iterator[EndpointFinding]:
         """Whether an answer depends on the texts that stand beside it."""
-        series = fitting.series[0]
         together = series.misfit(batched)
-        fit = verdict.best or verdict.own
         if together <= 1 or together <= HALF * halved_misfit(fit, fitting, self.variants):
             return
         found = series.largest(batched.where(series.told, torch.nan).nan_to_num(0.0))
@@ -616,6 +651,16 @@ class _LongTexts:
             yield _note("truncation", says)
             return
         yield from self._tried(self._text(begin, end, over), "longer than the checkpoint reads")
+
+    def of_probes(self, rows: Sequence[int], series: Sequence[Series]) -> Iterator[EndpointFinding]:
+        """What became of probes that are longer than those by which the rest was found out."""
+        for row in reversed(rows):  # the longest first
+            (text,), pairs = self.check.probes.row(row)
+            self.pair = pairs[0] if pairs else ""
+            found = list(self._judged(text, self._tokens(text), [s.scores[[row]] for s in series]))
+            if found:
+                yield from found
+                return
 
     def _farthest(self) -> tuple[str, str]:
         """Two of the probes that the checkpoint answers most differently."""
@@ -715,12 +760,20 @@ class _LongTexts:
         misfit = self._apart(scores, expected)
         half = variants.halved if self.is_half else None
         if half is None:
-            return misfit / 3  # sums over more tokens than the probes had
+            return misfit / LONGER
+        least = misfit / (HALF * self._halved)
+        if not 1 < least <= LONGER:  # what more tokens can change in half precision does not matter
+            return least
         rounded = half.logits(self.fit.variant, half.read([inputs]))
         assert rounded is not None
         noise = self._apart(self.fitting.expected(self.fit, rounded), expected)
-        usual = halved_misfit(self.fit, self.fitting, variants)
-        return misfit / (HALF * max(noise, usual))
+        return misfit / (HALF * max(noise, self._halved))
+
+    @cached_property
+    def _halved(self) -> float:
+        """By how much bfloat16 changes the scores of the probes, in tolerances."""
+        assert self.fit is not None
+        return max(1.0, halved_misfit(self.fit, self.fitting, self.check.variants))
 
     def _apart(self, some: Sequence[Tensor], others: Sequence[Tensor]) -> float:
         """The distance of two answers in tolerances, (1, c) each."""

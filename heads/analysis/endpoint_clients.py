@@ -151,12 +151,12 @@ class Http:
         except httpx.TimeoutException:
             what = f"The server at {place} did not answer in time."
             raise EndpointError(what, "Look whether it is up, or still loading.") from None
+        except (httpx.DecodingError, ValueError) as error:  # not what its encoding says
+            what = f"What {place} answers cannot be read ({type(error).__name__})."
+            raise EndpointError(what, ANOTHER) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             what = f"There is no server at {place} ({type(error).__name__})."
             raise EndpointError(what, "Check the address, and whether it is up.") from None
-        except ValueError as error:  # bytes that are not what their encoding says
-            what = f"What {place} answers cannot be read ({type(error).__name__})."
-            raise EndpointError(what, ANOTHER) from None
 
 
 def _checked(url: str) -> httpx.URL:
@@ -246,7 +246,7 @@ def scores_of(found: Any, texts: int) -> list[Scores]:
     while isinstance(found, Mapping) and (key := _wrapper(found)):
         found = found[key]
     rows = list(found) if isinstance(found, list) else [found]
-    if texts == 1 and not (len(rows) == 1 and isinstance(rows[0], list)):
+    if texts == 1 and not any(isinstance(row, list) for row in rows):
         rows = [rows]  # one text's entries, not packed into a list of texts
     if len(rows) != texts:
         asked = "1 text" if texts == 1 else f"{texts} texts"

@@ -23,7 +23,11 @@ NAMES = ("negative", "neutral", "positive")
 
 
 def write_served(
-    folder: Path, family: str = "bert", labels: Sequence[str] = NAMES, size: float = 6.0, **more: Any
+    folder: Path,
+    family: str = "bert",
+    labels: Sequence[str] = NAMES,
+    size: float = 6.0,
+    **more: Any,
 ) -> Path:
     """Writes a small random classifier whose logits are as far apart as trained ones are.
 
@@ -109,7 +113,8 @@ class Served:
             *map(list, asked), padding=True, return_tensors="pt", verbose=False, **cut
         )
         most = getattr(self.model.config, "max_position_embeddings", 512)
-        most -= 2 * (self.model.config.model_type == "roberta")
+        if self.model.config.model_type == "roberta":  # whose places begin behind that of padding
+            most -= self.model.config.pad_token_id + 1
         if inputs["input_ids"].shape[1] > most:
             raise ValueError("too long")
         if self.reads_padding:
@@ -183,7 +188,10 @@ def tei(served: Served, method: str, path: str, body: Any) -> tuple[int, Any]:
 def vllm(served: Served, method: str, path: str, body: Any) -> tuple[int, Any]:
     """vLLM: `/v1/models` and `/classify`."""
     if (method, path) == ("GET", "/v1/models"):
-        return 200, {"object": "list", "data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": 128}]}
+        return 200, {
+            "object": "list",
+            "data": [{"id": "tiny", "owned_by": "vllm", "max_model_len": 128}],
+        }
     if (method, path) != ("POST", "/classify") or body["model"] != "tiny":
         return 404, {"error": {"message": "Not Found", "code": 404}}
     try:
@@ -231,6 +239,7 @@ def answering(answer: Answer, seen: list[dict[str, str]] | None = None) -> Itera
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body in one packet: else each answer waits for 40 ms
 
         def log_message(self, *_: object) -> None:
             pass

@@ -246,7 +246,9 @@ def endpoint(found: EndpointReport) -> None:
     show(*([""] if found.findings else []))
     show(f"{found.server} at {found.url}{served}, held to {found.model} ({found.recipe}).")
     if found.difference is not None:
-        share = f"; {percent(found.agreement)} of labels alike" if found.agreement is not None else ""
+        share = (
+            f"; {percent(found.agreement)} of labels alike" if found.agreement is not None else ""
+        )
         show(f"Largest difference of two scores: {found.difference:.2g}{share}.")
     show("Asked:", *(Padding(Text(one), (0, 0, 0, 2)) for one in found.asked))
 
