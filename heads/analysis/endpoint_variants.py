@@ -207,7 +207,8 @@ class Variants:
         """What the head gets of one text, (1, w)."""
         name, resolved = reading.removesuffix(SCALED), self.module.reader.resolved
         reader = self._readers.get(name, self.module.reader)
-        sides = [reader(side).vectors for side in states]
+        # Some poolings answer in float32, whatever the states are in.
+        sides = [reader(side).vectors.to(side.hidden[-1].dtype) for side in states]
         if reading.endswith(SCALED):
             sides = [nn.functional.normalize(side, dim=-1) for side in sides]
         return resolved.joined(*sides) if resolved.pair else sides[0]

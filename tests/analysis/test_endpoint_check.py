@@ -232,8 +232,8 @@ def test_several_faults_at_once_are_told_each_for_itself(checkpoint: Folders) ->
         folder=checkpoint("roberta"), head="dropped", output="logits", names=NAMES[::-1], cut=90
     )
     found = check("tei", served)
-    assert sorted(faults(found)) == ["head", "labels", "output", "truncation", "truncation"]
-    assert found.verdict.endswith("own head: 5 faults.")
+    assert sorted(faults(found)) == ["head", "labels", "output", "truncation"], found.findings
+    assert found.verdict.endswith("own head: 4 faults.")
 
 
 @pytest.mark.slow
