@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from heads.analysis.answering import FileAnswers
     from heads.analysis.comparison import Comparison
     from heads.analysis.counterfactuals import Counterfactuals
-    from heads.analysis.endpoint_check import EndpointReport
+    from heads.analysis.endpoint.report import EndpointReport
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
@@ -926,9 +926,9 @@ def check_endpoint(
         LimitError: This is a public place.
         HeadsError: The checkpoint does not load, or the texts do not suit it.
     """
-    from heads.analysis import endpoint_check
+    from heads.analysis.endpoint import check
 
-    return endpoint_check.check_endpoint(
+    return check.check_endpoint(
         url,
         str(model),
         limits or limits_here(),

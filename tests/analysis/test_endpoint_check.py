@@ -22,10 +22,10 @@ from served_classifiers import (
 from tiny_models import LIMITS
 
 import heads
-from heads.analysis import endpoint_clients
-from heads.analysis.endpoint_check import EndpointReport
-from heads.analysis.endpoint_clients import Http, Scores, connect, scores_of
-from heads.analysis.endpoint_labels import OtherLabels, labels_of
+from heads.analysis.endpoint import clients
+from heads.analysis.endpoint.clients import Http, Scores, connect, scores_of
+from heads.analysis.endpoint.labels import OtherLabels, labels_of
+from heads.analysis.endpoint.report import EndpointReport
 from heads.errors import DataError, EndpointError, HeadsError, LimitError
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC
@@ -52,7 +52,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_clients, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(clients, "PAUSES", (0.0, 0.0))
 
 
 def check(form: str, served: Served, **asked: Any) -> EndpointReport:
@@ -387,7 +387,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_clients, "MOST_BYTES", 1000)
+    monkeypatch.setattr(clients, "MOST_BYTES", 1000)
     with answering(lambda *_: (200, b" " * 5000)) as url:
         http = Http(url)
         with pytest.raises(EndpointError, match="longer than"):

@@ -20,7 +20,7 @@ from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.endpoint_check import EndpointReport
+from heads.analysis.endpoint.report import EndpointReport
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport

@@ -13,7 +13,7 @@ from boards import CLOSE, FAR, board_of
 
 import heads
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
-from heads.analysis.endpoint_check import EndpointFinding, EndpointReport
+from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported

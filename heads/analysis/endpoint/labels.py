@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heads.analysis.endpoint_clients import Scores
+from heads.analysis.endpoint.clients import Scores
 from heads.errors import EndpointError
 
 NUMBERED = re.compile(r"(?:label|class)?[_\s-]?(\d+)", re.IGNORECASE)
