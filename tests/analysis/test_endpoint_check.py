@@ -543,3 +543,55 @@ def test_a_password_in_an_address_is_not_shown() -> None:
     assert http.shown == "http://127.0.0.1:9/models"
     assert str(http.at("/info").path) == "/models/info"
     http.close()
+
+
+def test_an_answer_that_trickles_is_not_waited_for() -> None:
+    """As the heartbeats of an app whose queue stands still."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    stop = threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            while not stop.wait(0.05):
+                try:
+                    self.wfile.write(b"event: heartbeat\n\n")
+                except OSError:
+                    return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    http = Http(f"http://127.0.0.1:{server.server_address[1]}", seconds=0.4)
+    try:
+        with pytest.raises(EndpointError, match="did not answer in time"):
+            connect(http, "auto")
+    finally:
+        stop.set()
+        http.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_label_that_is_new_in_a_later_answer_is_told() -> None:
+    best = [Scores(names=("a",), values=(0.9,))]
+    labels = labels_of(best, ("a", "b", "c"))
+    later = labels.matrix([Scores(names=("b",), values=(0.5,))])
+    assert later.isnan().tolist() == [[True, False, True]]
+    with pytest.raises(EndpointError, match="a label that it did not have before, x"):
+        labels.matrix([Scores(names=("x",), values=(0.5,))])
+    placed = labels_of([Scores(names=("", "a"), values=(0.1, 0.9))], ("b", "a"))
+    with pytest.raises(EndpointError, match="did not have before"):
+        placed.matrix([Scores(names=("", "a", ""), values=(0.1, 0.8, 0.1))])
+
+
+def test_one_text_of_ones_own_is_enough_to_be_right(checkpoint: Folders) -> None:
+    assert check("tei", Served(folder=checkpoint()), texts=["It was late."], long=False).is_right

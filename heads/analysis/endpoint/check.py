@@ -131,7 +131,9 @@ class _Check:
             batched = labels.matrix(answers.batched)
             findings += self._of_batch(series[0], batched, verdict.best or verdict.own, fitting)
         tried = LongTexts(self.server, self.variants, self.probes, fitting, verdict, labels)
-        findings += tried.of_probes(left_out, series)
+        if left_out:
+            of_long = list(tried.of_probes(left_out, series))
+            findings += of_long or [self._unexplained(whole[1], whole[0])]
         findings += tried.findings() if long and not left_out else ()
         self.asked += tried.asked
         return self._reported(findings, *whole)
@@ -229,12 +231,14 @@ class _Check:
         told = [
             f"what the checkpoint calls {classes[number]:.40} the server calls {name:.40}"
             for place, number in enumerate(moved)
-            if number != place and (name := labels.names[place] or classes[place])
+            if number != place and (labels.places or labels.names[place])
+            for name in (labels.names[place] or classes[place],)
         ]
-        if not told or labels.foreign:
+        if not told:
             return None
         more = f" (and {len(told) - MOST_NAMED} more)" if len(told) > MOST_NAMED else ""
-        says = f"Labels are swapped: {'; '.join(told[:MOST_NAMED])}{more}."
+        what = "By their scores" if labels.foreign else "Labels are swapped"
+        says = f"{what}: {'; '.join(told[:MOST_NAMED])}{more}."
         hint = "Mend id2label in the config.json that it serves, or the app's list of labels."
         return Deviation(kind="labels", says=says, hint=hint)
 
@@ -264,12 +268,12 @@ class _Check:
     def _of_scores(self, verdict: Verdict, fitting: Fitting) -> Iterator[EndpointFinding]:
         """How exact the scores are, and which there were."""
         assert verdict.best is not None
-        first = fitting.series[0]
+        first, last = fitting.series[0], fitting.series[-1]
         if verdict.is_half:
             expected = fitting.expected(verdict.best, self._logits(verdict.best))
-            found = fitting.series[-1].largest(expected[-1])
+            found = last.largest(expected[-1])
             yield note("precision", f"The scores agree to {found:.2g}, as half precision does.")
-        if not first.told.all():
+        if not last.told.all():
             yield note("asking", "It names some labels only: the scores of those were compared.")
         if verdict.best.outputs[0] != self.own and verdict.best.outputs[0] in first.accepted:
             says = f"{self.server.called} gives a sigmoid of the number that this head answers."
@@ -294,10 +298,8 @@ class _Check:
         together = series.misfit(batched)
         if together <= 1 or together <= HALF * halved_misfit(fit, fitting, self.variants):
             return
-        found = series.largest(batched.where(series.told, torch.nan).nan_to_num(0.0))
-        says = (
-            f"An answer depends on what a text is batched with: scores differ by up to {found:.2g}."
-        )
+        found = series.largest(batched)
+        says = f"An answer depends on what a text is batched with: scores differ by {found:.2g}."
         if self.backbone.reads_padding:
             yield note("padding", f"{says} So it does in this family itself.")
         else:

@@ -77,6 +77,7 @@ class Http:
 
     def __init__(self, url: str, headers: Sequence[str] = (), seconds: float = SECONDS) -> None:
         self.url = _checked(url)
+        self._seconds = seconds
         loopback = self.url.host in HERE
         self._client = httpx.Client(
             headers=_headers(headers),
@@ -138,7 +139,7 @@ class Http:
         for _ in range(MOST_REDIRECTS + 1):
             with self._blamed(url), self._client.stream(method, url, json=body) as response:
                 if not response.has_redirect_location:
-                    return response.status_code, _limited(response)
+                    return response.status_code, _limited(response, self._seconds)
                 url = _redirected(url, response)
         raise EndpointError("The server redirects again and again.", ANOTHER)
 
@@ -182,10 +183,13 @@ def _headers(lines: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _limited(response: httpx.Response) -> str:
-    read = bytearray()
+def _limited(response: httpx.Response, seconds: float) -> str:
+    """The text of an answer that comes whole in time, and is not too long."""
+    read, end = bytearray(), time.monotonic() + seconds
     for piece in response.iter_bytes():
         read += piece
+        if time.monotonic() > end:
+            raise httpx.ReadTimeout("it trickles")
         if len(read) > MOST_BYTES:
             what = f"The server's answer is longer than {MOST_BYTES // 1_000_000} MB."
             raise EndpointError(what, ANOTHER)

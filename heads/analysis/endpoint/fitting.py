@@ -30,6 +30,8 @@ ALIKE = 0.1  # of the tolerance: below it two ways cannot be told apart
 MOST_PERMUTED = 50  # classes, up to which all ways are tried with their labels permuted
 TRIED_HALVED = 24  # of the closest ways
 DECIMALS = range(1, 8)
+FEWEST = 3  # texts
+UNKNOWN = 5.0  # tolerances that bfloat16 may change, where it cannot be computed here
 
 LOGITS, SOFTMAX, SIGMOID = "logits", "softmax", "sigmoid"
 TWICE, LOGARITHM = "softmax twice", "logarithm"
@@ -77,11 +79,17 @@ class Series:
         own = self.scores[self.told]
         middle = self.scores.nanmean(dim=0) if self.told.all() else own.mean()
         spread = float((self.scores - middle)[self.told].square().mean().sqrt())
-        return CLOSE * spread + ROUNDING * float(own.abs().max()) + _rounding(own) + 1e-7
+        largest = float(own.abs().max())
+        if len(self.scores) < FEWEST:  # by so few texts the spread cannot be told
+            spread = max(spread, float(own.std(correction=0)), 0.1 * largest)
+        return CLOSE * spread + ROUNDING * largest + _rounding(own) + 1e-7
 
     def misfit(self, expected: Tensor) -> float:
         """How far scores are from those that are expected (n, c), in tolerances."""
-        return float(self._differences(expected).square().mean().sqrt()) / self.tolerance
+        differences = self._differences(expected)
+        if not differences.numel():
+            return torch.inf
+        return float(differences.square().mean().sqrt()) / self.tolerance
 
     def largest(self, expected: Tensor) -> float:
         """The largest difference to what is expected (n, c)."""
@@ -243,7 +251,7 @@ class Fitting:
             # Σ (s − t)² over the probes with a score: (labels of the server, classes).
             costs = (scores.square() * told).sum(dim=0)[:, None]
             costs = costs + told.T @ expected.square() - 2 * (scores * told).T @ expected
-            costs = costs - torch.eye(len(costs)) * 1e-6 * float(costs.abs().max())
+            costs = costs - torch.eye(len(costs)) * one.tolerance**2  # as named, of two alike
             _, labels = linear_sum_assignment(costs.numpy())
             moved = tuple(int(label) for label in labels)
             found.append((one.misfit(expected[:, list(moved)]), moved))
@@ -311,13 +319,12 @@ def _logits(variants: Variants, variant: Variant, read: Sequence[Read]) -> Tenso
 
 def halved_misfit(fit: Fit, fitting: Fitting, variants: Variants) -> float:
     """By how much bfloat16 changes the scores of a way here, in tolerances."""
-    if variants.halved is None:
-        return 0.0
-    exact, rounded = (
-        fitting.expected(fit, _logits(one, fit.variant, one.read(fit.inputs)))
-        for one in (variants, variants.halved)
-    )
-    triples = zip(fitting.series, exact, rounded, strict=True)
+    halved = variants.halved.tried(fit.variant, fit.inputs) if variants.halved else None
+    if halved is None:
+        return UNKNOWN
+    exact = _logits(variants, fit.variant, variants.read(fit.inputs))
+    both = (fitting.expected(fit, logits) for logits in (exact, halved))
+    triples = zip(fitting.series, *both, strict=True)
     return max(
         float((one - other)[series.told].square().mean().sqrt()) / series.tolerance
         for series, one, other in triples

@@ -4,8 +4,8 @@ Legend: n texts, c classes.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class Labels:
 
     Attributes:
         names: What the server calls each class, (c,); "" where it never said it.
+        columns: The class of each name.
         places: Of scores that are known by their place: the class of each, (c,); else nothing.
         is_numbered: Whether the server has lost the names, and says LABEL_0, LABEL_1, …
         is_named: Whether it gave any name at all.
@@ -33,19 +34,32 @@ class Labels:
     """
 
     names: tuple[str, ...]
+    columns: Mapping[str, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
     is_numbered: bool = False
     is_named: bool = True
     foreign: tuple[str, ...] = ()
 
     def matrix(self, answers: Sequence[Scores]) -> Tensor:
-        """The scores (n, c) in the order of the checkpoint's classes; NaN where none was told."""
+        """The scores (n, c) in the order of the checkpoint's classes; NaN where none was told.
+
+        Raises:
+            EndpointError: There is a label that it did not have before.
+        """
         found = torch.full((len(answers), len(self.names)), torch.nan)
-        columns = {name: place for place, name in enumerate(self.names)}
         for row, one in enumerate(answers):
-            own = self.places or [columns[name] for name in one.names]
-            found[row, torch.tensor(own)] = torch.tensor(one.values)
+            found[row, torch.tensor(self._places(one))] = torch.tensor(one.values)
         return found
+
+    def _places(self, one: Scores) -> list[int]:
+        """The class of each score."""
+        if self.places and len(self.places) == len(one.values):
+            return list(self.places)
+        strange = [name for name in one.names if name not in self.columns]
+        if strange:
+            what = f"The server answers with a label that it did not have before, {strange[0]:.40}."
+            raise EndpointError(what, "Look at its id2label.")
+        return [self.columns[name] for name in one.names]
 
 
 def labels_of(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
@@ -72,9 +86,12 @@ def labels_of(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
     foreign = tuple(name for name in names if name not in known)
     free = [place for place in range(len(classes)) if place not in known.values()]
     known |= dict(zip(foreign, free, strict=False))
+    others = {name: place for place, name in enumerate(classes)}
+    others |= {f"LABEL_{place}": place for place in range(len(classes)) if is_numbered}
     called = {place: name for name, place in known.items()}
     return Labels(
         names=tuple(called.get(place, "") for place in range(len(classes))),
+        columns=others | known,
         is_numbered=is_numbered,
         foreign=foreign,
     )

@@ -19,7 +19,6 @@ from heads.analysis.endpoint.labels import Labels
 from heads.analysis.endpoint.probes import Probes
 from heads.analysis.endpoint.report import EndpointFinding, fault, note
 from heads.analysis.endpoint.variants import Inputs, Variants, cuts, encoded
-from heads.errors import ModelError
 
 MOST_LONG = 2_000  # tokens of a text that is sent
 SCANNED = 160  # tokens of a text that is tried cut at every place
@@ -135,10 +134,8 @@ class LongTexts:
         """What an answer to a long text means."""
         if self._is_whole(text, tokens, scores):
             if tokens > self._most:
-                says = (
-                    f"A text of {tokens:,} tokens is read whole, beyond the {self._most:,} of the "
-                )
-                yield note("truncation", f"{says}checkpoint's limit.")
+                says = f"A text of {tokens:,} tokens is read whole; the checkpoint's limit is "
+                yield note("truncation", f"{says}{self._most:,}.")
             return
         found = self._cut_at(text, tokens, scores)
         if found is None:
@@ -176,11 +173,8 @@ class LongTexts:
         """How far the answer is from that to these tokens; 1 is as far as it may be."""
         assert self._fit is not None
         variants = self._variants
-        try:
-            logits = variants.logits(self._fit.variant, variants.read([inputs]))
-        except ModelError:  # more tokens than it has places for
-            return torch.inf
-        if logits is None:
+        logits = variants.tried(self._fit.variant, [inputs])
+        if logits is None:  # more tokens than it has places for
             return torch.inf
         expected = self._fitting.expected(self._fit, logits)
         misfit = self._apart(scores, expected)
@@ -190,8 +184,9 @@ class LongTexts:
         least = misfit / (HALF * self._halved)
         if not 1 < least <= LONGER:  # what more tokens can change in half precision does not matter
             return least
-        rounded = half.logits(self._fit.variant, half.read([inputs]))
-        assert rounded is not None
+        rounded = half.tried(self._fit.variant, [inputs])
+        if rounded is None:
+            return least
         noise = self._apart(self._fitting.expected(self._fit, rounded), expected)
         return misfit / (HALF * max(noise, self._halved))
 

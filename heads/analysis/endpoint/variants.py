@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule
-from heads.errors import HeadsError
+from heads.errors import HeadsError, ModelError
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import (
     acts_in_training_only,
@@ -178,6 +178,13 @@ class Variants:
         vectors = torch.cat([self._vectors(variant.reading, states) for states in read])
         return self._headed(variant.layers, vectors)
 
+    def tried(self, variant: Variant, texts: Sequence[Inputs]) -> Tensor | None:
+        """The logits (n, c) of one way to read texts; None where it cannot."""
+        try:
+            return self.logits(variant, self.read(texts))
+        except (ModelError, RuntimeError):  # no places for so many tokens, or not in this precision
+            return None
+
     @torch.no_grad()
     def candidates(
         self, read: Sequence[Read], before: tuple[Deviation, ...] = ()
@@ -286,6 +293,12 @@ def _others(
             "Texts are read without the special tokens that the checkpoint's tokenizer adds.",
             "Let the server's tokenizer add special tokens.",
             bare,
+        )
+    if backbone.prefix:
+        yield (
+            f"The prefix '{backbone.prefix:.40}' is not written before texts.",
+            "Write it before every text that is sent, or let the server do so.",
+            encoded(replace(backbone, prefix=""), texts, pairs, siamese=siamese),
         )
     lower = [[text.lower() for text in side] for side in (texts, pairs)]
     yield (
