@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,12 @@ def test_a_seeded_fault_is_named(
     served = Served(folder=checkpoint(family), dtype=getattr(torch, dtype), **seeded)
     found = check(form, served)
     assert set(faults(found)) == {kind}, found.findings
-    assert says in told(found)
+    if fault != "cut" or dtype == "float32":
+        assert says in told(found)
+    else:  # so exact half precision is not always
+        [places] = re.findall(r"reads the first ([\d to]+) tokens", told(found))
+        ends = [int(place) for place in places.split(" to ")]
+        assert ends[0] <= 90 <= ends[-1]
 
 
 OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
@@ -198,7 +204,6 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "cut at the limit": ("tei", {"cut": 128}, "truncation", "it reads the first 128 tokens."),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
-    "other weights": ("tei", {"change": lambda text: text[::-1]}, "unexplained", "no fault"),
 }
 
 
@@ -208,6 +213,17 @@ def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     found = check(form, Served(folder=checkpoint("bert"), **seeded))
     assert set(faults(found)) == {kind}, found.findings
     assert says in told(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_weights_are_no_known_fault(checkpoint: Folders, dtype: str) -> None:
+    served = Served(folder=checkpoint("bert"), dtype=getattr(torch, dtype))
+    with torch.no_grad():
+        served.model.bert.encoder.layer[1].output.dense.weight.mul_(0.5)
+    found = check("tei", served)
+    assert faults(found) == ["unexplained"], found.findings
+    assert "no fault that is known here explains them" in told(found)
 
 
 @pytest.mark.slow
@@ -300,7 +316,7 @@ def test_labels_are_matched_by_name_by_number_and_by_place() -> None:
 @pytest.mark.slow
 def test_other_labels_are_a_fault(checkpoint: Folders) -> None:
     found = check("tei", Served(folder=checkpoint(), names=("bad", "so-so", "good")))
-    assert faults(found) == ["labels"], found.findings
+    assert set(faults(found)) == {"labels"}, found.findings
     two = Served(folder=checkpoint(labels=("no", "yes")))
     with serving_classifier("tei", two) as url:
         found = heads.check_endpoint(url, checkpoint(), limits=LIMITS)
@@ -483,18 +499,15 @@ def test_an_app_of_two_texts_is_asked_about_pairs(checkpoint: Folders) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["cls+bert", "cls+roberta", "cls+distilbert"])
+@pytest.mark.parametrize("recipe", ["cls+bert", "cls+roberta"])
 def test_a_trained_head_on_the_bundled_model(tmp_path: Path, recipe: str) -> None:
     heads.export(heads.train(recipe, "sentiment"), tmp_path / "model")
     found = check("tei", Served(folder=tmp_path / "model"))
     assert found.is_right, found.findings
     found = check("tei", Served(folder=tmp_path / "model", dtype=torch.bfloat16))
     assert found.is_right, found.findings
-    family = recipe.partition("+")[2]
-    served = Served(folder=tmp_path / "model")
-    if served.model.config.model_type == family:
-        found = check("tei", Served(folder=tmp_path / "model", head="dropped"))
-        assert faults(found) == ["head"], found.findings
+    found = check("tei", Served(folder=tmp_path / "model", head="dropped"))
+    assert faults(found) == ["head"], found.findings
     found = check("tei", Served(folder=tmp_path / "model", cut=64))
     assert set(faults(found)) == {"truncation"}, found.findings
     assert "the first 64 tokens" in told(found)

@@ -25,6 +25,7 @@ from heads.problem import ProblemType
 CLOSE = 1e-3  # of the spread of the scores over the probes: as float32 agrees
 ROUNDING = 2e-6  # of the largest score: what sums in another order change
 HALF = 4.0  # times what bfloat16 changes here
+EXACT = 0.01  # of what bfloat16 changes: closer is no half precision (float16 is an eighth)
 BETTER = 3.0  # times as close, to be taken instead of the checkpoint's own way
 ALIKE = 0.1  # of the tolerance: below it two ways cannot be told apart
 MOST_PERMUTED = 50  # classes, up to which all ways are tried with their labels permuted
@@ -180,10 +181,30 @@ class Fitting:
         labels = list(fit.labels)
         return [self._outputs[name](logits)[:, labels] for name in fit.outputs]
 
-    def misfit(self, expected: Sequence[Tensor]) -> float:
-        """How far all series are from what is expected, in tolerances."""
-        both = zip(self.series, expected, strict=True)
-        return max(series.misfit(scores) for series, scores in both)
+    def misfit(self, expected: Sequence[Tensor], scores: Sequence[Tensor] | None = None) -> float:
+        """How far all series, or other scores, are from what is expected, in tolerances."""
+        return max(float(one.square().mean().sqrt()) for one in self._apart(expected, scores))
+
+    def rows(self, expected: Sequence[Tensor], scores: Sequence[Tensor] | None = None) -> Tensor:
+        """The same of every text, (n,)."""
+        apart = self._apart(expected, scores, by_text=True)
+        return torch.stack([one.square().nanmean(dim=1).sqrt() for one in apart]).amax(dim=0)
+
+    def _apart(
+        self,
+        expected: Sequence[Tensor],
+        scores: Sequence[Tensor] | None,
+        *,
+        by_text: bool = False,
+    ) -> list[Tensor]:
+        """The differences in tolerances, of each series: those that are told, or all (n, c)."""
+        given = scores or [one.scores for one in self.series]
+        triples = zip(self.series, expected, given, strict=True)
+        found = [(other - own) / one.tolerance for one, own, other in triples]
+        told = [one.told for one in self.series]
+        if by_text:
+            return [f.masked_fill(~t, torch.nan) for f, t in zip(found, told, strict=True)]
+        return [f[t] for f, t in zip(found, told, strict=True)]
 
     def own(self, logits: Tensor, inputs: Sequence[Inputs]) -> Fit:
         """The checkpoint's own way, whose outputs are right."""
@@ -319,17 +340,32 @@ def _logits(variants: Variants, variant: Variant, read: Sequence[Read]) -> Tenso
 
 def halved_misfit(fit: Fit, fitting: Fitting, variants: Variants) -> float:
     """By how much bfloat16 changes the scores of a way here, in tolerances."""
+    changed = _halved(fit, fitting, variants)
+    return UNKNOWN if changed is None else fitting.misfit(changed[0], changed[1])
+
+
+def _halved(
+    fit: Fit, fitting: Fitting, variants: Variants
+) -> tuple[list[Tensor], list[Tensor]] | None:
+    """The scores of a way in float32 and in bfloat16; None where that cannot be computed here."""
     halved = variants.halved.tried(fit.variant, fit.inputs) if variants.halved else None
     if halved is None:
-        return UNKNOWN
+        return None
     exact = _logits(variants, fit.variant, variants.read(fit.inputs))
-    both = (fitting.expected(fit, logits) for logits in (exact, halved))
-    triples = zip(fitting.series, *both, strict=True)
-    return max(
-        float((one - other)[series.told].square().mean().sqrt()) / series.tolerance
-        for series, one, other in triples
-    )
+    return fitting.expected(fit, exact), fitting.expected(fit, halved)
 
 
 def _fits_halved(fit: Fit, fitting: Fitting, variants: Variants) -> bool:
-    return fit.misfit <= HALF * halved_misfit(fit, fitting, variants)
+    """Whether a way is as close to the scores as half precision is.
+
+    A server that is exact on most texts, where half precision would show, is not in half precision:
+    it does something else with the others.
+    """
+    changed = _halved(fit, fitting, variants)
+    if changed is None:
+        return fit.misfit <= HALF * UNKNOWN
+    if fit.misfit > HALF * fitting.misfit(*changed):
+        return False
+    noise, apart = fitting.rows(*changed), fitting.rows(changed[0])
+    telling = noise > 1
+    return not telling.any() or float((apart / noise)[telling].median()) > EXACT

@@ -14,7 +14,16 @@ from torch import Tensor
 from heads import interruption
 from heads.analysis.endpoint import clients
 from heads.analysis.endpoint.asking import ask_one
-from heads.analysis.endpoint.fitting import HALF, Fit, Fitting, Series, Verdict, halved_misfit
+from heads.analysis.endpoint.fitting import (
+    ALIKE,
+    BETTER,
+    HALF,
+    Fit,
+    Fitting,
+    Series,
+    Verdict,
+    halved_misfit,
+)
 from heads.analysis.endpoint.labels import Labels
 from heads.analysis.endpoint.probes import Probes
 from heads.analysis.endpoint.report import EndpointFinding, fault, note
@@ -142,11 +151,12 @@ class LongTexts:
             says = f"A text of {tokens:,} tokens is answered otherwise, and no cut explains it."
             yield fault("truncation", says, "Look at how the server reads long texts.")
             return
-        at, which = found
-        early = f" The checkpoint reads {self._most:,}." if at < min(self._most, tokens) - 2 else ""
-        says = (
-            f"A text of {tokens:,} tokens is cut in silence: it reads {which} {at:,} tokens.{early}"
-        )
+        places, which = found
+        many = " to ".join(f"{at:,}" for at in dict.fromkeys((places[0], places[-1])))
+        is_early = places[-1] < min(self._most, tokens) - 2
+        early = f" The checkpoint reads {self._most:,}." if is_early else ""
+        says = f"A text of {tokens:,} tokens is cut in silence: it reads {which} {many} tokens."
+        says += early
         yield fault("truncation", says, self._server.whole_texts)
 
     def _is_whole(self, text: str, tokens: int, scores: list[Tensor]) -> bool:
@@ -155,8 +165,8 @@ class LongTexts:
         (inputs,) = encoded(backbone, [text], pairs, siamese=self._siamese)
         return self._misfit(inputs, scores) <= 1
 
-    def _cut_at(self, text: str, tokens: int, scores: list[Tensor]) -> tuple[int, str] | None:
-        """After how many tokens it is cut, and which of them are left."""
+    def _cut_at(self, text: str, tokens: int, scores: list[Tensor]) -> tuple[list[int], str] | None:
+        """After how many tokens it may be cut, and which of them are left."""
         announced = [one for one in (self._most, self._server.tokens) if 2 < one < tokens]
         others = range(3, tokens) if tokens <= SCANNED else [n for n in CUTS if n < tokens]
         found: list[tuple[float, int, str]] = []
@@ -164,10 +174,14 @@ class LongTexts:
             interruption.check()
             ways = cuts(self._backbone, text, self._pair, most, siamese=self._siamese)
             misfits = [(self._misfit(one, scores), most, which) for which, one in ways]
-            if misfits and min(misfits)[0] <= 1 and most in announced:
-                return min(misfits)[1:]
             found += [one for one in misfits if one[0] <= 1]
-        return min(found)[1:] if found else None
+        if not found:
+            return None
+        least, _, which = min(found)
+        near = {n for far, n, side in found if side == which and far <= max(ALIKE, BETTER * least)}
+        if not self._is_half:  # of places that are alike to the last bit, the one that is announced
+            near = near.intersection(announced) or near
+        return sorted(near), which
 
     def _misfit(self, inputs: Inputs, scores: list[Tensor]) -> float:
         """How far the answer is from that to these tokens; 1 is as far as it may be."""
