@@ -140,6 +140,16 @@ def test_so_it_is_of_every_kind_of_head(
     assert found.is_right, found.findings
 
 
+@pytest.mark.parametrize("decimals", slow.but((2, 3, 4), 2))
+def test_rounded_scores_are_right_and_faults_of_them_are_seen(
+    checkpoint: Folders, decimals: int
+) -> None:
+    served = Served(folder=checkpoint(), decimals=decimals)
+    assert check("gradio", served, long=False).is_right
+    served.head = "mean"
+    assert faults(check("gradio", served, long=False)) == ["pooling"]
+
+
 def test_a_decoder_whose_places_count_padding_is_told(checkpoint: Folders) -> None:
     """As GPT-2's do on the left of which a batch is filled up, if nobody gives it the places."""
     folder = checkpoint("gpt2")

@@ -64,7 +64,7 @@ class Served:
         padding: On which side they stand.
         change: What is done to the texts first.
         takes_parameters: Whether what a question names beside texts is heard.
-        endless: Whether a text of any length is taken.
+        decimals: How many decimals of a score are given; None for all.
     """
 
     folder: Path
@@ -79,6 +79,7 @@ class Served:
     padding: str = "right"
     change: Callable[[Any], Any] = lambda text: text
     takes_parameters: bool = True
+    decimals: int | None = None
     model: Any = field(init=False)
     tokenizer: Any = field(init=False)
 
@@ -151,7 +152,10 @@ class Served:
             "sigmoid": lambda: logits.sigmoid(),
             "twice": lambda: logits.softmax(1).softmax(1),
         }
-        return made[self.own if name == "own" else name]().tolist()
+        found = made[self.own if name == "own" else name]().tolist()
+        if self.decimals is None:
+            return found
+        return [[round(score, self.decimals) for score in row] for row in found]
 
     def named(self, row: Sequence[float]) -> list[dict[str, Any]]:
         """Labels with their scores, the best first."""

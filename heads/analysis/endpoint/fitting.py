@@ -30,7 +30,8 @@ BETTER = 3.0  # times as close, to be taken instead of the checkpoint's own way
 ALIKE = 0.1  # of the tolerance: below it two ways cannot be told apart
 MOST_PERMUTED = 50  # classes, up to which all ways are tried with their labels permuted
 TRIED_HALVED = 24  # of the closest ways
-DECIMALS = range(1, 8)
+DECIMALS = range(1, 7)
+FEWEST_VALUES = 4  # by fewer it cannot be told that they are rounded
 FEWEST = 3  # texts
 UNKNOWN = 5.0  # tolerances that bfloat16 may change, where it cannot be computed here
 
@@ -105,9 +106,12 @@ class Series:
 def _rounding(scores: Tensor) -> float:
     """Half a unit of the last decimal that a server gives, where it gives few; else 0."""
     exact = scores.double()
+    if len(exact.unique()) < FEWEST_VALUES:
+        return 0.0
+    error = 1e-7 * max(1.0, float(exact.abs().max()))  # of a decimal number in float32
     for places in DECIMALS:
-        if torch.allclose(exact, exact.round(decimals=places), rtol=0, atol=1e-9):
-            return 0.5 * 10.0**-places if len(scores) > 1 else 0.0
+        if torch.allclose(exact, exact.round(decimals=places), rtol=0, atol=error):
+            return 0.5 * 10.0**-places
     return 0.0
 
 
