@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from heads.analysis.answering import FileAnswers
     from heads.analysis.comparison import Comparison
     from heads.analysis.counterfactuals import Counterfactuals
+    from heads.analysis.endpoint.report import EndpointReport
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
@@ -61,6 +62,7 @@ __all__ = [
     "calibrated",
     "catalogue",
     "check_adapter",
+    "check_endpoint",
     "compare",
     "critical_differences",
     "difference",
@@ -1137,6 +1139,62 @@ def check_adapter(
     from heads.analysis import adapter_check
 
     return adapter_check.check_adapter(str(folder), base, limits or limits_here())
+
+
+def check_endpoint(
+    url: str,
+    model: str | Path,
+    *,
+    server: str = "auto",
+    texts: Sequence[str] = (),
+    pairs: Sequence[str] = (),
+    paired: bool = False,
+    headers: Sequence[str] = (),
+    endpoint: str = "",
+    long: bool = True,
+    limits: Limits | None = None,
+) -> EndpointReport:
+    """Finds out whether a served classifier answers as the head of its checkpoint does.
+
+    The server is asked about a few texts, and the checkpoint is computed here: as it is, and with
+    each fault that servers are known to have, such as a dropped pooler, another pooling, logits
+    for probabilities, swapped labels, or a text that is cut in silence. Nothing is sent but these
+    texts and the headers that are given.
+
+    Args:
+        url: The server's address, such as http://127.0.0.1:8080.
+        model: The checkpoint that it is to serve: a folder, or an id of the Hub.
+        server: What it is: tei, vllm, transformers (a pipeline behind HTTP) or gradio; auto finds
+            it out.
+        texts: What it is asked about, in place of the texts that stand ready.
+        pairs: As many second texts, for a head that reads two.
+        paired: Ask about pairs of texts also where the checkpoint does not say that it needs them.
+        headers: Sent with every request, such as "Authorization: Bearer …".
+        endpoint: The endpoint of a Gradio app, such as /predict, where it has several.
+        long: Whether texts are tried that are as long as the checkpoint reads, and longer.
+
+    Returns:
+        Whether it is right, and if not, what is wrong: `.is_right`, `.verdict`, `.findings`.
+
+    Raises:
+        EndpointError: There is no server, or its answers cannot be read.
+        LimitError: This is a public place.
+        HeadsError: The checkpoint does not load, or the texts do not suit it.
+    """
+    from heads.analysis.endpoint import check
+
+    return check.check_endpoint(
+        url,
+        str(model),
+        limits or limits_here(),
+        server=server,
+        texts=texts,
+        pairs=pairs,
+        paired=paired,
+        headers=headers,
+        endpoint=endpoint,
+        long=long,
+    )
 
 
 # --- A classifier from a checkpoint, and to one.

@@ -7,6 +7,7 @@
     ├── DataError         a text or a table that cannot be used (knows line and column)
     ├── ModelError        a base model that cannot be reached or must not be loaded
     ├── CheckpointError   a saved head that cannot be read
+    ├── EndpointError     a server that cannot be asked, or whose answers cannot be read
     └── LimitError        more than this place allows
 
 Each is raised where the fact is known and shown in three places: as a notice on the
@@ -68,6 +69,10 @@ class ModelError(HeadsError):
 
 class CheckpointError(HeadsError):
     """A saved head that cannot be read."""
+
+
+class EndpointError(HeadsError):
+    """A server that cannot be asked, or whose answers cannot be read."""
 
 
 class LimitError(HeadsError):

@@ -31,7 +31,7 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "scikit-learn", "vectors", "folders", "trackers", "api", "json", "deploy",
+        "scikit-learn", "vectors", "folders", "endpoints", "trackers", "api", "json", "deploy",
         "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "The project": (

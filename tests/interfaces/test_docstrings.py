@@ -95,6 +95,7 @@ def test_every_flag_has_a_sentence_on_one_footing():
         assert one.help[:1].islower() or not one.help[1:2].islower(), (verb, one.help)
     said = {one.help for verb, one in found if one.name == "model" and verb != "fetch"}
     known = (api.compare, api.difference, api.examine, api.Inspector, api.predict, api.evaluate)
+    known = (*known, api.check_endpoint)
     assert said == {flag(arguments(source)["model"]) for source in known}
 
 

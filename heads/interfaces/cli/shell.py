@@ -33,8 +33,19 @@ FLAGS = {
     "prefixes": ("--prefix",),
     "parts": ("--with",),
     "library": ("--as",),
+    "texts": ("--text",),
+    "texts_file": ("--texts",),
+    "paired": ("--pairs",),
+    "headers": ("--header",),
 }
-REPEATED = ("recipes", "readings", "prefixes")  # a flag each; other lists are parted by commas
+REPEATED = (
+    "recipes",
+    "readings",
+    "prefixes",
+    "texts",
+    "pair",
+    "headers",
+)  # a flag each; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
 Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it

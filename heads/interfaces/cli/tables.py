@@ -20,6 +20,7 @@ from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
+from heads.analysis.endpoint.report import EndpointReport
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
@@ -237,6 +238,23 @@ def adapter(found: AdapterReport) -> None:
     for one in found.findings:
         show(Text(one.says, style="bold" if one.weight == "fault" else ""))
         show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
+
+
+def endpoint(found: EndpointReport) -> None:
+    """Whether a server is right, what is wrong with what to do, and what it was asked."""
+    served = f", which serves {found.served}" if found.served else ""
+    show(found.verdict, "")
+    for one in found.findings:
+        show(Text(one.says, style="bold" if one.weight == "fault" else ""))
+        show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
+    show(*([""] if found.findings else []))
+    show(f"{found.server} at {found.url}{served}, held to {found.model} ({found.recipe}).")
+    if found.difference is not None:
+        share = (
+            f"; {percent(found.agreement)} of labels alike" if found.agreement is not None else ""
+        )
+        show(f"Largest difference of two scores: {found.difference:.2g}{share}.")
+    show("Asked:", *(Padding(Text(one), (0, 0, 0, 2)) for one in found.asked))
 
 
 def exported(found: Exported | OnnxReport, classifier: Classifier, told: str = "") -> None:

@@ -18,6 +18,7 @@ from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison
 from heads.analysis.counterfactuals import Counterfactuals
+from heads.analysis.endpoint.report import EndpointReport
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
@@ -262,6 +263,14 @@ def _(found: AdapterReport) -> Markup:
     facts |= {"Labels": ", ".join(found.labels)} if found.labels else {}
     notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
     return _facts(found.verdict, facts, notes)
+
+
+@_body.register
+def _(found: EndpointReport) -> Markup:
+    facts = {"Server": f"{found.server} at {found.url}", "Serves": found.served}
+    facts |= {"Checkpoint": found.model, "Recipe": found.recipe, "Asked": " ".join(found.asked)}
+    notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
+    return _facts(found.verdict, {name: told for name, told in facts.items() if told}, notes)
 
 
 @_body.register

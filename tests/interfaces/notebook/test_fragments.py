@@ -13,6 +13,7 @@ from boards import CLOSE, FAR, board_of
 
 import heads
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
+from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported
@@ -132,6 +133,16 @@ def results(tmp_path_factory, tiny):
             outputs=2,
             labels=(HOSTILE, "b"),
             findings=(AdapterFinding(says=HOSTILE, hint=HOSTILE, weight="fault"),),
+        ),
+        "endpoint": EndpointReport(
+            url=HOSTILE,
+            server="Gradio",
+            served=HOSTILE,
+            model=HOSTILE,
+            recipe="cls+bert",
+            probes=1,
+            asked=(HOSTILE,),
+            findings=(EndpointFinding(weight="fault", kind="labels", says=HOSTILE, hint=HOSTILE),),
         ),
         "tour": Tour(steps=(), board=board),
         "attribution": inside.attribute(HOSTILE)[0],

@@ -1,0 +1,1 @@
+"""Whether a served classifier answers as the head of its checkpoint does, and if not, why."""

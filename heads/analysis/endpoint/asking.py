@@ -1,0 +1,106 @@
+"""What a server is asked about its texts, and in which ways."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heads import interruption
+from heads.analysis.endpoint import clients
+from heads.analysis.endpoint.fitting import LOGITS
+from heads.analysis.endpoint.probes import Probes
+from heads.analysis.endpoint.report import EndpointFinding, note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What a server said of all probes.
+
+    Attributes:
+        usual: Asked as its users do, text by text.
+        raw: Asked for logits; nothing where it does not give them.
+        batched: Asked as its users do, several texts at once; nothing where it does not take them.
+        notes: What of it could not be asked.
+    """
+
+    usual: list[clients.Scores]
+    raw: list[clients.Scores]
+    batched: list[clients.Scores]
+    notes: tuple[EndpointFinding, ...]
+
+
+def ask(server: clients.Server, probes: Probes, own: str) -> Answers:
+    """Asks a server about all probes.
+
+    Args:
+        own: What the checkpoint makes of its logits, by name.
+    """
+    usual = [ask_one(server, probes.row(number)) for number in range(len(probes))]
+    notes: list[EndpointFinding] = []
+    raw, why = _ask_raw(server, probes, usual, own)
+    if raw and why:  # the same scores, of which it may have told more
+        usual, raw = raw, []
+    notes += [note("asking", why)] if why and own != LOGITS else []
+    batched: list[clients.Scores] = []
+    if server.most > 1 and len(probes) > 1:
+        try:
+            batched = _ask_batched(server, probes)
+        except clients.Refusal as error:
+            notes.append(note("asking", f"Several texts at once were refused: {error.what}"))
+    return Answers(usual=usual, raw=raw, batched=batched, notes=tuple(notes))
+
+
+def ask_one(
+    server: clients.Server, row: tuple[list[str], list[str]], *, raw: bool = False
+) -> clients.Scores:
+    """What a server says of one text or pair, by itself."""
+    interruption.check()
+    return server.ask(*row, raw=raw)[0]
+
+
+def _ask_raw(
+    server: clients.Server, probes: Probes, usual: list[clients.Scores], own: str
+) -> tuple[list[clients.Scores], str]:
+    """The answers to a question for logits, and why they are none, where they are not."""
+    if not server.raw_by:
+        return [], ""
+    rows = [probes.row(number) for number in range(len(probes))]
+    try:
+        found = [ask_one(server, row, raw=True) for row in rows]
+        if isinstance(server, clients.Vllm) and _same(usual, found) and own != LOGITS:
+            server.with_older_switch()
+            found = [ask_one(server, row, raw=True) for row in rows]
+    except clients.Refusal as error:
+        return [], f"Asked for logits ({server.raw_by}), it refused: {error.what}"
+    if _same(usual, found) and not (server.always_raw and own != LOGITS):
+        why = f"Asked for logits ({server.raw_by}), it gives the same scores as without that."
+        return found, why
+    return found, ""
+
+
+def _same(some: Sequence[clients.Scores], others: Sequence[clients.Scores]) -> bool:
+    """Whether two answers tell of every text the same, as far as the first one tells."""
+    for one, other in zip(some, others, strict=True):
+        values = dict(zip(_keys(other), other.values, strict=True))
+        for key, value in zip(_keys(one), one.values, strict=True):
+            if abs(values.get(key, torch.inf) - value) > 1e-6 * max(1.0, abs(value)):
+                return False
+    return True
+
+
+def _keys(one: clients.Scores) -> list[object]:
+    return list(range(len(one.values))) if "" in one.names else [*one.names]
+
+
+def _ask_batched(server: clients.Server, probes: Probes) -> list[clients.Scores]:
+    """The same question about several texts at once, short ones beside long ones."""
+    order = sorted(range(len(probes)), key=lambda n: len(probes.texts[n]))
+    size = min(server.most, len(order))
+    found: dict[int, clients.Scores] = {}
+    blocks = -(-len(order) // size)
+    for block in range(blocks):
+        rows = order[block::blocks]
+        interruption.check()
+        answers = server.ask(*probes.rows(rows))
+        found |= dict(zip(rows, answers, strict=True))
+    return [found[number] for number in range(len(probes))]
