@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 HERE = "here"  # where work is done, where no other place is named
-RUNGS, KEPT = (100_000, 1_000_000), 3  # of a race on features of any number of rows
+RUNGS, KEPT = (10_000, 100_000, 1_000_000), 2  # of a race on features of any number of rows
 PROJECT = "head-to-head"  # of a tracker, where none is named
 
 
@@ -357,7 +357,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
 
     Args:
         run: The id of the run, or its folder.
-        on: Where heads are trained, as of `heads.train_grid`.
+        on: Where heads are trained: here, ray or ray:HOST:PORT, as of `heads.train_grid`.
 
     Raises:
         DataError: There is no such run, or another process works on it.
@@ -651,10 +651,11 @@ def fit_shards(
 ) -> ShardedComparison:
     """Compares heads on features that need not fit in memory: raced on few rows, fitted on all.
 
-    All recipes search their settings on the first rung of rows, in memory. Those that are surely
-    behind are stopped, and the best few of the others go on to the next rung, and to all rows, a
-    shard in memory at a time: linear heads by L-BFGS on summed gradients, ridge, lda, centroid and
-    cosine by summed moments, heads of more layers step by step.
+    All recipes search their settings on the first rung of rows. Those that are surely behind are
+    stopped, and the better half of the others goes on to the next rung, from the last one the best
+    few to all rows. Up to 250,000 rows are learned from in memory. Of more a shard at a time is
+    there: linear heads learn by L-BFGS on summed gradients, ridge, lda, centroid and cosine by
+    summed moments, heads of more layers step by step.
 
     Args:
         data: A folder of `heads.extract`, or Parquet files with a column of vectors and one of
@@ -667,8 +668,9 @@ def fit_shards(
             of a text are never parted.
         vectors: The column of vectors that come from elsewhere, where there are several.
         rungs: Numbers of rows to learn from before all of them; none: all recipes on all rows.
-        keep: Recipes that go on from a rung at most.
-        on: Where it computes, as of `heads.extract`.
+        keep: Recipes that are fitted on all rows at most.
+        on: Where it computes: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
+            processors of this machine; or ray:HOST:PORT, on that cluster.
         workers: At most so many; as many as there are GPUs or processors if 0.
         config: Its seed draws the rows and the new weights; see `heads.ExperimentConfig`.
         limits: What is allowed; this place's limits if not given.
@@ -743,7 +745,8 @@ def predict_shards(
         logits: Whether the logits of all classes are written as well.
         probabilities: Whether all probabilities are.
         abstain_below: Where one class applies: no answer where the head is less sure than that.
-        on: Where it computes, as of `heads.extract`.
+        on: Where it computes: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
+            processors of this machine; or ray:HOST:PORT, on that cluster.
         workers: At most so many; as many as there are GPUs or processors if 0.
         rows_each: Rows of a piece; by how many rows there are if 0.
         limits: What is allowed; this place's limits if not given.

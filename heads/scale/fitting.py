@@ -361,22 +361,22 @@ class Race:
     def run(self, rungs: Sequence[int], keep: int) -> Generator[Progress, None, None]:
         """Lets all recipes race, and fits those that are left on all rows."""
         learned = max(1, round(self.rows * (1 - self.sample.test - self.sample.development)))
-        shares = [rung / learned for rung in sorted(rungs) if rung < learned]
-        shares = shares if learned > IN_MEMORY or shares else [1.0]
-        first = shares[0] if shares else 1.0
+        shares = [*(rung / learned for rung in sorted(rungs) if rung < learned), 1.0]
+        held = [share for share in shares if share * learned <= IN_MEMORY]
         yield Progress(says="Reading the rows of the first comparison", share=0.02)
-        self._collect(first if first * learned <= IN_MEMORY else 0.0)
+        self._collect(held[-1] if held else 0.0)
         left = list(self.cells)
         for place, share in enumerate(shares):
-            begun, at = time.perf_counter(), 0.05 + 0.6 * place / len(shares)
-            if place == 0 and share * learned <= IN_MEMORY:
-                yield from self._in_memory(left, at)
+            begun, at = time.perf_counter(), 0.05 + 0.85 * place / len(shares)
+            if share in held:
+                yield from self._in_memory(left, share, at)
             else:
                 yield from self._streamed(left, share, at)
-            left = self._decide(left, keep, share, time.perf_counter() - begun)
-        if not shares or shares[-1] < 1:
-            yield from self._streamed(left, 1.0, 0.7)
-        self.found = {cell.name: self.found[cell.name] for cell in left if cell.name in self.found}
+            seconds = time.perf_counter() - begun
+            is_last = place >= len(shares) - 2  # before all rows
+            most = keep if is_last else max(keep, -(-len(left) // 2))
+            left = self._decide(left, most, share, seconds)
+        self.found = {cell.name: self.found[cell.name] for cell in left}
 
     # --- Rows.
 
@@ -426,9 +426,11 @@ class Race:
 
     # --- In memory.
 
-    def _in_memory(self, left: Sequence[Trial], at: float) -> Generator[Progress, None, None]:
-        """All recipes search their settings on the rows in memory, by the engine of any run."""
-        data = self._training_data()
+    def _in_memory(
+        self, left: Sequence[Trial], share: float, at: float
+    ) -> Generator[Progress, None, None]:
+        """Recipes search their settings on a share of the rows, by the engine of any run."""
+        data = self._training_data(share)
         self.learned = len(data.splits.fitted(0))
         if self.learned < FEWEST:
             what = f"{count(self.learned, 'row')} to learn from are few for this."
@@ -460,15 +462,17 @@ class Race:
         (one,) = trial.fitter.learn(task, [found], [rows], [none], [self.config.seed])
         return one.state
 
-    def _training_data(self) -> TrainingData:
-        """The rows in memory: first those to learn from, then the development rows."""
-        parts = {}
-        for reading, rows in self.held.items():
-            parts[reading] = ({"vectors": torch.cat([rows["train"].vectors,
-                                                     rows["development"].vectors])},)  # fmt: skip
-        rows = next(iter(self.held.values()))
-        both = ShardRows.together([rows["train"], rows["development"]])
-        cut, size = len(rows["train"]), len(both)
+    def _training_data(self, share: float) -> TrainingData:
+        """The rows in memory: first a share of those to learn from, then the development rows."""
+        sample = replace(self.sample, share=share)
+        some = {
+            reading: (rows["train"].where(sample.chosen(rows["train"].keys)), rows["development"])
+            for reading, rows in self.held.items()
+        }
+        together = {reading: ShardRows.together(rows) for reading, rows in some.items()}
+        parts = {reading: ({"vectors": rows.vectors},) for reading, rows in together.items()}
+        both, cut = next(iter(together.values())), len(next(iter(some.values()))[0])
+        size = len(both)
         groups = _numbered(both.keys)
         none, every = torch.zeros(size, dtype=torch.long), torch.arange(size)
         matrices = FeatureMatrices(

@@ -12,15 +12,18 @@ a job in silence (#62746), and it holds several times the data (#65544).
 from __future__ import annotations
 
 import contextlib
+import runpy
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from heads import interruption
 from heads.errors import HeadsError
-from heads.settings import quieten_ray
+from heads.settings import parts_file, quieten_ray
 
 Task = TypeVar("Task")
 Result = TypeVar("Result", covariant=True)
@@ -206,12 +209,26 @@ class Answer:
 
 
 class Worker:
-    """What lives in an actor: made once, then given tasks."""
+    """What lives in an actor: made once, then given tasks.
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]], processors: int) -> None:
+    Args:
+        make: As of `pool`.
+        processors: On how many it computes.
+        parts: The text of a file with the user's own poolings and heads, which whoever asked has
+            run; "" without one.
+    """
+
+    def __init__(
+        self, make: Callable[[], Callable[[Any], Any]], processors: int, parts: str = ""
+    ) -> None:
         import torch
 
         torch.set_num_threads(processors)
+        if parts:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "parts.py"
+                path.write_text(parts, "utf-8")
+                runpy.run_path(str(path))
         self._work: Callable[[Any], Any] | None = None
         self._broken: Exception | None = None
         try:
@@ -328,7 +345,9 @@ class ActorPool(Generic[Task, Result]):
             max_task_retries=0,
             scheduling_strategy="SPREAD",
         )(Worker)
-        actor = _Actor(kind.remote(self.make, self.processors))
+        own = parts_file()
+        parts = own.read_text("utf-8") if own else ""
+        actor = _Actor(kind.remote(self.make, self.processors, parts))
         actor.waited_for = actor.handle.ready.remote()
         self._actors.append(actor)
 

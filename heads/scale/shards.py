@@ -185,6 +185,10 @@ class Sample:
             seed=seed, test=min(HELD_OUT, test), development=min(HELD_OUT, development), split=split
         )
 
+    def chosen(self, keys: np.ndarray) -> np.ndarray:
+        """Which of some rows to learn from are learned from, (n,): more of them hold the fewer."""
+        return uniform(keys, self.seed + 1_000_003) < self.share
+
     def parts(self, keys: np.ndarray, said: Sequence[str] = ()) -> dict[Part, np.ndarray]:
         """Which of some rows belong to what, (n,) each.
 
@@ -192,8 +196,7 @@ class Sample:
             keys: (n,), whole numbers; rows of the same number are never parted.
             said: What the split column says of them, if there is one.
         """
-        drawn = uniform(keys, self.seed)
-        chosen = uniform(keys, self.seed + 1_000_003) < self.share
+        drawn, chosen = uniform(keys, self.seed), self.chosen(keys)
         low, high = self.test, self.test + self.development
         if said:
             words = np.array([word.strip().lower() for word in said])
@@ -227,10 +230,18 @@ class ShardRows:
         return len(self.targets)
 
     def some(self, which: slice) -> ShardRows:
-        """Some of them."""
+        """Some of them, one after another."""
         return ShardRows(
             vectors=self.vectors[which], targets=self.targets[which], rows=self.rows[which],
             keys=self.keys[which],
+        )  # fmt: skip
+
+    def where(self, yes: np.ndarray) -> ShardRows:
+        """Those of which it is said (n,)."""
+        own = torch.from_numpy(yes)
+        return ShardRows(
+            vectors=self.vectors[own], targets=self.targets[own], rows=self.rows[yes],
+            keys=self.keys[yes],
         )  # fmt: skip
 
     @classmethod

@@ -53,7 +53,7 @@ def test_from_shards_comes_what_comes_in_memory(
     before = fitted(path, recipes=solved)
     monkeypatch.setattr(module, "IN_MEMORY", 0)
     after = fitted(path, recipes=solved)
-    assert not after.rungs
+    assert [rung.stopped for rung in after.rungs] == [{}]
     for cell in before.cells:
         other = next(one for one in after.cells if one.name == cell.name)
         assert other.measures.score == pytest.approx(cell.measures.score, abs=0.015), cell.name
@@ -65,11 +65,12 @@ def test_a_race_on_few_rows_ends_in_heads_of_all_rows(
 ) -> None:
     monkeypatch.setattr(module, "IN_MEMORY", in_memory)
     found = fitted(path, rungs=(1_800, 600), keep=2)
-    first, second = found.rungs
+    first, second, last = found.rungs
     assert 500 < first.rows < 700
     assert 1_600 < second.rows < 2_000
     assert set(first.scores) == set(FEW)
     assert set(second.scores) == set(FEW) - set(first.stopped)
+    assert set(last.scores) == {cell.name for cell in found.cells}
     assert len(found.cells) == 2
     assert found.rows["train"] > 2_300
     assert {cell.name for cell in found.cells} == set(second.scores) - set(second.stopped)
