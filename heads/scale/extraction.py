@@ -20,6 +20,7 @@ from heads.backbone.precision import EXACT
 from heads.data.columns import guess
 from heads.data.corpus import gate
 from heads.data.frames import read_frame
+from heads.data.table import Columns
 from heads.errors import DataError, RecipeError
 from heads.events import Progress
 from heads.features.extraction import (
@@ -113,8 +114,7 @@ def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str,
         DataError: There is none.
     """
     if not text:
-        head = source.pieces(SAMPLED)[0].read()
-        found = guess(read_frame(head, limits))
+        found = _guessed(source, limits)
         text, pair = found.text, pair or found.pair
     source.check_column(text, "texts")
     if pair:
@@ -122,6 +122,27 @@ def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str,
     if pair == text:
         raise DataError("The same column is chosen twice.", "Choose one for each of text and pair.")
     return text, pair
+
+
+def _guessed(source: Source, limits: Limits) -> Columns:
+    """The columns of the texts by what the first rows hold, whether there are labels or not.
+
+    Raises:
+        DataError: It cannot be told.
+    """
+    from pyarrow import types
+
+    kinds = (types.is_string, types.is_large_string)
+    named = [one.name for one in source.schema if any(test(one.type) for test in kinds)]
+    if len(named) == 1:
+        return Columns(text=named[0], label="")
+    try:
+        return guess(read_frame(source.pieces(SAMPLED)[0].read(), limits))
+    except DataError as error:
+        if "text" in named:
+            return Columns(text="text", label="")
+        what = f"It cannot be told which column of {source.name} holds the texts ({error.what})."
+        raise DataError(what, "Name it (--text).") from None
 
 
 def _facts(

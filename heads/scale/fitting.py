@@ -72,6 +72,7 @@ from heads.training.trial import Trial, trials
 
 HEADS = ("linear", "ridge", "lda", "roberta", "distilbert", "mlp")  # where no recipes are named
 IN_MEMORY = 250_000  # rows to learn from up to which a rung is computed in memory
+SEARCHED = 1e-3  # of the first gradient, down to which linear heads are solved to choose C
 AROUND = (0.3, 1.0, 3.0)  # times C that are tried on more rows
 FEWEST = 200  # rows to learn from
 
@@ -573,8 +574,12 @@ class Race:
             strengths = [float(f"{float(chosen['C']) * factor:.4g}") for factor in AROUND]
         strengths = [float(fixed)] if fixed else strengths
         options: list[Chosen] = [{"standardise": standardise, "C": C} for C in strengths]
-        states = solve_linear(shards, found, task.objective, options, fitter, start)
-        return _best(fitter, list(zip(options, states, strict=True)), task)
+        states = solve_linear(shards, found, task.objective, options, fitter, start, SEARCHED)
+        best = _best(fitter, list(zip(options, states, strict=True)), task)
+        assert best.state is not None
+        # The others need no more than that; the one that is kept is taken to its optimum.
+        own = solve_linear(shards, found, task.objective, [best.chosen], fitter, best.state)
+        return _best(fitter, [(best.chosen, own[0])], task)
 
     # --- Who goes on, and what comes of it.
 

@@ -144,6 +144,21 @@ def test_what_does_not_fit_is_told_in_a_sentence(
         made(path, **given)
 
 
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"sentence": ["a b", "c d"]}, "sentence"),
+        ({"id": [1, 2], "note": ["a b", "c d"]}, "note"),
+        ({"text": ["a b", "c d"], "lang": ["en", "de"]}, "text"),
+    ],
+)
+def test_texts_are_found_without_labels(
+    made: Callable[..., FeatureShards], tmp_path: Path, columns: dict[str, list[object]], text: str
+) -> None:
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert made(tmp_path / "a.parquet").text == text
+
+
 def test_another_question_is_not_put_into_the_same_folder(
     made: Callable[..., FeatureShards], tmp_path: Path
 ) -> None:
