@@ -35,7 +35,18 @@ from heads.features.extraction import (
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.scale.pieces import NOTES, Outcome, Piece, Source, Work, numbered, opened, worked
+from heads.scale.pieces import (
+    NOTES,
+    Outcome,
+    Piece,
+    Source,
+    Work,
+    found_by_all,
+    numbered,
+    opened,
+    whole_name,
+    worked,
+)
 from heads.scale.pool import HERE, check_where
 from heads.scale.shards import FEATURES, TEXT_HASH, FeatureShards
 from heads.settings import Limits
@@ -66,7 +77,7 @@ def extracting(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    limits, to = limits or limits_here(), str(to)
+    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
     check_where(on)
     if dtype not in KINDS:
         raise DataError(f"Features are kept as {' or '.join(KINDS)}, not {dtype:.40}.", "Choose.")
@@ -163,7 +174,7 @@ def _facts(
         "pair": pair,
         "dtype": dtype,
         "tokens": backbone.tokens,
-        "read_by": hashlib.sha256(read.encode()).hexdigest()[:16],
+        "code": hashlib.sha256(read.encode()).hexdigest()[:16],
     }
 
 

@@ -12,7 +12,7 @@ from heads.data.table import short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.scale.pieces import Piece
 from heads.scale.pool import Pool
-from heads.scale.shards import FeatureShards, label_of
+from heads.scale.shards import FeatureShards, is_missing, label_of
 from heads.settings import Limits
 
 USUAL = ("label", "labels", "target", "class", "y")
@@ -46,7 +46,7 @@ class CountTask:
                 raise DataError(what, "Give a column with one label a row.")
             for pair in compute().value_counts(column).to_pylist():
                 value, count = pair["values"], pair["counts"]
-                if value is None or value == "":
+                if is_missing(value):
                     none += count
                 else:
                     counts[label_of(value)] += count

@@ -60,6 +60,19 @@ def filesystem(place: str) -> tuple[Any, str]:
         raise DataError(f"{short(place, 80)} cannot be reached ({first}).", hint) from None
 
 
+def whole_name(place: str | Path) -> str:
+    """A path from the root, or a URL as it is: what other processes find by the same name."""
+    return str(place) if "://" in str(place) else str(Path(place).expanduser().absolute())
+
+
+def found_by_all(model: str) -> str:
+    """The name of a base model, or the path from the root where it is a folder here."""
+    try:
+        return whole_name(model) if Path(model).expanduser().is_dir() else model
+    except (OSError, ValueError, RuntimeError):  # no name that a folder can have
+        return model
+
+
 def joined(folder: str, *names: str) -> str:
     """A place in a folder, which may be a URL."""
     return "/".join((folder.rstrip("/"), *names))

@@ -21,7 +21,17 @@ from heads.errors import DataError
 from heads.events import Progress, result
 from heads.recipe import Recipe
 from heads.runs.folder import find
-from heads.scale.pieces import NOTES, Outcome, Piece, Source, Work, opened, worked
+from heads.scale.pieces import (
+    NOTES,
+    Outcome,
+    Piece,
+    Source,
+    Work,
+    found_by_all,
+    opened,
+    whole_name,
+    worked,
+)
 from heads.scale.pool import HERE, check_where
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -169,7 +179,7 @@ def predicting_shards(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    limits, to = limits or limits_here(), str(to)
+    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
     if check_where(on) != HERE and isinstance(recipe, Classifier):
         what = "A classifier in memory is not sent to other machines."
         raise DataError(what, "Export it, and name the folder (model).")

@@ -333,13 +333,18 @@ class ShardReader:
 
 def _target(label: object, number: Mapping[str, int], piece: Piece) -> int:
     """The number of a class; −1 where a row has none."""
-    if label is None or label == "":
+    if is_missing(label):
         return -1
     found = number.get(label_of(label))
     if found is None:
         what = f"{piece} have the label '{short(str(label), 40)}', which was not counted."
         raise DataError(what, "Begin again: the file has changed.")
     return found
+
+
+def is_missing(label: object) -> bool:
+    """Whether a cell holds no label: nothing, blanks, or what is no number."""
+    return label is None or label != label or (isinstance(label, str) and not label.strip())
 
 
 def label_of(value: object) -> str:

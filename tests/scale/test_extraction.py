@@ -191,3 +191,16 @@ def test_the_call_and_what_it_shows(tiny: Callable[..., Path], tmp_path: Path) -
     assert (told["rows"], told["files"], told["fresh"]) == (12, 1, 12)
     assert told["columns"] == ["id", "label", "source_row", "text_hash"]
     assert repr(found).startswith("<FeatureShards 12 rows: mean (")
+
+
+def test_a_folder_is_named_from_the_root(
+    tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers elsewhere have another working directory."""
+    texts_file(tmp_path / "a.parquet", 5)
+    monkeypatch.chdir(tmp_path)
+    found = api.extract("a.parquet", "to", model=str(tiny()), limits=LIMITS)
+    assert found.to == str(tmp_path / "to")
+    assert found.source.files == (
+        str(tmp_path / "to" / "parts" / Path(found.source.files[0]).name),
+    )

@@ -142,7 +142,8 @@ def labelled(path: Path, labels: list[object], name: str = "label") -> FeatureSh
     [
         (["b", "a", "b", None, ""], ("a", "b"), [1, 2]),
         ([10, 9, 10, 2], ("2", "9", "10"), [1, 1, 2]),
-        ([1.0, 0.0, 1.0], ("0", "1"), [1, 2]),
+        ([1.0, 0.0, 1.0, float("nan")], ("0", "1"), [1, 2]),
+        (["a ", "a", " ", "b"], ("a", "b"), [2, 1]),
         ([True, False, True], ("false", "true"), [1, 2]),
     ],
 )
