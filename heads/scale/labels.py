@@ -12,7 +12,7 @@ from heads.data.table import short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.scale.pieces import Piece
 from heads.scale.pool import Pool
-from heads.scale.shards import FeatureShards, is_missing, label_of
+from heads.scale.shards import FeatureShards, is_missing, label_of, plain
 from heads.settings import Limits
 
 USUAL = ("label", "labels", "target", "class", "y")
@@ -40,7 +40,7 @@ class CountTask:
 
         counts, none = Counter[str](), 0
         for piece in self.pieces:
-            column = piece.read([self.label]).column(0)
+            column = plain(piece.read([self.label]).column(0))
             if types.is_nested(column.type):
                 what = f"{piece} hold lists or objects in '{short(self.label)}'."
                 raise DataError(what, "Give a column with one label a row.")

@@ -313,7 +313,7 @@ class ShardReader:
 
     def _targets(self, labels: pyarrow.ChunkedArray, piece: Piece) -> np.ndarray:
         """The numbers of the classes of rows, (n,); −1 where a row has none."""
-        coded = labels.combine_chunks().dictionary_encode()
+        coded = plain(labels).dictionary_encode()
         number = {name: place for place, name in enumerate(self.classes)}
         known = [_target(one, number, piece) for one in coded.dictionary.to_pylist()]
         places = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
@@ -340,6 +340,14 @@ def _target(label: object, number: Mapping[str, int], piece: Piece) -> int:
         what = f"{piece} have the label '{short(str(label), 40)}', which was not counted."
         raise DataError(what, "Begin again: the file has changed.")
     return found
+
+
+def plain(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    """A column as one array of its values; categories that no row has are forgotten."""
+    from pyarrow import types
+
+    whole = column.combine_chunks()
+    return whole.dictionary_decode() if types.is_dictionary(whole.type) else whole
 
 
 def is_missing(label: object) -> bool:

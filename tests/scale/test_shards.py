@@ -156,6 +156,18 @@ def test_labels_are_counted(
     assert [found[name] for name in names] == counts
 
 
+def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
+    labels = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
+    shards = labelled(tmp_path / "v.parquet", labels)  # type: ignore[arg-type]
+    _, classes = counted(shards, "label", pool(applying), LIMITS)
+    assert classes == ("a", "b")
+    reader = ShardReader(
+        reading="vector", width=2, label="label", classes=classes,
+        sample=Sample(test=0, development=0), has_hash=False,
+    )  # fmt: skip
+    assert reader.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
+
+
 def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:
     many = labelled(tmp_path / "a.parquet", list(range(LIMITS.classes + 1)))
     with pytest.raises(LimitError, match="different labels; is it an id, a number, or a text"):
