@@ -593,12 +593,11 @@ def extract(
             reads once for all of them.
         text: The column of the texts; guessed, if not named.
         pair: The column of the second texts, if there is one.
-        model: The base model: the bundled one, a Hub id, or (locally) a folder; on Ray each node
-            loads it by that name.
+        model: The base model: the bundled one, a Hub id, or (locally) a folder.
         dtype: float32, or float16 for half the size.
         on: Where it reads: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
             processors of this machine; or ray:HOST:PORT, on that cluster. A worker has a GPU where
-            the cluster has some, else a processor.
+            the cluster has some, else a processor; it loads the base model by its name.
         workers: At most so many; as many as there are GPUs or processors if 0.
         rows_each: Rows of a piece; by how many rows there are if 0.
         limits: What is allowed; this place's limits if not given.

@@ -531,7 +531,9 @@ def test_every_solver_has_its_head() -> None:
         if callable(value)
         and getattr(value, "__module__", "") == solvers.__name__
         and not name.startswith("_")
+        and next(iter(inspect.signature(value).parameters)) == "chain"  # else it is a formula
     }
+    assert len(public) > 4
     assert {part.solve for part in SOLVED} >= public
 
 

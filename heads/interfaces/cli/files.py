@@ -22,7 +22,7 @@ GOES_ON = "what is done stays; the same command goes on with it"
 EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
 
 
-@command(api.predict_shards, api.predict)
+@command(api.predict, api.predict_shards)
 def predict(
     file: str,
     *,
