@@ -79,7 +79,7 @@ def test_all_tasks_are_done_once_whoever_is_killed(cluster: Any) -> None:
         if len(found) == 12:
             cluster.remove_node(cluster.second)
     assert sorted(found) == list(range(24))
-    assert len(workers) > 2
+    assert len(workers) >= 2  # the one that was killed, and who came after it
 
 
 def test_a_node_that_comes_is_used(cluster: Any) -> None:
