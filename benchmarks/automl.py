@@ -30,7 +30,7 @@ from benchmarks.rounds import OWN, Answer, CannotSayError, answered, read, write
 from benchmarks.stored import Cell, Table, figure, gap, score
 from benchmarks.venvs import environment
 from heads.backbone.hub import bundled_folder
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
 

@@ -28,7 +28,7 @@ import heads
 from benchmarks import stored, tuning
 from benchmarks.stored import Cell, Table, figure, gap, score
 from heads.backbone import loading
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
 from heads.features.featurizer import Featurizer

@@ -39,6 +39,7 @@ RECIPES = (
 )  # fmt: skip
 CLOCKS = {
     "seconds", "forward_seconds", "train_seconds", "latency_ms", "run", "folder", "created",
+    "crc32",
 }  # fmt: skip
 
 

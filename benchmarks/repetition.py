@@ -31,7 +31,7 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.backbone.precision import products
 from heads.data.splits import split
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_intervals
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.features.extraction import extract
@@ -153,9 +153,10 @@ def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> s
         compared = compare(outcomes, training_data.task, reference=outcomes[0].name, seed=draw)
         for place, family in enumerate((compared.to_reference, compared.to_best)):
             false[place] += any(one.differs for one in family)
+        intervals = score_intervals(outcomes, training_data.task)
         found += [
-            (_score(one, training_data.task), *score_interval(one, training_data.task))
-            for one in outcomes
+            (_score(outcome, training_data.task), *interval)
+            for outcome, interval in zip(outcomes, intervals, strict=True)
         ]
         print(f"{data.name} {rows}: {draw + 1} draws, {false} false", file=sys.stderr, flush=True)
     mean = fmean(score for score, _, _ in found)

@@ -1,4 +1,4 @@
-"""Heads whose truth is known: what `compare` and `score_interval` say of them can be counted.
+"""Heads whose truth is known: what `compare` and `score_intervals` say of them can be counted.
 
 A row is answered right where its ease, with a part of the head's own that stays, and with noise
 of each training, is above a threshold, which the luck of that training moves. One text in six

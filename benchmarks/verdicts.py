@@ -28,7 +28,7 @@ from benchmarks.simulated import (
     drawn_of_small_classes,
     simulated,
 )
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_intervals
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import Answers, EvaluationTask
 from heads.evaluation.significance import compare
@@ -101,7 +101,7 @@ def wrong(
 ) -> tuple[bool, bool, bool]:
     """Whether a head is told apart from the first, or from the best, and the interval holds."""
     found = compare(heads, task, reference=heads[0].name, seed=seed)
-    low, high = score_interval(heads[0], task)
+    low, high = score_intervals(heads, task)[0]
     families = (found.to_reference, found.to_best)
     first, second = (any(d.differs for d in family) for family in families)
     return first, second, low <= truth <= high

@@ -21,8 +21,7 @@ from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import METRICS, SCORES
-from heads.parts.modules import layers_of
-from heads.parts.poolings import pooled
+from heads.parts.pooled import pooled
 from heads.parts.registry import (
     Head,
     Part,
@@ -192,8 +191,9 @@ def _in_full(part: Part) -> str:
 
 def _layers(part: Head) -> Iterator[str]:
     """The layers of a head on a base model of width 768, under their names."""
-    chain = resolve(f"mean+{part.name}").sketch(WIDTH, CLASSES)
-    return (f"`{name}` {_layer(layer)}" for name, layer in layers_of(chain) if name)
+    recipe = resolve(f"mean+{part.name}")
+    layers = recipe.applied_layers(recipe.sketch(WIDTH, CLASSES))
+    return (f"`{name}` {_layer(layer)}" for name, layer in layers)
 
 
 def _layer(layer: torch.nn.Module) -> str:

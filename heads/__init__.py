@@ -48,7 +48,7 @@ _HOME = {
     "Inspector": ".api",
     "pooling": ".parts.resolve",
     "head": ".parts.resolve",
-    "Pooled": ".parts.poolings",
+    "Pooled": ".parts.pooled",
     "chain": ".parts.modules",
     "Recipe": ".recipe",
     "HeadsError": ".errors",
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from heads.errors import HeadsError
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.parts.modules import chain
-    from heads.parts.poolings import Pooled
+    from heads.parts.pooled import Pooled
     from heads.parts.resolve import head, pooling
     from heads.recipe import Recipe
     from heads.runs.leaderboard import Leaderboard
@@ -107,8 +107,14 @@ def _renderer() -> display.Renderer:
     return notebook
 
 
+def _text(result: Any) -> str:
+    from heads.interfaces.cli import tables
+
+    return tables.text(result)
+
+
 # Results are made below the views that draw them; what is above both brings them together.
-display.drawn_by(_renderer)
+display.drawn_by(_renderer, _text)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +105,7 @@ def compare(
     sample: str = "",
     run: str = "",
     pairs: str = JOINT,
+    raw: bool = False,
     limits: Limits | None = None,
 ) -> Comparison:
     """Compares heads on one or two sentences: every logit and probability, side by side.
@@ -123,6 +124,7 @@ def compare(
         run: A run whose heads are asked instead; it has its own base model.
         pairs: How two sentences enter, in recipes that do not say it: joint, as one sequence;
             siamese, each by itself; or a pairing by name, such as uv_diff.
+        raw: Show logits and probabilities as trained, before calibration.
         limits: What is allowed; this place's limits if not given.
 
     Returns:
@@ -135,7 +137,7 @@ def compare(
     from heads.analysis.comparison import Compared, comparing
 
     asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    for event in comparing(text, pair, **asked, limits=limits):
+    for event in comparing(text, pair, **asked, raw=raw, limits=limits):
         if isinstance(event, Compared):
             return event.comparison
     raise AssertionError("a comparison ends in its result")
@@ -252,12 +254,14 @@ def train_grid(
     config: ExperimentConfig | None = None,
     out: str | Path | None = None,
     on: str = HERE,
+    label_names: Sequence[str] | Mapping[str, str] = (),
 ) -> Leaderboard:
     """Trains every recipe of a grid on the same rows and compares them.
 
     Args:
         data: A sample, a file, a folder or a table as `heads.read` takes it, or what it gave.
-        recipes: The heads, such as mean+linear or cls+roberta.
+        recipes: The heads, such as mean+linear or cls+roberta; own, the head that a fine-tuned
+            model came with, is scored beside them and not trained.
         grid: Where no recipes are given: small, as it is without, or full; layers, each under a
             linear layer (of another pooling: layers:cls); heads, each on the mean (or heads:cls);
             poolings that are not learned, each under a linear layer (or poolings:mlp); tunes, the
@@ -287,6 +291,8 @@ def train_grid(
         out: A new folder for the run; without it the run is kept where runs are kept.
         on: Where heads are trained: here; ray, on the Ray cluster that $RAY_ADDRESS names or else
             on the processors of this machine; or ray:HOST:PORT, on that cluster.
+        label_names: Other names for the classes of own, such as neg, neu, pos for LABEL_0 and so
+            on: in the order of its logits, or by the names that it has.
 
     Returns:
         The leaderboard: `.verdict`, `.cells`, `.best`, `.classifier(name)`, `.to_pandas()`,
@@ -315,6 +321,7 @@ def train_grid(
         prefixes=_several(prefixes),
         model=model,
         config=config or ExperimentConfig(),
+        label_names=label_names,
     )
     place = scheduler(on)  # before anything is written
     run = begin(request, limits=limits, out=Path(out) if out else None)
@@ -508,6 +515,7 @@ def training(
     from heads.classifier.classifier import Classifier
     from heads.classifier.pretrained import is_own
     from heads.parts.resolve import resolve
+    from heads.runs.refit import with_refit
     from heads.runs.spec import base_of
     from heads.runs.trainer import trained
 
@@ -521,7 +529,7 @@ def training(
         return
     backbone = load_backbone(base_of(corpus, model), limits=limits)
     head = (yield from trained([resolved], corpus, backbone, limits, config))[0]
-    yield Classifier(backbone=backbone, head=head)
+    yield with_refit(Classifier(backbone=backbone, head=head), corpus, config, limits)
 
 
 def _corpus(
@@ -886,6 +894,7 @@ def predict(
     logits: bool = False,
     probabilities: bool = False,
     abstain_below: float = 0.0,
+    excel_safe: bool = False,
     limits: Limits | None = None,
 ) -> FileAnswers:
     """Answers every row of a file with one head: as many rows come back, in the same order.
@@ -915,6 +924,8 @@ def predict(
         probabilities: Write every class's probability as well.
         abstain_below: Where one class applies: no answer where the head is less sure than that,
             its logits divided by its temperature.
+        excel_safe: In CSV and TSV, put ' before every cell that a spreadsheet would run as a
+            formula, in names, the file's own columns and ours; else all cells stay as they are.
 
     Returns:
         An account of every row: `.rows`, `.unanswered`, `.counts`; and `.answers` and
@@ -941,6 +952,7 @@ def predict(
             logits=logits,
             probabilities=probabilities,
             abstain_below=abstain_below,
+            excel_safe=excel_safe,
             limits=limits,
         )
     )
@@ -963,6 +975,7 @@ def evaluate(
     group: str = "",
     metric: str = "auto",
     header: bool | None = None,
+    label_names: Sequence[str] | Mapping[str, str] = (),
     limits: Limits | None = None,
 ) -> FileScores:
     """Scores one head on a file with labels, with the intervals of a leaderboard.
@@ -997,6 +1010,8 @@ def evaluate(
         metric: What the score is: accuracy, macro_f1, spearman and so on; auto: that of the run,
             or the usual one of such labels.
         header: Whether the first line names the columns; found out, if not given.
+        label_names: Other names for the classes of the head, such as neg, neu, pos for LABEL_0 and
+            so on: in the order of its logits, or by the names that it has.
 
     Returns:
         The scores: `.score`, `.measures` with intervals, `.by_class`, `.told`.
@@ -1020,6 +1035,7 @@ def evaluate(
             labels_file=labels_file,
             metric=metric,
             header=header,
+            label_names=label_names,
             limits=limits,
         )
     )
@@ -1236,9 +1252,17 @@ def load(
 
 
 def export(
-    classifier: Classifier, folder: str | Path, *, library: str = "", adapter: bool = False
+    classifier: Classifier,
+    folder: str | Path,
+    *,
+    library: str = "",
+    adapter: bool = False,
+    refit: bool = True,
 ) -> Exported:
     """Writes a trained head with its base model as a folder that Transformers loads.
+
+    Without a test set a head was scored after learning from part of the rows. It is trained again
+    on all of them first, with the settings that were chosen; the card says so.
 
     Args:
         classifier: From `heads.train` or `heads.load`.
@@ -1248,6 +1272,8 @@ def export(
             the same, else the loader.
         adapter: Write what was learned alone, as an adapter of PEFT for the base model; for heads
             that were trained with tune=lora and are a class of Transformers.
+        refit: Train the head again on all rows that are no test rows; else the head that was
+            scored is written.
 
     Raises:
         CheckpointError: There is something in the folder, it cannot be written, or what was
@@ -1257,15 +1283,19 @@ def export(
     """
     from heads.exporters import export as exporter
 
+    exporter.check_place(folder, onnx=False)  # before the work, not after it
+    exporter.check_library(library, adapter=adapter)
+    classifier = result(classifier.refitted()) if refit else classifier
     return exporter.export(classifier, folder, library=library, adapter=adapter)
 
 
-def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
+def export_onnx(classifier: Classifier, path: str | Path, *, refit: bool = True) -> OnnxReport:
     """Writes base model, pooling and head as one ONNX file, and checks it with onnxruntime.
 
     Args:
         classifier: From `heads.train` or `heads.load`.
         path: A new file whose name ends in .onnx.
+        refit: Train the head again on all rows first, as `heads.export` does.
 
     Raises:
         HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
@@ -1273,26 +1303,27 @@ def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
     """
     from heads.exporters import export as exporter
 
+    exporter.check_place(path, onnx=True)
+    classifier = result(classifier.refitted()) if refit else classifier
     return exporter.export_onnx(classifier, path)
 
 
 def calibrated(classifier: Classifier) -> Classifier:
-    """The same classifier with its logits divided by the temperature found in its training.
+    """Return the classifier with its logits divided by the temperature found in its training.
 
-    Every answer stays, for thresholds are divided as well; its probabilities change. The
-    classifier that is given is left as it was.
+    Heads trained here are calibrated already; this is for one that was exported raw. Every answer
+    stays, for thresholds are divided as well. The classifier that is given is left as it was.
 
     Args:
-        classifier: Trained here, which found its temperature on rows set aside, or loaded from the
-            export of such a one.
+        classifier: Loaded from the export of a head whose temperature was found in its training.
 
     Raises:
         CheckpointError: No temperature was found for it.
         RecipeError: It cannot be divided: it is one-versus-rest, or has no last linear layer.
     """
-    from heads.exporters import calibrated as exporter
+    from heads.classifier import calibration
 
-    return exporter.calibrated(classifier)
+    return calibration.calibrated(classifier)
 
 
 def push(
@@ -1307,6 +1338,7 @@ def push(
     language: Sequence[str] = (),
     replace: bool = False,
     dry_run: bool = False,
+    refit: bool = True,
 ) -> Pushed:
     """Puts a trained head with its base model onto the Hugging Face Hub, with a model card.
 
@@ -1326,6 +1358,7 @@ def push(
         language: The languages of the texts, such as en.
         replace: Put it in the place of a model that is there already, all of whose files go.
         dry_run: Send nothing: write the folder here, under the model's name, and show the card.
+        refit: Train the head again on all rows first, as `heads.export` does.
 
     Raises:
         CheckpointError: There is no token, the Hub does not take it, or it cannot be exported.
@@ -1348,7 +1381,7 @@ def push(
         head = board.classifier(recipe, limits=here)
         source = str(board.folder.read("run.json")["account"].get("source", ""))
     return exporter.push(
-        head,
+        result(head.refitted()) if refit else head,
         repo,
         library=library,
         adapter=adapter,

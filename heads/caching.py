@@ -7,10 +7,11 @@ import inspect
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,21 @@ from typing import TYPE_CHECKING, Any
 from heads.errors import DataError, HeadsError
 from heads.settings import limits
 
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing is deleted
+    fcntl = None
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 UNFINISHED = ".unfinished-"
 ORPHANS = (UNFINISHED, ".tmp")  # ours, and those of safetensors
+QUIET_SECONDS = 60
 IN_USE_SECONDS = 3600  # what was used less than an hour ago may belong to work under way
 ROOM = "Make room on the disk, or name another place."
+ELSEWHERE = "Name a folder that can be written to, or set HEADS_CACHE to one."
+FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)  # room is of no use
 # What a disk answers that is full, worn out, or not to be written to.
 REFUSALS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO,
@@ -49,6 +58,7 @@ def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> 
     except Exception as error:
         if not _is_of_disk(error):
             raise
+        hint = ELSEWHERE if _plain(error).errno in FORBIDDEN else hint
         raise kind(f"{what} cannot be written ({why(error)}).", hint) from error
 
 
@@ -84,9 +94,10 @@ def refusal(error: Exception) -> DataError | None:
     found = _plain(error)
     if found.errno not in REFUSALS:
         return None
+    hint = ELSEWHERE if found.errno in FORBIDDEN else ROOM
     is_told = found.filename and not limits().public
     name = str(found.filename) if is_told else "The output or a file"
-    return DataError(f"{name} cannot be written ({found.strerror}).", ROOM)
+    return DataError(f"{name} cannot be written ({found.strerror}).", hint)
 
 
 def _is_of_disk(error: Exception) -> bool:
@@ -115,14 +126,7 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def write_page(path: Path, make: Callable[[], str]) -> None:
-    """Writes an HTML file that its user has named, readable by all.
-
-    Args:
-        make: Gives its text; not called where the name does not fit.
-
-    Raises:
-        DataError: Its name does not end in .html, or the disk does not take it.
-    """
+    """Write the HTML file that `make` gives; raise DataError for another name or a full disk."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"{path.name} is no HTML file.", "Let its name end in .html.")
     page = make()
@@ -147,11 +151,13 @@ def replacing(path: Path, mode: int = 0o666, *, is_new: bool = False) -> Iterato
         DataError: Something is, though it was to be new.
         OSError: The disk refuses, whoever it was that wrote; what was there before stays.
     """
+    delete_stale(path.parent)
     place = path.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
     os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
-        yield place
-        _named(place, path) if is_new else place.replace(path)
+        with in_use(place):
+            yield place
+        _link_new(place, path) if is_new else place.replace(path)
     except _safetensor_error() as error:
         place.unlink(missing_ok=True)
         raise _plain(error) from error
@@ -160,12 +166,43 @@ def replacing(path: Path, mode: int = 0o666, *, is_new: bool = False) -> Iterato
         raise
 
 
-def _named(place: Path, path: Path) -> None:
-    """Gives a file a name that no other has.
+@contextlib.contextmanager
+def in_use(path: Path) -> Iterator[None]:
+    """Lock an unfinished file or folder, so that `delete_stale` knows that its process lives."""
+    handle = _lock(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
-    Raises:
-        DataError: One has it.
-    """
+
+def delete_stale(folder: Path) -> None:
+    """Delete what processes that have ended left unfinished in a folder."""
+    for path in folder.glob(f"{UNFINISHED}*"):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            # A library may just have put a file of its own, without the lock, in the place.
+            is_old = time.time() - path.lstat().st_mtime > QUIET_SECONDS
+            if is_old and (handle := _lock(path)) is not None:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                os.close(handle)
+
+
+def _lock(path: Path) -> int | None:
+    """Return a handle that holds a lock until it is closed; None where there is none to be had."""
+    if fcntl is None:
+        return None
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process holds it, or the disk knows no locks
+        os.close(handle)
+        return None
+    return handle
+
+
+def _link_new(place: Path, path: Path) -> None:
+    """Give a file a name that no other has, or raise DataError."""
     try:
         os.link(place, path)  # unlike a renaming, this takes nobody's place
     except OSError:
@@ -177,29 +214,10 @@ def _named(place: Path, path: Path) -> None:
         place.unlink()
 
 
-def write_tensors(
-    path: Path, tensors: Mapping[str, "Tensor"], facts: Mapping[str, str] | None = None
-) -> None:
-    """Writes tensors as a safetensors file, whole or not at all.
-
-    Args:
-        tensors: Of any layout in memory: views, and the same one under several names.
-        facts: What stands beside them, in the file's metadata.
-
-    Raises:
-        OSError: The disk refuses.
-    """
-    write(path, partial(save_tensors, tensors=tensors, facts=facts))
-
-
 def save_tensors(
     path: Path, tensors: Mapping[str, "Tensor"], facts: Mapping[str, str] | None = None
 ) -> None:
-    """The same into a place that the caller has made sure of.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Write tensors as a safetensors file, or raise OSError; see `checked_files.write_tensors`."""
     from safetensors.torch import save_file
 
     try:
@@ -244,10 +262,7 @@ def make_room(folder: Path, most_bytes: int, spared_seconds: float = 0.0) -> Non
 
 
 def files_below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """All files in a folder, however deep, of which some, and whole folders, may come and go.
-
-    No link is followed.
-    """
+    """Yield all files below a folder, some of which may come and go; no link is followed."""
     for place, _, names in os.walk(folder):  # Path.rglob raises where a folder has just gone
         for name in names:
             with contextlib.suppress(OSError):

@@ -30,21 +30,26 @@ class Renderer(Protocol):
 
 
 _loaders: list[Callable[[], Renderer]] = []
+_text_functions: list[Callable[[Any], str]] = []
 
 
-def drawn_by(load: Callable[[], Renderer]) -> None:
-    """Says who draws, from now on.
+def drawn_by(load: Callable[[], Renderer], text: Callable[[Any], str]) -> None:
+    """Set what draws results from now on.
 
     Args:
-        load: Gives it; called when something is shown, and not before.
+        load: Returns the renderer; called when something is shown, and not before.
+        text: Returns a result as plain text, as wide as the terminal.
     """
-    _loaders[:] = [load]
+    _loaders[:], _text_functions[:] = [load], [text]
 
 
 class Displayed:
-    """A result that a notebook shows as more than its text."""
+    """A result that a notebook shows as HTML, and `print` as the table of the shell."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return _text_functions[0](self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it."""

@@ -87,6 +87,13 @@ def hub_folder() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
+def repo_folder(name: str, kind: str) -> Path:
+    """Where the Hub's client keeps all of a repository, of the kind model or dataset."""
+    from huggingface_hub.file_download import repo_folder_name
+
+    return hub_folder() / repo_folder_name(repo_id=name, repo_type=kind)
+
+
 def size(count: int) -> str:
     """Bytes in words.
 

@@ -26,6 +26,7 @@ def _setting(
     return field(default=default, metadata={k: v for k, v in known.items() if v is not None})
 
 
+SEEDS, TUNED_SEEDS = 3, 5  # repetitions on a test set, unless a number is chosen
 PRECISIONS = ("auto", "exact", "fast")
 SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
@@ -42,9 +43,10 @@ class ExperimentConfig:
     """How many heads are trained and compared: the same rows and seeds for every one of them."""
 
     seeds: int = _setting(
-        3,
-        "Repetitions on a test set: other new weights, and other development rows.",
-        low=1,
+        0,
+        f"Repetitions on a test set: other new weights, and other development rows. 0: {SEEDS}, "
+        f"and {TUNED_SEEDS} where a base model is tuned.",
+        low=0,
         high=50,
     )
     folds: int = _setting(
@@ -297,11 +299,12 @@ class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
     `run_seconds` is how long one run may train, `call_seconds` how long one call may compute,
-    `download_seconds` how long a base model may take to arrive on the page; of these, and of what
-    is counted for each address or in the Hub's cache, 0 is without end. Of one question to trained
-    heads: `products` is how many products of two numbers the base model may compute for it, and
-    `retrained_rows` on how many rows, counted once a head and split, heads are trained without
-    a layer.
+    `download_seconds` how long a base model may take to arrive on the page, `read_seconds` how long
+    a pass over an Excel workbook may compute, and `xml_tags` how many tags it may hold; of these,
+    and of what is counted for each address or in the Hub's cache, 0 is without end. Of one question
+    to trained heads: `products` is how many products of two numbers the base model may compute for
+    it, and `retrained_rows` on how many rows, counted once a head and split, heads are trained
+    without a layer.
     """
 
     public: bool = False
@@ -312,6 +315,8 @@ class Limits:
     run_seconds: int = 0
     upload_bytes: int = 2_000_000_000
     unpacked_bytes: int = 8_000_000_000
+    read_seconds: int = 0
+    xml_tags: int = 0
     rows: int = 5_000_000
     columns: int = 1_000
     classes: int = 1_000
@@ -357,6 +362,8 @@ PUBLIC = Limits(
     run_seconds=120,
     upload_bytes=10 * 1024**2,  # as Gradio's page counts, whose notice gives the number
     unpacked_bytes=50_000_000,
+    read_seconds=10,
+    xml_tags=2_000_000,
     rows=20_000,
     columns=50,
     windows=16,

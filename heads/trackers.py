@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any
 
 from heads import display
 from heads.errors import DataError, HeadsError, LimitError, did_you_mean
@@ -126,7 +126,17 @@ def group_of(run: str, created: float) -> str:
 
 def _params(board: Leaderboard, cell: Cell, asked: RunSpec) -> dict[str, Scalar]:
     """What a cell is; of the settings, what was decided stands in place of "auto"."""
-    test = asked.account.get("test")
+    test, recipe = asked.account.get("test"), board.recipes.get(cell.name)
+    parts: dict[str, Scalar] = {}
+    if recipe is not None:  # and no baseline
+        parts = {
+            "reading": recipe.reading,
+            "pooling": recipe.pooling.name,
+            "layer": recipe.layers.name if recipe.layers else recipe.layer,
+            "head": recipe.head.name,
+            "loss": recipe.loss,
+            "tune": recipe.tune,
+        }
     told = {
         **asdict(asked.config),
         "run": board.run,
@@ -140,26 +150,11 @@ def _params(board: Leaderboard, cell: Cell, asked: RunSpec) -> dict[str, Scalar]
         "revision": board.revision,
         "precision": board.precision,
         "recipe": cell.name,
-        **_parts(board, cell),
+        **parts,
         "settings_tried": cell.trials,
         **{f"chosen_{name}": value for name, value in cell.chosen.items()},
     }
     return {name: value for name, value in told.items() if isinstance(value, Scalar)}
-
-
-def _parts(board: Leaderboard, cell: Cell) -> dict[str, Scalar]:
-    """The parts of a recipe by their names; none of a baseline."""
-    recipe = board.recipes.get(cell.name)
-    if recipe is None:
-        return {}
-    return {
-        "reading": recipe.reading,
-        "pooling": recipe.pooling.name,
-        "layer": recipe.layers.name if recipe.layers else recipe.layer,
-        "head": recipe.head.name,
-        "loss": recipe.loss,
-        "tune": recipe.tune,
-    }
 
 
 def _metrics(board: Leaderboard, cell: Cell) -> dict[str, float]:
@@ -184,24 +179,13 @@ def _metrics(board: Leaderboard, cell: Cell) -> dict[str, float]:
 # --- Who it is handed to.
 
 
-class Tracker(Protocol):
-    """A library to which entries are handed, one by one.
+class CommonCalls:
+    """What trackio and W&B have in common: `init` with a group and a config, `log`, `finish`.
 
     Attributes:
-        place: Where they are then; "" before the first.
+        place: Where entries are once they are handed over; "" before the first.
         see: The command that shows or sends them.
     """
-
-    place: str
-    see: str
-
-    def log(self, entry: Entry) -> None:
-        """Logs one cell, or brings it up to date."""
-        ...
-
-
-class CommonCalls:
-    """What trackio and W&B have in common: `init` with a group and a config, `log`, `finish`."""
 
     def __init__(self, project: str, library: str) -> None:
         self._library = importlib.import_module(library)
@@ -259,11 +243,7 @@ class CommonCalls:
         }
 
     def _check_wandb(self) -> None:
-        """Refuses what would log nothing, or ask for a key at the terminal.
-
-        Raises:
-            HeadsError: It is switched off, or has no key.
-        """
+        """Refuses what would log nothing, or ask for a key at the terminal."""
         mode = self._library.setup().settings.mode
         if mode == "disabled":
             raise HeadsError("W&B is switched off here (WANDB_MODE=disabled).", "Unset it.")
@@ -284,7 +264,10 @@ class CommonCalls:
 
 
 class MLflow:
-    """MLflow by its client, which leaves the active experiment and run of the user alone."""
+    """MLflow by its client, which leaves the active experiment and run of the user alone.
+
+    Attributes: as of `CommonCalls`.
+    """
 
     def __init__(self, project: str) -> None:
         self._library = importlib.import_module("mlflow")
@@ -336,10 +319,6 @@ class MLflow:
 TITLES = {"trackio": "trackio", "wandb": "W&B", "mlflow": "MLflow"}
 
 
-def _opened(tracker: str, project: str) -> Tracker:
-    return MLflow(project) if tracker == "mlflow" else CommonCalls(project, tracker)
-
-
 # --- Handing it over.
 
 
@@ -377,7 +356,7 @@ def tracking(
         raise DataError(f"No head of the run {board.run} is done yet.", "Log it later.")
     yield Progress(says=f"Opening {TITLES[tracker]}", share=0.0)
     with _asking(tracker):
-        opened = _opened(tracker, project)
+        opened = MLflow(project) if tracker == "mlflow" else CommonCalls(project, tracker)
     for number, entry in enumerate(given):
         yield Progress(says=f"Logging {entry.name}", share=number / len(given))
         with _asking(tracker):
@@ -410,9 +389,6 @@ def _asking(tracker: str) -> Iterator[None]:
     """Says in one sentence why a tracker does not take a run, and keeps what it prints to itself.
 
     trackio warns where it could keep nothing, and goes on.
-
-    Raises:
-        HeadsError: It does not.
     """
     printed = io.StringIO()
     with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(printed):

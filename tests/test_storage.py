@@ -36,7 +36,7 @@ def test_a_space_keeps_heads_in_its_storage_and_nothing_of_its_visitors(place, m
     (place / "data").mkdir()
     settings._takes_files.cache_clear()  # it is asked once a process
     assert kept_folder() == place / "data" / "head-to-head"
-    assert head_cache._path("key").is_relative_to(place / "data")
+    assert head_cache.path_of("key").is_relative_to(place / "data")
     for visitors in (cache_folder(), runs_folder()):
         assert not visitors.is_relative_to(place / "data")
 

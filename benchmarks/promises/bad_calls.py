@@ -24,7 +24,7 @@ from benchmarks.promises.calls import Answer, Caller, Endpoint, file_data, in_se
 from benchmarks.promises.promise import Row, is_within
 from benchmarks.promises.server import Server, served
 from benchmarks.promises.watching import row
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.settings import Limits
 
 SHORT, WHOLE = 20, 300  # calls an endpoint
@@ -198,7 +198,7 @@ def _row(what: str, asked: Sequence[Endpoint], answers: Sequence[Fuzzed], count:
 
 
 def huge(server: Server) -> Iterator[Row]:
-    """Ten megabytes of text: the body limit in public, the gate of texts where there is none."""
+    """Ten megabytes of text: the body limit in public, the check of texts where there is none."""
     with Caller(server.url, "127.0.6.250") as caller:
         asked = ["word " * (HUGE // 5), *caller.endpoint("compare").defaults[1:]]
         answer = caller.call("compare", asked)
@@ -209,17 +209,17 @@ def huge(server: Server) -> Iterator[Row]:
         "refused with a sentence",
         holds=400 <= answer.status < 500 and not fault(answer),
     )
-    seconds = [_gate_seconds() for _ in range(5)]
+    seconds = [_check_seconds() for _ in range(5)]
     yield row(
         "P6",
-        "10 MB of text at the gate of texts, local mode",
+        "10 MB of text to be checked, local mode",
         f"{statistics.median(seconds) * 1000:.0f} ms",
         f"< {GATE_SECONDS * 1000:.0f} ms",
         holds=is_within(statistics.median(seconds), GATE_SECONDS),
     )
 
 
-def _gate_seconds() -> float:
+def _check_seconds() -> float:
     begun = time.perf_counter()
-    gate("word " * (HUGE // 5), Limits())
+    check_text("word " * (HUGE // 5), Limits())
     return time.perf_counter() - begun

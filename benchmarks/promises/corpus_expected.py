@@ -16,7 +16,7 @@ TABLES: Mapping[str, tuple[str, str]] = {
     "c07": ("ERR", "needs at least 2 classes; found only 'pos'"),
     "c09": ("ERR", "needs at least 2 classes"),
     "c10": ("ERR", "3,000 classes; this place allows 200"),
-    "c11": ("WARN", "Removed invisible control characters from 1 text"),
+    "c11": ("WARN", "Control characters, which models read, in 1 text"),
     "c12": ("WARN", "Windows-1252"),
     "c13": ("OK", "10 2 .*UTF-16"),
     "c14": ("OK", "10 2 .*UTF-16"),

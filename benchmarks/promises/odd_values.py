@@ -262,6 +262,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "against": st.sampled_from(["others", "runner-up", "x"]) | WORDS,
     "edits": st.lists(TEXTS, max_size=3),
     "without": st.sampled_from(["", "dense", "x"]) | WORDS,
+    "raw": st.booleans(),
     "retrain": st.booleans(),
     "temperature": st.floats() | st.integers(-1, 5),
     "one": RECIPES | WORDS,

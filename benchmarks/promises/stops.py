@@ -136,6 +136,10 @@ class Stops:
         again = page if not page.is_closed() else opened(self.browser, self.server.url, DATA_PLACE)
         if went_on:
             again.locator(STOP).click()
+        else:  # a training that has come to its end was not ended by the act
+            newest = again.locator("#runs .run").first
+            newest.wait_for()
+            went_on = not newest.locator("[data-do=resume]").count()
         self._settle()
         again.context.close()
         return None if is_slow and not went_on else went_on

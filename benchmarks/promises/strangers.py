@@ -146,9 +146,9 @@ def _trained(server: Server, canary: str) -> str:
     """A run as the page's own worker leaves it, and an export of its head; its id."""
     from heads.data.dataset import read
     from heads.exporters.export import export
+    from heads.runs.refit import run_classifier as classifier
     from heads.runs.runner import begin, working
     from heads.runs.spec import RunRequest
-    from heads.runs.trained_heads import classifier
     from heads.settings import ExperimentConfig, Limits
 
     rows = server.home / "tmp" / f"{canary}.csv"

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from heads import display, interruption
 from heads.analysis.attribution import encoded
 from heads.analysis.neighbors import vectors_of
-from heads.analysis.selection import HeadOutput, SelectedHeads, gated, head_output
+from heads.analysis.selection import HeadOutput, SelectedHeads, check_texts, head_output
+from heads.classifier.calibration import calibrate
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
 from heads.errors import HeadsError, RecipeError, did_you_mean
@@ -139,11 +140,7 @@ class Retrained:
 
 
 def without(recipe: ResolvedRecipe, layer: str) -> ResolvedRecipe:
-    """A recipe less one layer of its head.
-
-    Raises:
-        RecipeError: It cannot be trained without it.
-    """
+    """Return a recipe less one layer of its head; raise RecipeError if it cannot be trained so."""
     return with_options(recipe, {WITHOUT: layer})
 
 
@@ -161,14 +158,14 @@ def retraining(
     recipes: dict[int, ResolvedRecipe] = {}
     for place, (number, layer) in enumerate(wanted):
         try:
-            recipes[place] = without(heads.classifiers[number].head.asked, layer)
+            recipe = without(heads.classifiers[number].head.asked, layer)
         except HeadsError as error:
             found[place] = Retrained(why_not=error.what)
             continue
-        why = _unknown(heads, heads.classifiers[number]) or _too_long(recipes[place])
-        if why:
+        if why := _why_not(heads, heads.classifiers[number], recipe):
             found[place] = Retrained(why_not=why)
-            del recipes[place]
+        else:
+            recipes[place] = recipe
     rows = _rows_each(heads) if recipes else 0
     for place in [*recipes][_allowed(rows) :]:  # in the order asked for, as far as this place goes
         found[place] = Retrained(why_not=_too_many(rows))
@@ -182,26 +179,16 @@ def retraining(
     return [found[place] for place in range(len(wanted))]
 
 
-def _unknown(heads: SelectedHeads, classifier: Classifier) -> str:
-    """Why nobody here knows what a head was trained on, or how; nothing where that is known."""
+def _why_not(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe) -> str:
+    """Say why a head is not trained anew by the recipe without a layer; nothing where it is."""
+    name, corpus, config = classifier.recipe, heads.corpus, classifier.head.config
     if classifier.head.is_own:
-        return f"{classifier.recipe} came with its checkpoint, and its training is not known here."
-    if heads.run:
-        return ""
-    corpus, config = heads.corpus, classifier.head.config
-    if corpus is None or config is None or classifier.head.fingerprint != corpus.fingerprint:
-        return f"What {classifier.recipe} was trained on is not known here."
-    if first_split(corpus, config) != (heads.learned, heads.held):
-        return f"Which rows {classifier.recipe} learned from is not known here."
-    return ""
-
-
-def _too_long(bare: ResolvedRecipe) -> str:
-    """Why a recipe is not trained meanwhile; nothing where it is.
-
-    Args:
-        bare: The recipe without the layer.
-    """
+        return f"{name} came with its checkpoint, and its training is not known here."
+    if heads.run is None:
+        if corpus is None or config is None or classifier.head.fingerprint != corpus.fingerprint:
+            return f"What {name} was trained on is not known here."
+        if first_split(corpus, config) != (heads.learned, heads.held):
+            return f"Which rows {name} learned from is not known here."
     if not bare.is_tuned:
         return ""
     return (
@@ -308,7 +295,7 @@ def _of_run(
             place = places[event.trial.name]
             measures = measure(event.outcome, asked.task)
             scores = scores_of(event, asked, measures, majority_of(run, asked))
-            head = trained_head(event, asked, scores, backbone)
+            head = calibrate(trained_head(event, asked, scores, backbone))
             whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
             worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
             bare = Classifier(backbone=backbone, head=head)
@@ -404,18 +391,6 @@ class Ablation(display.Displayed):
             f"{self.retrained.spoken} and {self.worth.told(self.layer)}"
         )
 
-    def with_effect(self, effect: Effect) -> "Ablation":
-        """The same with what changes on other rows."""
-        return replace(self, effect=effect)
-
-    def beside(self, found: Retrained, says: HeadOutput | None) -> "Ablation":
-        """The same with a head that was trained without the layer.
-
-        Args:
-            says: What that head says of the text.
-        """
-        return replace(self, retrained=says, worth=found.worth, why_not_retrained=found.why_not)
-
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""
         return asdict(self, dict_factory=plain) | {"says": self.says}
@@ -479,7 +454,7 @@ def ablated(classifier: Classifier, layer: str) -> Classifier:
     """
     module = classifier.head.module
     known = dict(leaves(module.head))
-    if layer not in known:
+    if not layer or layer not in known:
         what = f"{classifier.recipe} has no layer '{layer[:60]}'."
         raise RecipeError(what, did_you_mean(layer, dict.fromkeys(known)))
     chain = _without(module.head, layer)
@@ -501,7 +476,8 @@ def _without(chain: nn.Module, layer: str) -> nn.Sequential:
     return nn.Sequential(
         OrderedDict(
             (name, (_without(child, inner) if inner else nn.Identity()) if name == outer else child)
-            for name, child in chain.named_children()
+            for name, child in chain._modules.items()
+            if child is not None
         )
     ).eval()
 
@@ -579,7 +555,7 @@ def ablating(
     Raises:
         RecipeError: No head has such a layer, or none can do without it.
     """
-    texts = gated(text, pair)
+    texts = check_texts(text, pair)
     found: list[Ablation] = []
     wanted: list[tuple[int, str]] = []
     refused: list[RecipeError] = []
@@ -606,7 +582,7 @@ def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
     """A head with a layer taken out, and the one that was trained without it."""
     bare = other.classifier
     says = head_output(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
-    return one.beside(other, says)
+    return replace(one, retrained=says, worth=other.worth, why_not_retrained=other.why_not)
 
 
 def _taken_out(
@@ -628,6 +604,8 @@ def _taken_out(
     vectors = yield from vectors_of(classifier, corpus, rows)
     targets = [corpus.targets[row] for row in rows.tolist()]
     return [
-        one if one.after is None else one.with_effect(effect(classifier, name, vectors, targets))
+        one
+        if one.after is None
+        else replace(one, effect=effect(classifier, name, vectors, targets))
         for name, one in zip(names, found, strict=True)
     ]

@@ -131,12 +131,7 @@ class _Adapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Base:
-    """The class of the base model, for names and shapes.
-
-    Attributes:
-        head: Its tensors that the base model's files lack: they are random at every load, unless
-            the adapter brings them.
-    """
+    """Hold names and shapes of the base class, and in `head` the tensors its files lack."""
 
     called: str
     shapes: Mapping[str, tuple[int, ...]]
@@ -320,22 +315,16 @@ def _of_head(
     """Whether the head is in the folder."""
     if base is None:
         return ("unknown", []) if adapter.saved else ("missing", [_unsaved(adapter)])
-    lacking = [name for name in base.head if not _has(adapter, name)]
+    lacking = [name for name in base.head if name not in adapter.saved]
     if not lacking:
         return "whole", []
     modules = ", ".join(dict.fromkeys(name.rpartition(".")[0] for name in lacking))
-    if len(lacking) < len(base.head) and any(_has(adapter, n) for n in _own_head(base)):
+    if len(lacking) < len(base.head) and any(
+        name in adapter.saved for name in base.head if "pooler." not in name
+    ):
         says = f"Of the head {modules} is not in the folder: it is random at every load."
         return "partly", [_fault(says, _retrain(base))]
     return "missing", [_unsaved(adapter, base)]
-
-
-def _own_head(base: _Base) -> list[str]:
-    return [name for name in base.head if "pooler." not in name]
-
-
-def _has(adapter: _Adapter, name: str) -> bool:
-    return name in adapter.saved
 
 
 def _retrain(base: _Base) -> str:

@@ -43,7 +43,7 @@ from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs import spec
 from heads.runs.folder import all_runs, find
-from heads.runs.leaderboard import facts_of
+from heads.runs.leaderboard import leaderboard
 from heads.runs.trained_heads import trained_names
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -135,11 +135,11 @@ def _of_run(
     yield Progress(says=f"Loading the head of {folder.id}", share=0.0)
     asked = spec.load(folder)
     if not recipe:
-        names, facts = trained_names(folder, asked), facts_of(folder)
+        names, board = trained_names(folder, asked), leaderboard(folder)
         if not names:
             what = f"No head of the run {folder.id} is done yet."
             raise DataError(what, f"Go on with it: heads train --resume {folder.id}")
-        recipe = next((n for n in (facts["recommended"], facts["best"]) if n in names), names[0])
+        recipe = next((n for n in (board.recommendation.name, board.best) if n in names), names[0])
     found = yield from choosing([recipe], run=run, limits=limits)
     columns = dict(asked.account.get("columns", {}))
     known = {one: columns[one] for one in Columns.__dataclass_fields__ if one in columns}
@@ -559,6 +559,7 @@ def predicting(
     logits: bool = False,
     probabilities: bool = False,
     abstain_below: float = 0.0,
+    excel_safe: bool = False,
     is_printed: bool = False,
     watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
     limits: Limits | None = None,
@@ -566,6 +567,7 @@ def predicting(
     """The work of `heads.predict`: progress, then the account.
 
     Args:
+        excel_safe: As of `heads.predict`; in public mode, where strangers write files, always.
         is_printed: Whether the file is one to be printed: answers are kept in memory as where none
             is written, and the vectors that were answered are left out.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
@@ -601,7 +603,10 @@ def predicting(
         if target:
             left = columns.vectors if is_printed else ""
             ours = account.columns.columns
-            writer = stack.enter_context(written(target, stream, ours, leaves_out=left))
+            safe = excel_safe or limits.public
+            writer = stack.enter_context(
+                written(target, stream, ours, leaves_out=left, excel_safe=safe)
+            )
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
             values = account.answered_block(block)

@@ -22,11 +22,11 @@ from heads.analysis.integrated_gradients import (
     input_embeddings,
     integrated,
 )
+from heads.analysis.selection import check_texts
 from heads.backbone.states import Encoded, States
 from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
-from heads.data.corpus import gate
 from heads.errors import DataError, ModelError, RecipeError, did_you_mean
 from heads.problem import ONE_VERSUS_REST
 from heads.settings import Limits
@@ -91,8 +91,7 @@ def attributions(
         what = f"A class is held against 'others' or 'runner-up', not '{against[:40]}'."
         raise DataError(what, did_you_mean(against, {OTHERS: 0, RUNNER_UP: 0}))
     limits = limits_here()
-    text = gate(text, limits)
-    texts = [text, gate(pair, limits, "second sentence")] if pair.strip() else [text]
+    texts = check_texts(text, pair)
     groups = list(_groups(classifiers))
     ladder = _ladder([[classifiers[number] for number in one] for one in groups], texts, limits)
     found: dict[int, Attribution] = {}
@@ -115,13 +114,7 @@ def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
 def _ladder(
     groups: Sequence[Sequence[Classifier]], texts: Sequence[str], limits: Limits
 ) -> tuple[int, ...]:
-    """The numbers of steps that are tried one after the other, as far as this place allows.
-
-    A step takes a pass of every token for all heads of a group, and one backwards for each head.
-
-    Raises:
-        LimitError: Not even the fewest steps are allowed.
-    """
+    """List the numbers of steps to try, as far as this place allows; raise LimitError if none."""
     tokens = [sum(map(len, encoded(one[0], texts))) for one in groups]
     products = max(products_of(one[0].backbone.model) for one in groups)
     passes = sum(n * (1 + len(one)) for n, one in zip(tokens, groups, strict=True))

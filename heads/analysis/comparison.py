@@ -17,13 +17,14 @@ from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
 from heads.caching import write_page
+from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import HeadInputs, check_second, head_inputs
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import Prediction, predict
 from heads.classifier.pretrained import OWN, is_own, own_head
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.data.dataset import corpus_of
-from heads.data.samples import RECIPES, sample_for
+from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
@@ -81,7 +82,7 @@ def joint_notes(heads: Sequence[TrainedHead]) -> list[str]:
 
 
 def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
-    """Of heads that are random, give numbers, have a base model of their own, or are alike."""
+    """Return what to know of the heads and of their base model, a sentence each."""
     notes = [
         f"{backbone.id} came without a trained head, so what 'own' shows is random: "
         "its probabilities mean nothing."
@@ -103,6 +104,8 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         for head in heads
         if head.base_parameters
     ]
+    if any(head.scores for head in heads):
+        notes += filter(None, [fine_tuned_warning(backbone)])
     lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
         is_or_are = "is" if len(lucky) == 1 else "are"
@@ -142,6 +145,20 @@ def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     if not all(prediction.problem.has_classes for prediction in known):
         return False  # numbers agree more or less
     return len({_key(prediction) for prediction in known}) <= 1
+
+
+def rightness(predictions: Sequence[Prediction], expected: str) -> str:
+    """Say which heads answer the class that a reader would, or "" where that is not known."""
+    known = [one for one in _known(predictions) if expected in one.classes]
+    if not expected or not known:
+        return ""
+    right = [one.name for one in known if one.answer == (expected,)]
+    if len(known) == 1:
+        return f"That is {'right' if right else f'wrong: it is {expected}'}."
+    who = {0: "no head is right", len(known): "all are right"}.get(len(right))
+    if who is None:
+        who = f"{', '.join(right)} {'is' if len(right) == 1 else 'are'} right"
+    return f"The right answer is {expected}: {who}."
 
 
 def _known(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -219,6 +236,7 @@ class Comparison(display.Displayed):
         many: Whether any number of classes may apply.
         predictions: One a recipe, in the order asked for.
         notes: What one should know before believing the numbers, a sentence each.
+        expected: The class of the text, where it is an example of the sample; else "".
     """
 
     model: str
@@ -231,11 +249,13 @@ class Comparison(display.Displayed):
     predictions: tuple[Prediction, ...]
     notes: tuple[str, ...]
     run: str = ""
+    expected: str = ""
 
     @property
     def verdict(self) -> str:
-        """Who agrees on what, in a sentence or two."""
-        return verdict(self.predictions)
+        """Who agrees on what, and who is right where that is known, in a sentence or two."""
+        right = rightness(self.predictions, self.expected)
+        return " ".join(filter(None, (verdict(self.predictions), right)))
 
     @property
     def is_unanimous(self) -> bool:
@@ -289,6 +309,7 @@ class Comparison(display.Displayed):
             "run": self.run or None,
             "classes": list(self.classes),
             "problem_type": self.problem.name,
+            "expected": self.expected or None,
             "verdict": self.verdict,
             "notes": list(self.notes),
             "recipes": [
@@ -331,6 +352,7 @@ def comparing(
     sample: str = "",
     run: str = "",
     pairs: str = JOINT,
+    raw: bool = False,
     limits: Limits | None = None,
 ) -> Iterator[Progress | Compared]:
     """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
@@ -338,8 +360,8 @@ def comparing(
     _check_texts(("second sentence", pair), ("base model", model), ("sample", sample), ("run", run))
     pair, way = pair or "", pairs or JOINT
     notes = cut_notes((text, pair), limits)
-    text = gate(text, limits)
-    pair = gate(pair, limits, "second sentence") if pair.strip() else ""
+    text = check_text(text, limits)
+    pair = check_text(pair, limits, "second sentence") if pair.strip() else ""
     if run:
         named = () if recipes is RECIPES else recipes or ()
         backbone, heads = _of_run(run, named, pair, limits)
@@ -348,6 +370,9 @@ def comparing(
         chosen = _chosen(recipes or (), way, limits)
         asked = sample or "", pair, model or BUNDLED
         backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
+    if raw:
+        heads = [head.raw or head for head in heads]
+        notes.append("Logits are raw: not divided by the temperature found on development rows.")
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
     notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
@@ -366,6 +391,7 @@ def comparing(
             problem=first.problem,
             predictions=tuple(predict(given, heads)),
             notes=tuple(notes),
+            expected=SAMPLES[data].expected_of(text, pair) if data in SAMPLES else "",
         )
     )
 
@@ -425,11 +451,7 @@ def _chosen(
 
 
 def check_number(recipes: int, limits: Limits) -> None:
-    """Refuses more heads than stand side by side.
-
-    Raises:
-        LimitError: There are more.
-    """
+    """Raise LimitError for more heads than stand side by side."""
     if recipes > limits.recipes:
         what = f"{recipes} recipes are chosen; at most {limits.recipes} fit side by side here."
         raise LimitError(what, "Take some away.")

@@ -16,9 +16,8 @@ import torch
 
 from heads import display, interruption
 from heads.analysis.budget import check_passes, products_of
-from heads.analysis.selection import HeadOutput, head_output
+from heads.analysis.selection import HeadOutput, check_texts, head_output
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import gate
 from heads.errors import DataError, LimitError
 from heads.problem import plain
 from heads.settings import Limits
@@ -135,8 +134,8 @@ def flipped(
     if len(edits) > limits.edits:
         what = f"There are {len(edits):,} edits; at most {limits.edits} fit here."
         raise LimitError(what, "Leave some out.")
-    once = dict.fromkeys(_edited(edit, pair, limits) for edit in edits)
-    rows = [_gated((text, pair), limits), *once]
+    once = dict.fromkeys(_edited(edit, pair) for edit in edits)
+    rows = [_check_row(text, pair), *once]
     texts, pairs = [first for first, _ in rows], [second for _, second in rows if second]
     _check_length(classifiers, texts, pairs, limits)
     with torch.no_grad():
@@ -145,7 +144,17 @@ def flipped(
         tuple(head_output(one.head, own[row]) for one, own in zip(classifiers, logits, strict=True))
         for row in range(len(rows))
     ]
-    found = [_edit(rows[0], row, answers[0], own) for row, own in zip(rows, answers, strict=True)]
+    original = BETWEEN.join(filter(None, rows[0]))
+    found = [
+        Counterfactual(
+            text=row[0],
+            pair=row[1],
+            pieces=pieces(original, BETWEEN.join(filter(None, row))),
+            said=said,
+            flips=tuple(a.answer != b.answer for a, b in zip(answers[0], said, strict=True)),
+        )
+        for row, said in zip(rows, answers, strict=True)
+    ]
     return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
@@ -171,13 +180,12 @@ def _key(classifier: Classifier) -> tuple[object, ...]:
     return id(classifier.backbone.untuned), *classifier.backbone.way
 
 
-def _gated(row: tuple[str, str], limits: Limits) -> tuple[str, str]:
-    text, pair = row
-    second = gate(pair, limits, "second sentence") if pair.strip() else ""
-    return gate(text, limits), second
+def _check_row(text: str, pair: str) -> tuple[str, str]:
+    text, *second = check_texts(text, pair)
+    return text, "".join(second)
 
 
-def _edited(edit: str | tuple[str, str], pair: str, limits: Limits) -> tuple[str, str]:
+def _edited(edit: str | tuple[str, str], pair: str) -> tuple[str, str]:
     interruption.check()
     if isinstance(edit, str):
         first, between, second = edit.partition(BETWEEN) if pair.strip() else (edit, "", "")
@@ -185,22 +193,7 @@ def _edited(edit: str | tuple[str, str], pair: str, limits: Limits) -> tuple[str
     if not isinstance(edit, tuple | list) or len(edit) != 2:
         what = f"An edit is a sentence, or two of them, not {type(edit).__name__}."
         raise DataError(what, "Write each as a text.")
-    return _gated(edit, limits)
-
-
-def _edit(
-    original: tuple[str, str],
-    row: tuple[str, str],
-    before: Sequence[HeadOutput],
-    after: Sequence[HeadOutput],
-) -> Counterfactual:
-    return Counterfactual(
-        text=row[0],
-        pair=row[1],
-        pieces=pieces(BETWEEN.join(filter(None, original)), BETWEEN.join(filter(None, row))),
-        said=tuple(after),
-        flips=tuple(one.answer != other.answer for one, other in zip(before, after, strict=True)),
-    )
+    return _check_row(*edit)
 
 
 def pieces(original: str, edited: str) -> tuple[tuple[Kind, str], ...]:
@@ -245,10 +238,7 @@ def _shared(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]
 
 
 def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """The words at which two long texts are cut: at both ends, and those that stand in each once.
-
-    Of these the longest row that stands in the same order in both.
-    """
+    """Return the words that stand in both long texts once and in one order, and both ends."""
     least = min(len(before), len(after))
     pairs = zip(before, after, strict=False)
     start = next((n for n, (one, two) in enumerate(pairs) if one != two), least)
@@ -297,10 +287,12 @@ def suggested(text: str) -> list[str]:
     True
     """
     found: dict[str, None] = {}
+    before, after = text[: -len(text.lstrip())], text[len(text.rstrip()) :]  # as they stand
     for words in islice(_pairs(text.split()), 10 * SUGGESTED):  # a text may repeat one word
         line = " ".join(words)
         if line and len(found) < SUGGESTED:
-            found[line[:1].upper() + line[1:] if text[:1].isupper() else line] = None
+            line = line[:1].upper() + line[1:] if text.lstrip()[:1].isupper() else line
+            found[f"{before}{line}{after}"] = None
     return list(found)
 
 

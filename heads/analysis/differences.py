@@ -20,7 +20,7 @@ from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
 from heads.parts.registry import loss, pairing
 from heads.parts.resolve import other_heads, resolve
-from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.parts.resolved_recipe import FIT, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
@@ -109,7 +109,7 @@ def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Ba
         and (_written(first), first.stride) == (_written(second), second.stride)
         and (first.normalise, first.standardise) == (second.normalise, second.standardise)
         and first.margin == second.margin
-        and first.head.solve is second.head.solve
+        and (first.head.solve, first.is_convex) == (second.head.solve, second.is_convex)
         and (not first.head.solve or first.head_options == second.head_options)
         and _layers(first, backbone) == _layers(second, backbone)
     )
@@ -142,23 +142,26 @@ def _found(resolved: ResolvedRecipe, backbone: Backbone) -> list[LayerDescriptio
         chain = resolved.sketch(resolved.widened(Featurizer(resolved, backbone).width), CLASSES)
     begun = begun_with(resolved, backbone, chain)
     there = backbone.pooler if resolved.head.from_base else "pretrained"
-    return layers(chain, lambda name: there if f"{name}.weight" in begun else "new")
+    own = resolved.applied_layers(chain)
+    return layers(own, lambda name: there if f"{name}.weight" in begun else "new")
 
 
-def layers(chain: nn.Module, origin: Callable[[str], str]) -> list[LayerDescription]:
+def layers(
+    own: Sequence[tuple[str, nn.Module]], origin: Callable[[str], str]
+) -> list[LayerDescription]:
     """The layers of a head that ever do something.
 
     Args:
         origin: Where the weights of the layer of that name come from.
     """
-    last = last_linear(chain)
+    last = last_linear(own)
     return [
         LayerDescription(
             says=words(layer, is_last=name == last),
             origin=origin(name) if layer.state_dict() else "",
             in_use=not acts_in_training_only(layer),
         )
-        for name, layer in leaves(chain)
+        for name, layer in own
         if not is_idle(layer)
     ]
 
@@ -168,12 +171,15 @@ def head_difference(
     second: ResolvedRecipe,
     told: Sequence[list[LayerDescription]],
     names: tuple[str, str] = ("", ""),
+    *,
+    fitted: bool = True,
 ) -> str:
     """What sets two heads apart, in a sentence or two.
 
     Args:
         told: The layers of each.
         names: What to call them; the heads' own names if not given.
+        fitted: Whether it matters which are solved without dropout.
     """
     a, b = (
         name or f"'{_head(resolved)}'"
@@ -182,7 +188,7 @@ def head_difference(
     one, other = told
     if _head(first) == _head(second):
         return f"Both have the head '{_head(first)}'."
-    ways = [_way(resolved) for resolved in (first, second)]
+    ways = [_way(resolved, fitted) for resolved in (first, second)]
     changes = [*_changes([x.says for x in one], [x.says for x in other]), *_origins(one, other, a)]
     if ways[0] != ways[1]:
         changes.append(f"is {ways[1]} where {a} is {ways[0]}")
@@ -195,9 +201,9 @@ def head_difference(
     return sentence
 
 
-def _way(resolved: ResolvedRecipe) -> str:
+def _way(resolved: ResolvedRecipe, fitted: bool) -> str:
     if not resolved.head.solve:
-        return "trained step by step"
+        return "solved by L-BFGS" if fitted and resolved.is_convex else "trained step by step"
     options = "".join(f", {name} = {value}" for name, value in resolved.head_options.items())
     return f"set at once ({resolved.head.solve.__name__}{options})"
 
@@ -231,7 +237,8 @@ def _joined(items: Sequence[str]) -> str:
 
 
 def _head(resolved: ResolvedRecipe) -> str:
-    options = [(n, v) for n, v in resolved.recipe.options if n in resolved.head_options]
+    own = {*resolved.head_options, FIT}
+    options = [(n, v) for n, v in resolved.recipe.options if n in own]
     return str(Recipe(pooling="", head=resolved.head.name, options=tuple(options))).lstrip("+")
 
 
@@ -274,29 +281,24 @@ class HeadsApart:
 
 
 def difference_by_name(one: str, other: str, limits: Limits) -> str:
-    """What sets two heads apart, in plain words, of which at least one is no recipe.
-
-    Raises:
-        HeadsError: One of them is neither a recipe, a family nor a model that is known here.
-    """
+    """Say what sets two heads apart, of which at least one is no recipe; raise HeadsError."""
     found = apart_by_name(one, other, limits)
     return " ".join([*map(_introduced, found.heads), found.says])
 
 
 def apart_by_name(one: str, other: str, limits: Limits) -> HeadsApart:
-    """The same with the layers of each.
-
-    Raises:
-        HeadsError: One of them is neither a recipe, a family nor a model that is known here.
-    """
+    """Find what sets two heads apart, with the layers of each; raise HeadsError if unknown."""
     first, second = (named_head(name, limits) for name in (one, other))
-    told = (_layers_by_name(first.resolved), _layers_by_name(second.resolved))
+    fitted = not (first.called or second.called)  # a class says nothing of how it is fitted
+    told = (_layers_by_name(first.resolved, fitted), _layers_by_name(second.resolved, fitted))
     if first.resolved.recipe == second.resolved.recipe:
         says = f"Both are {first.resolved.recipe}: the same head."
     else:
         reads = reading_difference(first.resolved, second.resolved)
         names = (first.name, second.name)
-        says = " ".join([*reads, head_difference(first.resolved, second.resolved, told, names)])
+        says = " ".join(
+            [*reads, head_difference(first.resolved, second.resolved, told, names, fitted=fitted)]
+        )
     return HeadsApart(heads=(first, second), layers=told, says=says)
 
 
@@ -343,7 +345,9 @@ def _family(name: str, limits: Limits) -> tuple[str, object]:
         if not family:
             if "/" in name or is_folder(name, limits):
                 raise  # it says what is wrong with that model
-            raise _unknown(name) from None
+            hint = did_you_mean(name.lower(), FAMILIES)
+            what = f"'{shown(name)}' is no recipe, no family and no model here."
+            raise ModelError(what, hint or "The families are listed by: heads families.") from None
         return family, default_config(family)
     config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
     return str(checkpoint.config["model_type"]), config
@@ -357,17 +361,13 @@ def _introduced(item: NamedHead) -> str:
     return f"{item.name} is {where}, {item.resolved.recipe}: {item.says}"
 
 
-def _unknown(name: str) -> ModelError:
-    hint = did_you_mean(name.lower(), FAMILIES) or "The families are listed by: heads families."
-    return ModelError(f"'{shown(name)}' is no recipe, no family and no model here.", hint)
-
-
-def _layers_by_name(resolved: ResolvedRecipe) -> list[LayerDescription]:
+def _layers_by_name(resolved: ResolvedRecipe, fitted: bool) -> list[LayerDescription]:
     """The layers of a head, those of a pooler that it reads among them."""
     first = [LayerDescription("dense layer", IN_BASE, True), LayerDescription("tanh", "", True)]
     of_base = resolved.head.from_base
+    chain = resolved.sketch(WIDTH, CLASSES)
     own = layers(
-        resolved.sketch(WIDTH, CLASSES),
+        resolved.applied_layers(chain) if fitted else leaves(chain),
         lambda name: IN_BASE if of_base and name.startswith(f"{of_base}.") else IN_HEAD,
     )
     return [*(first if resolved.pooling.is_pooler else []), *own]

@@ -5,7 +5,7 @@ of the base model is told from one forward pass.
 Legend: t tokens, d width of a state, w width of the pooled vector, c classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from heads.classifier.inputs import ReadTexts
 from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
 from heads.classifier.pretrained import is_own, own_head
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.data.dataset import corpus_of
 from heads.data.samples import TEXT, sample_for
 from heads.errors import DataError, did_you_mean
@@ -51,7 +51,7 @@ Origin = Literal["pretrained", "tuned", "untrained", "random", "new", "mismatche
 ORIGINS: dict[Origin, str] = {
     "pretrained": "pretrained, from the checkpoint",
     "tuned": "pretrained, from the checkpoint, and learned further for the head",
-    "untrained": "in the base model's checkpoint, but never trained",
+    "untrained": "in the checkpoint, but never trained",
     "random": "random: the base model's checkpoint lacks it",
     "new": "new, learned from the data",
     "mismatched": "new, since the checkpoint's has another shape",
@@ -118,7 +118,7 @@ class Provenance:
     def of_layer(self, name: str, layer: nn.Module) -> Iterator[TensorFact]:
         """The facts of one layer of the head."""
         for key, tensor in layer.state_dict().items():
-            ours = f"{name}.{key}"
+            ours = f"{name}.{key}".strip(".")
             origin, source = self._origin(ours, tensor, layer)
             shape = tuple(tensor.shape)
             yield TensorFact(
@@ -310,8 +310,8 @@ def explaining(
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     resolved = None if is_own(recipe) else resolve(recipe)
     data = sample_for(sample, pair)
-    text = gate(text, limits)
-    pair = gate(pair, limits, "second sentence") if data.pair else ""
+    text = check_text(text, limits)
+    pair = check_text(pair, limits, "second sentence") if data.pair else ""
     yield Progress(says=f"Loading {model}", share=0.0)
     backbone = load(model, limits=limits)
     head = None
@@ -343,7 +343,7 @@ def explain(
 
     Args:
         classes: How many classes the logits have.
-        text: A gated text, to show which tokens are read.
+        text: A checked text, to show which tokens are read.
         pair: Its second text.
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
@@ -360,13 +360,14 @@ def explain(
         if part
     ]
     facts = provenance(resolved, backbone, chain, head)
-    steps = (*_base_steps(facts), *_steps(facts, reader, chain))
+    layers = leaves(chain) if facts.is_own else resolved.applied_layers(chain)
+    steps = (*_base_steps(facts), *_steps(facts, reader, layers))
     return Explanation(
         recipe=resolved.recipe,
         model=backbone.id,
         classes=classes,
-        says=resolved.says,
-        formula=tuple(_formulas(resolved, chain)),
+        says=head.says if facts.is_own and head else resolved.says,
+        formula=tuple(_formulas(resolved, layers)),
         sources=tuple(f"{part.name}: {part.source}" for part in parts),
         steps=steps,
         parameters=sum(step.parameters for step in steps if step.kind != "base"),
@@ -378,7 +379,7 @@ def explain(
     )
 
 
-def _formulas(resolved: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
+def _formulas(resolved: ResolvedRecipe, layers: Sequence[tuple[str, nn.Module]]) -> Iterator[str]:
     """A line each for the layers, the pooling, two texts put together, the head and its loss."""
     for part in filter(None, (resolved.layers, resolved.pooling)):
         yield part.told(part.formula, resolved.pooling_options)
@@ -386,7 +387,7 @@ def _formulas(resolved: ResolvedRecipe, chain: nn.Sequential) -> Iterator[str]:
         yield "h ← h / ‖h‖"
     if resolved.pair:
         yield f"h = {pairing[resolved.pair].formula}, where u and v are the h of the two texts"
-    yield f"logits = {formula(chain)}"
+    yield f"logits = {formula(layer for _, layer in layers)}"
     if resolved.loss != SOFTMAX:
         yield f"loss = {loss[resolved.loss].formula}"
     if resolved.is_tuned and resolved.tuning.formula:
@@ -421,11 +422,11 @@ def _learned(facts: Provenance) -> str:
 
 
 def _steps(
-    facts: Provenance, reader: Featurizer, chain: nn.Sequential
+    facts: Provenance, reader: Featurizer, layers: Sequence[tuple[str, nn.Module]]
 ) -> Iterator[ExplanationStep]:
     """Reading, then the head; or the head on every token first, whose logits are then read."""
     reading = list(_reading_steps(facts, reader))
-    head = list(_head_steps(facts, chain, facts.resolved.widened(reader.width)))
+    head = list(_head_steps(facts, layers, facts.resolved.widened(reader.width)))
     if not facts.resolved.late:
         yield from (*reading, *head)
     else:
@@ -468,14 +469,16 @@ def _reading_step(
     )
 
 
-def _head_steps(facts: Provenance, chain: nn.Sequential, size: int) -> Iterator[ExplanationStep]:
-    prefix = facts.resolved.head.prefix
-    for name, layer in leaves(chain):
+def _head_steps(
+    facts: Provenance, layers: Sequence[tuple[str, nn.Module]], size: int
+) -> Iterator[ExplanationStep]:
+    prefix, last = facts.resolved.head.prefix, last_linear(layers)
+    for name, layer in layers:
         size = size_after(layer, size)
         yield ExplanationStep(
             kind="head",
-            name=f"{prefix}{name}",
-            does=words(layer, is_last=name == last_linear(chain)),
+            name=f"{prefix}{name}" or facts.resolved.head.name,
+            does=words(layer, is_last=name == last),
             shape=("t", size) if facts.resolved.late else (size,),
             parameters=sum(tensor.numel() for tensor in layer.parameters()),
             tensors=tuple(facts.of_layer(name, layer)),
@@ -544,6 +547,6 @@ def _pooler_notes(facts: Provenance) -> Iterator[str]:
 def _on_pooler(backbone: Backbone) -> str:
     return {
         "pretrained": f"The pooler's weights come, pretrained, with {backbone.id}.",
-        "untrained": f"The pooler's weights lie in the checkpoint of {backbone.id}, "
-        "but nothing was ever learned into them: they are random.",
-    }.get(backbone.pooler, f"{backbone.id} has no pooler of its own: its weights are random.")
+        "untrained": f"The checkpoint of {backbone.id} has a pooler that was never trained: all of "
+        "its bias is exactly 0. Its weights are as good as new ones.",
+    }.get(backbone.pooler, f"The checkpoint of {backbone.id} has no pooler: its weights are new.")

@@ -81,8 +81,8 @@ def input_embeddings(backbone: Backbone, encoded: Encoded) -> InputEmbeddings:
         ModelError: The base model has no table of tokens.
     """
     table = _tables(backbone)[0]
-    numbers = torch.tensor([encoded.inputs["input_ids"]])
-    special = torch.tensor(encoded.special, dtype=torch.bool)
+    numbers = torch.tensor([encoded.inputs["input_ids"]], device=backbone.device)
+    special = torch.tensor(encoded.special, dtype=torch.bool, device=backbone.device)
     mask = backbone.tokenizer.mask_token_id
     blank = backbone.pad if mask is None else mask
     blanked = torch.where(special, numbers, blank)
@@ -118,11 +118,7 @@ def _refusal(backbone: Backbone) -> ModelError:
 
 @contextmanager
 def _looked_up(backbone: Backbone, numbers: Tensor, embeddings: Tensor) -> Iterator[list[int]]:
-    """Within it, and in this thread alone, those tokens have those embeddings.
-
-    Yields:
-        One entry for each time that it came to that.
-    """
+    """Look those embeddings up in this thread alone, and yield an entry for each time."""
     used: list[int] = []
     mine = threading.get_ident()  # the model is shared: others may read with it now
     tables = _tables(backbone)
@@ -159,7 +155,7 @@ def _replaced(asked: Tensor, found: Tensor, numbers: Tensor, embeddings: Tensor)
 def _states(backbone: Backbone, given: dict[str, Tensor], special: Tensor, output: Any) -> States:
     """As `Backbone.states`, for copies of one text."""
     mask = given["attention_mask"]
-    ends = torch.tensor(sorted(backbone.ends))
+    ends = torch.tensor(sorted(backbone.ends), device=mask.device)
     return States(
         mask=mask.float(),
         unpadded=backbone._unpadded(given["input_ids"], mask).float(),
@@ -251,7 +247,8 @@ def _added(
 ) -> list[list[Tensor]]:
     """The same along the stretches of some nodes, by their numbers (s,)."""
     nodes, weights = _gauss_legendre(steps)
-    node, weight = nodes[batch, None, None].float(), weights[batch].float()
+    device = entries[0].embeddings.device
+    node, weight = nodes[batch, None, None].to(device).float(), weights[batch].to(device).float()
     ways = [entry.embeddings - entry.baseline for entry in entries]  # (1, t, e) each
     rows = [
         (entry.baseline + node * way).requires_grad_()  # (s, t, e)
@@ -260,12 +257,12 @@ def _added(
     interruption.check()
     given = [entry.states(row) for entry, row in zip(entries, rows, strict=True)]
     carriers = [tensor for states in given for tensor in _carriers(states)]
-    places = _places(batch, steps)
+    left, right, share = (one.to(device) for one in _places(batch, steps))
     found = []
     for aim in aims:
         interruption.check()
         read = [tensor for tensor, used in zip(carriers, aim.pull.through, strict=True) if used]
-        gradients = _gradients_between(aim, given, *places)
+        gradients = _gradients_between(aim, given, left, right, share)
         pulled = torch.autograd.grad(read, rows, gradients, retain_graph=True, allow_unused=True)
         found.append(
             [

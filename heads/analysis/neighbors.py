@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from heads import display
 from heads.analysis.attribution import encoded
-from heads.analysis.selection import SelectedHeads, gated, head_output
+from heads.analysis.selection import SelectedHeads, check_texts, head_output
 from heads.backbone.states import states_of
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
@@ -113,7 +113,7 @@ def searching(
 
     There are none for a head that came with its checkpoint.
     """
-    texts = gated(text, pair)
+    texts = check_texts(text, pair)
     found = []
     for number, classifier in enumerate(heads.classifiers):
         if classifier.head.is_own:
@@ -131,7 +131,7 @@ def neighbourhood(
 
     Args:
         number: Which of the heads.
-        texts: The gated text, and perhaps its second text.
+        texts: The text, and perhaps its second text.
         most: How many.
 
     Raises:

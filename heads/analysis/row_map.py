@@ -285,15 +285,11 @@ def _vectors(
 
 
 def _readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
-    """Readings by name; a whole recipe stands for its reading.
-
-    Raises:
-        RecipeError: There is no such reading, or it has to be learned.
-        LimitError: There are more than stand side by side.
-    """
+    """Resolve at most so many fixed readings by name; a whole recipe stands for its reading."""
     found: dict[str, ResolvedRecipe] = {}
     for name in [names] if isinstance(names, str) else names:
-        resolved = resolve(name if "+" in name else _with_head(name))
+        pooling, sign, options = name.partition("?")  # options stand behind the head
+        resolved = resolve(name if "+" in name else f"{pooling}+linear{sign}{options}")
         if resolved.learns_to_read or resolved.is_tuned or resolved.needs_states or resolved.pair:
             what = f"{name} is no reading of the base model as it is."
             raise RecipeError(what, "Name a fixed pooling of its layers, such as mean or cls@3.")
@@ -323,19 +319,8 @@ def readings_of(board: Leaderboard, head: str) -> list[str]:
     return found[:2]
 
 
-def _with_head(reading: str) -> str:
-    """A reading as a recipe; its options stand behind the head."""
-    pooling, sign, options = reading.partition("?")
-    return f"{pooling}+linear{sign}{options}"
-
-
 def _most(method: Method, asked: int) -> int:
-    """How many rows are drawn at most.
-
-    Raises:
-        DataError: There is no such method, or the number is none.
-        LimitError: It is more than the method draws.
-    """
+    """Return how many rows are drawn at most; raise HeadsError for a wrong method or number."""
     if method not in MOST_ROWS:
         raise DataError(f"There is no projection '{method}'.", "There are: pca, tsne.")
     if asked > MOST_ROWS[method]:

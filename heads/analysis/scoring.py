@@ -5,6 +5,7 @@ Legend: n scored rows, c classes.
 
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from heads.analysis.answering import (
 )
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
+from heads.classifier.label_names import ROWS, Names, other_names, rename_classes
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
 from heads.data.formats.table_stream import Row, TableStream
@@ -52,7 +54,7 @@ from heads.data.table import (
     where,
 )
 from heads.data.text import folded
-from heads.errors import DataError, did_you_mean
+from heads.errors import DataError, HeadsError, did_you_mean
 from heads.evaluation.calibration import calibration_error, confidence, decided, reliability
 from heads.evaluation.details import Measures, measure
 from heads.evaluation.metrics import SCORES, MetricName, metric_of
@@ -334,11 +336,7 @@ def problem_of(classifier: Classifier) -> ProblemType:
 def label_columns(
     stream: TableStream, head: ChosenHead, known: _Known, said: LabelHints, texts: Sequence[str]
 ) -> Columns:
-    """The columns of the labels: those named, those called as the head's were, or those that fit.
-
-    Raises:
-        DataError: One that is named is not there, or none fits.
-    """
+    """Find the columns of labels: named ones, ones called as the head's were, or that fit."""
     table = stream.sample
     for name in filter(None, (said.label, *said.labels, said.group)):
         if name not in table.columns:
@@ -372,6 +370,11 @@ def _found(
     shares = {name: _share(stream, known, name) for name in free}
     best = max(shares, key=lambda name: shares[name], default="")
     if not best or shares[best] < MOSTLY:
+        guessed = ""
+        with suppress(DataError):  # no column looks like labels
+            guessed = guess(stream.sample).label
+        if guessed in free and len(cells_of(stream.sample, guessed)) == len(known.classes):
+            return replace(columns, label=guessed)  # whose labels the head may call otherwise
         raise _no_labels(stream, f"labels of this head ({_named(known.classes)})")
     return replace(columns, label=best)
 
@@ -548,7 +551,9 @@ class Scoring:
         repeats, rest = _repeats(self.head, self.texts), None
         if repeats is not None and bool(repeats.any()):
             rest = _part(outcome, task, ~repeats)
-        measures = measure(outcome, task)
+        measures, commonest = measure(outcome, task), None
+        if task.problem.is_exclusive:
+            commonest = float(torch.bincount(task.targets).max()) / len(task.targets)
         return FileScores(
             head=own.name,
             model=own.model,
@@ -563,7 +568,7 @@ class Scoring:
             absent=_absent(task),
             repeated=None if repeats is None else int(repeats.sum()),
             unrepeated=rest,
-            commonest=_commonest(task),
+            commonest=commonest,
             temperature=own.temperature,
             calibrated_error=_error(outcome, task, own.temperature),
             held_out=own.scores,
@@ -575,6 +580,22 @@ class Scoring:
             unit=stream.sample.unit,
             notes=tuple(dict.fromkeys(notes)),
         )
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the classes of the head seem to have other names here, and not by case alone."""
+        known, is_unmet = self.known.classes, not self.texts and not self.targets
+        is_named = {name.casefold() for name in known}.issuperset(map(str.casefold, self.unknown))
+        is_alike = self.known.problem is SINGLE_LABEL and len(self.unknown) == len(known)
+        return is_unmet and is_alike and not is_named
+
+    def other_names(self, rows: Sequence[Row], logits: Tensor) -> HeadsError:
+        """Return what to say of labels none of which is a class of the head."""
+        labels = [
+            said[0] for row in rows if isinstance(said := self.read(row.cells, row.line), tuple)
+        ]
+        known = sorted({*labels, *self.unknown})
+        return other_names(self.head.classifier.head, logits, labels, known, self.stream.name)
 
     def _check(self) -> None:
         """Refuses rows that are too few, or are labelled for another task."""
@@ -626,6 +647,7 @@ def evaluating(
     labels_file: Any = "",
     metric: str = "auto",
     header: bool | None = None,
+    label_names: Names = (),
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileScores]:
     """The work of `heads.evaluate`: progress, then the scores.
@@ -637,6 +659,8 @@ def evaluating(
     with on_disk(file, limits) as path:
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
         head = yield from choosing_head(recipe, **asked)
+        renamed = rename_classes(head.classifier.head, label_names)
+        head = replace(head, classifier=replace(head.classifier, head=renamed))
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
         stream = stream_source(path, file, limits, header, head.names)
         if are_given(labels_file):
@@ -646,8 +670,12 @@ def evaluating(
         asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
-            pairs = zip(*asking.texts(block), strict=True)
+            pairs = list(zip(*asking.texts(block), strict=True))
             chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
+            if scoring.is_foreign:
+                some = pairs[:: max(1, len(pairs) // ROWS)]
+                logits = asking.logits([texts for _, texts in some])
+                raise scoring.other_names([block.rows[place] for place, _ in some], logits)
             if chosen:
                 scoring.keep(chosen, asking.logits(chosen))
             yield pace.step(len(block))
@@ -710,12 +738,6 @@ def _absent(task: EvaluationTask) -> tuple[str, ...]:
         return ()
     there = task.problem.target_matrix(task.targets, len(task.classes)).bool().any(dim=0).tolist()
     return tuple(name for name, yes in zip(task.classes, there, strict=True) if not yes)
-
-
-def _commonest(task: EvaluationTask) -> float | None:
-    if not task.problem.is_exclusive:
-        return None
-    return float(torch.bincount(task.targets).max()) / len(task.targets)
 
 
 def _error(outcome: CellPredictions, task: EvaluationTask, temperature: float) -> float | None:

@@ -16,7 +16,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import is_own, own_head
-from heads.data.corpus import Corpus, gate
+from heads.data.corpus import Corpus, check_text
 from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, SAMPLES, Sample, sample_for
 from heads.errors import DataError, LimitError, RecipeError
@@ -26,6 +26,7 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain
 from heads.recipe import Recipe
 from heads.runs.folder import RunFolder, find
+from heads.runs.refit import with_refit, with_refit_of_run
 from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import first_split, trained
 from heads.settings import ExperimentConfig, Limits
@@ -105,9 +106,16 @@ def _of_sample(
         classifiers=tuple(
             one
             if isinstance(one, Classifier)
-            else Classifier(
-                backbone=backbone,
-                head=found[one.recipe] if isinstance(one, ResolvedRecipe) else own_head(backbone),
+            else with_refit(
+                Classifier(
+                    backbone=backbone,
+                    head=found[one.recipe]
+                    if isinstance(one, ResolvedRecipe)
+                    else own_head(backbone),
+                ),
+                corpus,
+                ExperimentConfig(),
+                limits,
             )
             for one in different.values()
         ),
@@ -118,11 +126,7 @@ def _of_sample(
 
 
 def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
-    """Classifiers as they are; where they were trained on a sample, its rows are known.
-
-    A file of the user's own may be called as a sample is: so the fingerprint of the data must be
-    the sample's, and the settings by which they were split must be the same for all.
-    """
+    """Return the classifiers; rows are known if data and splits of all are the sample's."""
     names = {sample or one.head.trained_on for one in classifiers}
     name = names.pop() if len(names) == 1 else ""
     nothing = SelectedHeads(classifiers=tuple(classifiers))
@@ -149,7 +153,10 @@ def _of_run(called: str, recipes: Sequence[Named], limits: Limits) -> SelectedHe
         named.append(one)
     asked, backbone, heads = heads_of(run, named, limits)
     return SelectedHeads(
-        classifiers=tuple(Classifier(backbone=backbone, head=head) for head in heads.values()),
+        classifiers=tuple(
+            with_refit_of_run(Classifier(backbone=backbone, head=head), run, asked, name, limits)
+            for name, head in heads.items()
+        ),
         corpus=asked.corpus,
         learned=tuple(asked.splits.train[0].tolist()),  # the head of the first seed is kept
         held=tuple(asked.splits.test[0].tolist()),
@@ -229,18 +236,18 @@ def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
     )
 
 
-def gated(text: str, pair: str) -> list[str]:
-    """One or two texts as heads may read them: cut to what this place allows."""
+def check_texts(text: str, pair: str) -> list[str]:
+    """Return one or two texts, cut to the longest that is read; raise DataError for blank ones."""
     limits = limits_here()
-    second = [gate(pair, limits, "second sentence")] if pair.strip() else []
-    return [gate(text, limits), *second]
+    second = [check_text(pair, limits, "second sentence")] if pair.strip() else []
+    return [check_text(text, limits), *second]
 
 
 def answered(
     classifiers: Sequence[Classifier], text: str, pair: str = ""
 ) -> tuple[HeadOutput, ...]:
     """What each head says of a text, and of its pair."""
-    texts = gated(text, pair)
+    texts = check_texts(text, pair)
     return tuple(head_output(one.head, one.logits(texts[:1], texts[1:])[0]) for one in classifiers)
 
 

@@ -1,4 +1,4 @@
-"""The base model: from gated texts to the states of their tokens.
+"""The base model: from texts to the states of their tokens.
 
 Legend: n texts, t tokens, d width, l layers.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from heads.backbone.unpadded.forward import batches, run
 from heads.backbone.windows import whole_text, windows_of, with_whole_texts
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
+from heads.data.text import CONTROLS
 from heads.errors import DataError, ModelError, RecipeError
 from heads.parts.resolved_recipe import PREFIX, STRIDE, USUAL_STRIDE, ResolvedRecipe
 from heads.rng import IsolatedRng
@@ -33,7 +35,27 @@ TOKENS_A_BATCH = 2048
 A_NAME = re.compile(r"[\w-]+( [\w-]+)*")  # what may be the name of a prompt, and is no prompt
 # `untrained`: its tensors stand in the checkpoint, but nothing has ever been learned into them.
 Pooler = Literal["pretrained", "untrained", "new", "none"]
-_encoding = threading.Lock()  # a fast tokenizer must not change its truncation under another call
+# A fast tokenizer must not change its truncation under another call.
+_locks = WeakKeyDictionary[Any, threading.Lock]()
+
+
+@contextmanager
+def panics_refused(name: str) -> Iterator[None]:
+    """Turn a panic of a tokenizer's Rust code, which no `except Exception` catches, into an error.
+
+    Args:
+        name: The id of the tokenizer's model.
+
+    Raises:
+        ModelError: It panicked.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        what = f"The tokenizer of {name} fails on this text."
+        raise ModelError(what, "Choose another base model.") from None
 
 
 class NoModel:
@@ -80,24 +102,24 @@ class Backbone:
 
     id: str
     revision: str
-    folder: Path | None
+    folder: Path | None = None
     model_type: str
-    width: int
-    layers: int
-    decoder_width: int
-    shifted: bool
-    parameters: int
-    pooler: Pooler
-    pooler_weights: dict[str, Tensor]
-    tokens: int
-    stubborn: frozenset[int]
-    separates: bool
-    pad: int
-    ends: frozenset[int]
-    skipped: int | None
-    reads_padding: bool
+    width: int = 0
+    layers: int = 0
+    decoder_width: int = 0
+    shifted: bool = False
+    parameters: int = 0
+    pooler: Pooler = "none"
+    pooler_weights: dict[str, Tensor] = field(default_factory=dict)
+    tokens: int = 0
+    stubborn: frozenset[int] = frozenset()
+    separates: bool = False
+    pad: int = 0
+    ends: frozenset[int] = frozenset()
+    skipped: int | None = None
+    reads_padding: bool = False
     model: Any
-    tokenizer: Any
+    tokenizer: Any = None
     block: BertEncoder | None = None
     prompt: tuple[int, ...] = ()
     prefix: str = ""
@@ -143,7 +165,7 @@ class Backbone:
         """How many tokens of a text are read at most, those that stand around it among them."""
         if self.stride is None:
             return self.tokens
-        with _encoding:
+        with self._tokenizing():
             around = len(self.tokenizer(self.prefix)["input_ids"]) + len(self.prompt)
         room = max(1, self.tokens - around)
         return self.tokens + (self.windows - 1) * (room - min(self.stride, room // 2))
@@ -209,7 +231,7 @@ class Backbone:
         if token is None or token >= vocabulary_of(self.model) > 0:
             what = f"{self.id} has no mask token, so it cannot be asked to fill one in."
             raise RecipeError(what, "Take another pooling, for example mean or last.")
-        with _encoding:
+        with self._tokenizing():
             before, after = (
                 self.tokenizer(words, add_special_tokens=False)["input_ids"]
                 for words in (f" {prompt.replace('_', ' ').strip()}", ".")
@@ -235,18 +257,14 @@ class Backbone:
         )
 
     def check_reads(self) -> None:
-        """Refuses texts where vectors come from elsewhere.
-
-        Raises:
-            DataError: No model is known here that makes such vectors of texts.
-        """
+        """Raise DataError for texts where vectors come from a model that is not known here."""
         if self.is_given:
             what = f"The heads learned from vectors of {self.width:,} numbers, and which model "
             hint = "Give vectors of that model: heads predict new.parquet --run RUN."
             raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
-        """Cuts gated texts into tokens; what looks like a special token stays text.
+        """Cuts texts, as they stand, into tokens; what looks like a special token stays text.
 
         Raises:
             DataError: No base model is known that made the vectors which a head learned from.
@@ -257,7 +275,7 @@ class Backbone:
             texts, pairs = [f"{a}\n{b}" for a, b in zip(texts, pairs, strict=True)], ()
         given = [list(side) for side in (texts, pairs) if side]
         settings = {"return_special_tokens_mask": True, "padding": False, "verbose": False}
-        with _encoding:
+        with self._tokenizing():
             whole = cut = self.tokenizer(*given, **settings)
             most = self.tokens - len(self.prompt)
             if max(map(len, whole["input_ids"])) > most:
@@ -279,15 +297,22 @@ class Backbone:
             self._check(text, cut.sequence_ids(row) if self.stubborn else [], known)
         size = self._prefix_tokens() if self.prefix else 0
         if self.stride is not None and not pairs:
-            encoded = [
-                self._with_windows(text, self._whole(whole, row, names), size, most)
-                if text.whole_length > most
-                else text
-                for row, text in enumerate(encoded)
-            ]
+            for row, text in enumerate(encoded):
+                if text.whole_length > most:
+                    every = self._whole(whole, row, names)
+                    windows = windows_of(
+                        every, most, stride=self.stride, prefix=size, limit=self.windows
+                    )
+                    encoded[row] = replace(text, windows=windows)
         if self.prefix:
             encoded = [self._with_prefix(text, size) for text in encoded]
         return [self._with_prompt(text) for text in encoded] if self.prompt else encoded
+
+    @contextmanager
+    def _tokenizing(self) -> Iterator[None]:
+        """Let one call at a time use the tokenizer."""
+        with _locks.setdefault(self.tokenizer, threading.Lock()), panics_refused(self.id):
+            yield
 
     def _whole(self, whole: Any, row: int, names: Sequence[str]) -> Encoded:
         """A text without a limit, as the tokenizer gave it."""
@@ -300,15 +325,9 @@ class Backbone:
         self._check(text, sides, vocabulary_of(self.model))
         return text
 
-    def _with_windows(self, text: Encoded, whole: Encoded, prefix: int, most: int) -> Encoded:
-        """A text that is too long for one window with all of them."""
-        assert self.stride is not None
-        found = windows_of(whole, most, stride=self.stride, prefix=prefix, limit=self.windows)
-        return replace(text, windows=found)
-
     def _prefix_tokens(self) -> int:
         """How many tokens stand before the text itself, counted as sentence-transformers does."""
-        with _encoding:
+        with self._tokenizing():
             alone = self.tokenizer(self.prefix, return_special_tokens_mask=True)
         return len(alone["input_ids"]) - alone["special_tokens_mask"][-1]
 
@@ -333,10 +352,11 @@ class Backbone:
             raise ModelError(what, "Choose another base model.")
 
     def words(self, encoded: Encoded) -> list[str]:
-        """The tokens of a text as a reader would write them, one for each state."""
-        return [
-            self.tokenizer.decode([number]).strip() or "␣" for number in encoded.inputs["input_ids"]
-        ]
+        """Return the tokens of a text as they can be shown, one for each state."""
+        numbers = encoded.inputs["input_ids"]
+        with self._tokenizing():
+            words = [self.tokenizer.decode([number]) for number in numbers]
+        return [CONTROLS.sub("\ufffd", word.strip()) or "␣" for word in words]
 
     @torch.no_grad()
     def states(self, batch: Sequence[Encoded], side: Side = "right") -> States:
@@ -407,14 +427,12 @@ class Backbone:
 
     def _decoded(self, output: Any, mask: Tensor) -> dict[str, Tensor]:
         """The decoder's states, 0 where they are not read, and where they are."""
-        read = self._decoder_mask(mask)
+        read = mask
+        if self.shifted:  # it stands one place further on as well
+            further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
+            read = torch.maximum(mask, further)
         states = output.last_hidden_state.masked_fill((read == 0)[..., None], 0.0)
         return {"decoder": states, "decoder_mask": read.float()}
-
-    def _decoder_mask(self, mask: Tensor) -> Tensor:
-        """(n, t), where the decoder is read: as the text stands, or one place further on."""
-        further = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], dim=1)
-        return torch.maximum(mask, further) if self.shifted else mask
 
     def filled(self, batch: Sequence[Encoded], side: Side = "right") -> dict[str, Tensor]:
         """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""

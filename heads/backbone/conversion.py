@@ -180,11 +180,7 @@ def _renamed(name: str, twin: Conversion) -> str:
 
 
 def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
-    """The tensors with those that are new, compared one by one with what the class wants.
-
-    Raises:
-        ModelError: The installed Transformers has other tensors in this family.
-    """
+    """The tensors with those that are new, compared one by one with what the class wants."""
     import torch
     from transformers import AutoModel
 

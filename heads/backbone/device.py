@@ -74,15 +74,18 @@ def exact_on(device: torch.device) -> Iterator[None]:
         yield
         return
     backends: Any = torch.backends
-    kinds = backends.cuda.matmul, backends.cudnn.conv
-    before = [kind.fp32_precision for kind in kinds]
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        kinds, name, exact = (backends.cuda.matmul, backends.cudnn.conv), "fp32_precision", "ieee"
+    else:  # torch before 2.9
+        kinds, name, exact = (backends.cuda.matmul, backends.cudnn), "allow_tf32", False
+    before = [getattr(kind, name) for kind in kinds]
     for kind in kinds:
-        kind.fp32_precision = "ieee"
+        setattr(kind, name, exact)
     try:
         yield
     finally:
         for kind, precision in zip(kinds, before, strict=True):
-            kind.fp32_precision = precision
+            setattr(kind, name, precision)
 
 
 def let_go(device: torch.device) -> None:

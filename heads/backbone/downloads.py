@@ -23,8 +23,8 @@ from heads.backbone import hub
 from heads.backbone.hub import Listing
 from heads.caching import files_below, write
 from heads.errors import LimitError, ModelError
-from heads.events import Progress
-from heads.hub import hub_folder, size
+from heads.events import Progress, result
+from heads.hub import hub_folder, repo_folder, size
 from heads.interruption import Interrupted
 from heads.settings import Limits, environment_with
 
@@ -49,7 +49,7 @@ def fetch_own(model: str, limits: Limits, say: Callable[[str], None] = lambda li
         ModelError: The Hub does not answer, does not have it, or it is too large.
     """
     found = hub.fetch(model, limits, say)
-    _own(_folder(hub.full_id(model)))
+    _own(repo_folder(hub.full_id(model), "model"))
     return found
 
 
@@ -61,11 +61,7 @@ def fetch(model: str, limits: Limits) -> Path:
         LimitError: Too many others are being downloaded.
         Interrupted: Nobody waits for it any more.
     """
-    if not interruption.is_watched():
-        return fetch_own(model, limits)
-    with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
-        download.wait(float("inf"))
-        return download.result()
+    return result(fetching(model, limits))
 
 
 def fetching(model: str, limits: Limits) -> Generator[Progress, None, Path]:
@@ -88,6 +84,7 @@ class Download:
         says: How far it is.
         whose: Who asked for it first.
         total: Its bytes, once they are known.
+        over: Set at its end.
     """
 
     model: str
@@ -95,11 +92,11 @@ class Download:
     says: str
     whose: str = ""
     total: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
     _waiting: int = 0
     _left: float = field(default_factory=time.monotonic)  # when the last who waited went
     _is_ending: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _over: threading.Event = field(default_factory=threading.Event)
     _folder: Path | None = None
     _error: Exception | None = None
 
@@ -111,7 +108,7 @@ class Download:
         """
         end = time.monotonic() + seconds
         with interruption.outside():
-            while not self._over.wait(POLL):
+            while not self.over.wait(POLL):
                 interruption.check()
                 if time.monotonic() >= end:
                     return False
@@ -152,17 +149,13 @@ class Download:
                 self._is_ending = True
                 raise Interrupted
 
-    def wait_until_over(self) -> None:
-        """Waits for its end, whoever else does."""
-        self._over.wait()
-
     def end(self, found: Path | Exception) -> None:
         """It is over."""
         if isinstance(found, Exception):
             self._error = found
         else:
             self._folder = found
-        self._over.set()
+        self.over.set()
 
 
 class Downloads:
@@ -197,7 +190,7 @@ class Downloads:
         """Fetches it, after one that is being ended."""
         try:
             if before is not None:
-                before.wait_until_over()
+                before.over.wait()
             with self._turn(one):
                 found: Path | Exception = self._fetched(one)
         except Exception as error:
@@ -253,7 +246,7 @@ class Downloads:
             others = sum(other.total for other in self._of.values() if other is not one)
             hub.judge_room(listing, one.limits, held, others)
             one.total = listing.total
-        folder = _folder(one.model)
+        folder = repo_folder(one.model, "model")
         if one.limits.public and not folder.exists():
             _note(folder)  # before it comes: a process that ends meanwhile leaves parts of it
         _sweep(folder, LEFT)
@@ -309,11 +302,7 @@ class _Arrival:
 
 
 def _child(does: str, one: Download, watch: Callable[[], None]) -> dict[str, Any]:
-    """What a process finds that asks the Hub; it ends when `watch` raises, or this process ends.
-
-    Raises:
-        ModelError: What it says is wrong.
-    """
+    """What a process finds that asks the Hub; it ends when `watch` raises, or this process ends."""
     asked = json.dumps({"does": does, "model": one.model, "limits": asdict(one.limits)})
     reading, writing = os.pipe()  # it closes with this process
     try:
@@ -329,7 +318,7 @@ def _child(does: str, one: Download, watch: Callable[[], None]) -> dict[str, Any
         try:
             told = _told(process, watch)
         finally:
-            _kill(process)
+            end_process(process)
     finally:
         os.close(reading)
         os.close(writing)
@@ -351,7 +340,7 @@ def _told(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> bytes:
             watch()
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """Ends a process with all that it started, and waits until it is gone."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -403,13 +392,6 @@ def _write_notes(names: Collection[str]) -> None:
     write(hub_folder() / NOTES, lambda path: path.write_text(text, "utf-8"))
 
 
-def _folder(model: str) -> Path:
-    """Where the Hub's client keeps all of a model."""
-    from huggingface_hub.file_download import repo_folder_name
-
-    return hub_folder() / repo_folder_name(repo_id=model, repo_type="model")
-
-
 def _bytes(folder: Path) -> int:
     """The bytes of the files in a folder, of which some may come and go."""
     return sum(facts.st_size for _, facts in files_below(folder))
@@ -419,8 +401,8 @@ def _tidy(folder: Path) -> None:
     """Takes away what has arrived of a model: parts of files are of no use to anybody."""
     if folder.name in for_visitors():
         shutil.rmtree(folder, ignore_errors=True)
-        return
-    _sweep(folder, 0.0)  # whole files stay: they are not fetched again
+    else:
+        _sweep(folder, 0.0)  # whole files stay: they are not fetched again
 
 
 def _sweep(folder: Path, seconds: float) -> None:

@@ -247,11 +247,7 @@ def fetch_later(model: str, limits: Limits) -> str:
 
 
 def _checked(listed: Mapping[str, int | None], model: str, limits: Limits) -> dict[str, int]:
-    """The sizes of the files that would be fetched.
-
-    Raises:
-        ModelError: They are too large, too many, or not what can be used.
-    """
+    """The sizes of the files that would be fetched."""
     from huggingface_hub.utils import filter_repo_objects
 
     wanted = list(filter_repo_objects(listed, allow_patterns=FILES, ignore_patterns=NOT_FILES))

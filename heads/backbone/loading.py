@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from heads import interruption
-from heads.backbone.backbone import Backbone
+from heads.backbone.backbone import Backbone, panics_refused
 from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
 from heads.backbone.given import given, is_given
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
+from heads.backbone.tokenizing import load_tokenizer
 from heads.backbone.trained_reading import sentence_config, trained_reading
 from heads.backbone.weights import (
     has_both,
@@ -72,11 +73,7 @@ def _in_memory(key: Key) -> Backbone | None:
 
 @contextmanager
 def _turn_to_build() -> Iterator[None]:
-    """Within it nothing else is built.
-
-    Raises:
-        Interrupted: It is not wanted any more before its turn has come.
-    """
+    """Within it nothing else is built."""
     is_held = False
     try:
         with interruption.outside():
@@ -124,13 +121,15 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        backbone = _assembled(checkpoint, limits)
-        short, long = backbone.encode(["one two three", "one two three four five six seven eight"])
-        backbone = measured(backbone, short, long)
-        with contextlib.suppress(RecipeError):  # whoever asks for that reading is told why
-            own = trained_reading(checkpoint.folder, backbone.width)
-            backbone = replace(backbone, trained=own)
-        return with_block(backbone, (short, long))
+        with panics_refused(checkpoint.id):
+            backbone = _assembled(checkpoint, limits)
+            texts = ["one two three", "one two three four five six seven eight"]
+            short, long = backbone.encode(texts)
+            backbone = measured(backbone, short, long)
+            with contextlib.suppress(RecipeError):  # whoever asks for that reading is told why
+                own = trained_reading(checkpoint.folder, backbone.width)
+                backbone = replace(backbone, trained=own)
+            return with_block(backbone, (short, long))
     except (HeadsError, Interrupted):
         raise
     except Exception as error:
@@ -140,12 +139,8 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
 
 
 def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
-    from transformers import AutoTokenizer
-
     model, missing = model_of(checkpoint, limits)
-    tokenizer = AutoTokenizer.from_pretrained(
-        checkpoint.folder, trust_remote_code=False, split_special_tokens=True
-    )
+    tokenizer = load_tokenizer(checkpoint, limits, split_special_tokens=True)
     lacking = any(name.startswith("decoder.") for name in missing)
     if has_both(model) and (lacking or model.config.model_type not in FAMILIES):
         model = model.get_encoder()  # how the decoder is fed is known of classifiers only
@@ -176,35 +171,24 @@ def around(model: Any, *, id: str, revision: str, missing: list[str]) -> Backbon
     config = model.config
     pooler = pooler_of(model, missing)
     in_file = pooler in ("pretrained", "untrained")
-    ends = setting(config, "eos_token_id")
+    ends, pad = setting(config, "eos_token_id"), setting(config, "pad_token_id")
+    form = FAMILIES.get(config.model_type)
+    # Such a class takes for its last token the last one that is not padding.
+    picks_by_number = form is not None and form.late and form.recipe.startswith("last")
     return Backbone(
         id=id,
         revision=revision,
-        folder=None,
         model_type=config.model_type,
-        width=0,
-        layers=0,
         decoder_width=int(has_both(model)),
-        shifted=config.model_type in FAMILIES and FAMILIES[config.model_type].shifted,
+        shifted=form is not None and form.shifted,
         parameters=sum(tensor.numel() for tensor in model.parameters()),
         pooler=pooler,
         pooler_weights=pooler_weights(model) if in_file else {},
-        tokens=0,
-        stubborn=frozenset(),
-        separates=False,
-        pad=setting(config, "pad_token_id") or 0,
+        pad=pad or 0,
         ends=frozenset(ends if isinstance(ends, list) else [ends]) - {None},
-        skipped=setting(config, "pad_token_id") if _picks_by_number(config.model_type) else None,
-        reads_padding=False,
+        skipped=pad if picks_by_number else None,
         model=model.eval().requires_grad_(False),
-        tokenizer=None,
     )
-
-
-def _picks_by_number(model_type: str) -> bool:
-    """Whether the family's class takes for its last token the last one that is not padding."""
-    form = FAMILIES.get(model_type)
-    return form is not None and form.late and form.recipe.startswith("last")
 
 
 def measured(backbone: Backbone, short: Encoded, long: Encoded) -> Backbone:

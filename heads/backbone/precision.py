@@ -7,7 +7,6 @@ for a GPU likewise.
 
 import contextlib
 import hashlib
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -16,7 +15,7 @@ import torch
 
 from heads.backbone.device import HERE, called, exact_on, tokens_at_once
 from heads.backbone.unpadded.linear import LinearKernel, fused_rows, product
-from heads.caching import write
+from heads.checked_files import read_json, write_json
 from heads.settings import kept_folder
 
 ROWS, WIDTH, WIDE = 256, 384, 1536  # the widest product of a small base model
@@ -45,15 +44,18 @@ def gain(device: torch.device = HERE) -> float:
 
     It is measured once, and kept on disk.
     """
-    place = kept_folder() / "probe" / f"{_machine(device)}.json"
+    facts = (torch.cpu.get_capabilities(), torch.__version__)  # what the answer depends on
+    facts = facts if device == HERE else (called(device), torch.__version__)
+    name = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    place = kept_folder() / "probe" / f"{name}.json"
     try:
-        return float(json.loads(place.read_text("utf-8"))["gain"])
+        return float(read_json(place)["gain"])
     except (OSError, ValueError, KeyError, TypeError):
         found = measured_gain(device)
     if not found and device != HERE:  # it may be busy
         return found
     with contextlib.suppress(OSError):  # it is measured again by the next process
-        write(place, lambda path: path.write_text(json.dumps({"gain": found}), "utf-8"))
+        write_json(place, {"gain": found})
     return found
 
 
@@ -97,10 +99,3 @@ def _seconds(layer: LinearKernel, values: torch.Tensor) -> float:
     begun = time.perf_counter()
     layer(values)[0, 0].item()  # which waits for it
     return time.perf_counter() - begun
-
-
-def _machine(device: torch.device) -> str:
-    """What the answer depends on, as a name."""
-    facts = (torch.cpu.get_capabilities(), torch.__version__)
-    facts = facts if device == HERE else (called(device), torch.__version__)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -81,7 +81,11 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         revision = _local_revision(folder)
     else:
         model = full_id(model)
-        folder = cached_folder(model) or _absent(model, limits, download)
+        folder = cached_folder(model)
+        if folder is None:
+            if not download or is_offline():
+                raise ModelError(f"{model} is not on this machine.", fetch_later(model, limits))
+            folder = fetch(model, limits)
         revision = folder.name
         used(folder.parents[1])  # its place in the cache: where room is made, it goes late
     try:
@@ -94,11 +98,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
 
 
 def check_name(model: object) -> None:
-    """Refuses what no model and no folder can be called.
-
-    Raises:
-        ModelError: It is no text, or one of thousands of characters.
-    """
+    """Raise ModelError for a name that is no text, or one of thousands of characters."""
     if not isinstance(model, str):
         what = f"A base model is called by a text, not by {type(model).__name__}."
         raise ModelError(what, CHOOSE_ANOTHER)
@@ -118,8 +118,7 @@ def check_no_share(path: str) -> None:
         ModelError: It is one; nothing of it has been touched.
     """
     if SHARE.match(path):
-        what, hint = "A path to another machine is not opened.", "Copy the folder here first."
-        raise ModelError(what, hint)
+        raise ModelError("A path to another machine is not opened.", "Copy the folder here first.")
 
 
 def is_here(model: str, limits: Limits) -> bool:
@@ -179,12 +178,6 @@ def _local_revision(folder: Path) -> str:
     stats = [path.stat() for path in files if path.is_file()]
     stamp = repr([(stat.st_size, stat.st_mtime_ns) for stat in stats])
     return "local-" + hashlib.sha256(stamp.encode()).hexdigest()[:12]
-
-
-def _absent(model: str, limits: Limits, download: bool) -> Path:
-    if download and not is_offline():
-        return fetch(model, limits)
-    raise ModelError(f"{model} is not on this machine.", fetch_later(model, limits))
 
 
 def check_weights(folder: Path) -> None:

@@ -3,7 +3,7 @@
 Legend: n texts, t tokens, d width, l layers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -46,22 +46,19 @@ class States:
 
     def here(self) -> "States":
         """The same on the processor."""
-        tensors = {
-            field.name: value.to(HERE)
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return replace(self, **tensors, hidden=tuple(states.to(HERE) for states in self.hidden))
+        return self._each(lambda values: values.to(HERE))
 
     def row(self, number: int) -> "States":
         """The same of one text, or one window, (1, t)."""
-        own = slice(number, number + 1)
+        return self._each(lambda values: values[number : number + 1])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "States":
         tensors = {
-            field.name: value[own]
+            field.name: change(value)
             for field in fields(self)
             if isinstance(value := getattr(self, field.name), Tensor)
         }
-        return replace(self, **tensors, hidden=tuple(states[own] for states in self.hidden))
+        return replace(self, **tensors, hidden=tuple(map(change, self.hidden)))
 
     @property
     def end_to_end(self) -> "States":

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from heads.backbone.device import HERE
 from heads.errors import HeadsError, RecipeError
-from heads.parts.poolings import Pooled, cls, last, max, mean, pooled, sqrt_mean, weighted
+from heads.parts.pooled import Pooled, pooled
+from heads.parts.poolings import cls, last, max, mean, sqrt_mean, weighted
 from heads.parts.registry import pooling
 
 # Its poolings, in the order in which several of them stand side by side.
@@ -46,16 +47,10 @@ ACTIVATIONS = (
 USUAL_ACTIVATION = "Tanh"  # of a dense layer whose configuration names none
 LIBRARY = "sentence_transformers."
 PLACE = re.compile(r"\d_[A-Za-z]{1,40}")  # a module's folder, as a download takes it along
-MODULES, PROMPTS, LENGTH = (
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-)
+MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+LENGTH = "sentence_bert_config.json"
 VECTOR = "sentence_embedding"  # under this name modules pass the sentence's vector on
-LOGITS, SCORES = (
-    "logits",
-    "scores",
-)  # names of what a classification layer gives: ours, CrossEncoder
+LOGITS, SCORES = "logits", "scores"  # what a classification layer gives: ours, CrossEncoder's
 CROSS_ENCODER = "CrossEncoder"
 USUAL_LABELS = 2  # of a config of Transformers that names none
 MOST_BYTES = 1_000_000  # of a JSON file
@@ -308,31 +303,28 @@ def _labels(folder: Path) -> int:
 
 
 def check_case(folder: Path) -> None:
-    """Refuses a folder whose texts are to be put in lower case, where its tokenizer does not do so.
+    """Raise RecipeError where texts are to be put in lower case that the tokenizer keeps.
 
     The library changes the tokenizer for that; ours is the base model's for all readings.
-
-    Raises:
-        RecipeError: So it is.
     """
     told = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
-    if isinstance(told, dict) and told.get("do_lower_case") is True and not _lowers(folder):
+    if isinstance(told, dict) and told.get("do_lower_case") is True and not _lowercases(folder):
         raise _refused(f"its {LENGTH} asks for lower case, and its tokenizer keeps capitals")
 
 
-def _lowers(folder: Path) -> bool:
-    """Whether a folder's tokenizer puts texts in lower case by itself."""
-    from tokenizers import Tokenizer
-
+def _lowercases(folder: Path) -> bool:
+    """Return True if a folder's tokenizer puts texts in lower case by itself."""
     if not (folder / "tokenizer.json").is_file():  # one that Transformers builds from its words
         config = folder / "tokenizer_config.json"
-        told = _json(config) if config.is_file() else {}
-        return isinstance(told, dict) and told.get("do_lower_case") is True
-    try:
-        normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
-    except Exception:  # the library raises nothing more special
+        values = _json(config) if config.is_file() else {}
+        return isinstance(values, dict) and values.get("do_lower_case") is True
+    try:  # read and never run, for it may be a stranger's
+        tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        normalizer = tokenizer.get("normalizer") or {}
+        parts = normalizer.get("normalizers", [normalizer])
+        return any(part.get("lowercase", part.get("type") == "Lowercase") for part in parts)
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         raise _refused("its tokenizer.json cannot be read") from None
-    return normalizer is not None and normalizer.normalize_str("AÉ").islower()
 
 
 def sentence_config(folder: Path) -> SentenceConfig:

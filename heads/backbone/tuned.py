@@ -81,7 +81,9 @@ class TunedBase:
         with _lock:
             found = _kept.setdefault(key, found)  # another thread may have been faster
             _kept.move_to_end(key)
-            while len(_kept) > KEPT or (len(_kept) > 1 and _bytes() > KEPT_BYTES):
+            while len(_kept) > KEPT or (
+                len(_kept) > 1 and sum(map(own_bytes, _kept.values())) > KEPT_BYTES
+            ):
                 _kept.popitem(last=False)
         return found.written_as(writes)
 
@@ -112,12 +114,8 @@ _kept: OrderedDict[tuple[object, ...], Backbone] = OrderedDict()
 _lock = threading.Lock()
 
 
-def _bytes() -> int:
-    """How many bytes the kept base models hold that those before them do not."""
-    return sum(map(_own, _kept.values()))
-
-
-def _own(backbone: Backbone) -> int:
+def own_bytes(backbone: Backbone) -> int:
+    """How many bytes a base model holds that the one before it does not."""
     shared = {id(own) for own in backbone.untuned.model.parameters()}
     parts = [own for own in backbone.model.parameters() if id(own) not in shared]
     if backbone.block is not None:  # it has packed copies of nearly all
@@ -126,7 +124,11 @@ def _own(backbone: Backbone) -> int:
 
 
 def _put(tuned: TunedBase, backbone: Backbone) -> Backbone:
-    model = _copied(backbone.model, tuned)
+    # A copy of the model with the very tensors of that one, but for those that will change.
+    every = list(backbone.model.named_parameters(remove_duplicate=False))
+    changed = {id(tensor) for name, tensor in every if tuned.changes(name)}  # tied: several names
+    shared = {id(tensor): tensor for _, tensor in every if id(tensor) not in changed}
+    model = copy.deepcopy(backbone.model, shared)
     try:
         if tuned.adapter:
             model = tuned.adapted(model).merge_and_unload()
@@ -148,10 +150,3 @@ def _put(tuned: TunedBase, backbone: Backbone) -> Backbone:
         before=backbone,
     )
     return with_block(own, own.encode(SAMPLES))
-
-
-def _copied(model: Any, tuned: TunedBase) -> Any:
-    """A copy of a model with the very tensors of that one, but for those that will change."""
-    every = list(model.named_parameters(remove_duplicate=False))
-    apart = {id(own) for name, own in every if tuned.changes(name)}  # tied ones have several names
-    return copy.deepcopy(model, {id(own): own for _, own in every if id(own) not in apart})

@@ -64,11 +64,7 @@ def check_size(checkpoint: Checkpoint, sketch: Any, base: Any, limits: Limits) -
 
 
 def check_whole(checkpoint: Checkpoint, lost: list[str]) -> None:
-    """Refuses a checkpoint that lacks weights of its base model.
-
-    Raises:
-        ModelError: It lacks some.
-    """
+    """Raise ModelError for a checkpoint that lacks weights of its base model."""
     if lost:
         what = f"{checkpoint.id} lacks {len(lost)} of its weights, {lost[0]} among them."
         raise ModelError(what, CHOOSE_ANOTHER)
@@ -100,11 +96,12 @@ def bare(config: Any) -> Any:
 
 
 def pooler_of(encoder: Any, missing: list[str]) -> Pooler:
-    """What the model's own pooler is worth.
+    """Return where the model's pooler has its weights from.
 
     In a model that has learned, a bias that is exactly 0 throughout has never had a gradient: such
-    a pooler was made when the checkpoint was converted, and saved as it was. (That of
-    all-MiniLM-L6-v2 is one.)
+    a pooler was made when the checkpoint was converted, and saved as it was. The weights do not
+    tell: those of all-MiniLM-L6-v2 are normal (kurtosis 2.99, mean -6e-5) as drawn, but weight
+    decay, which needs no gradient, has shrunk their deviation from 0.02 to 0.009.
     """
     if getattr(encoder, "pooler", None) is None:
         return "none"

@@ -5,7 +5,7 @@ named as such.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from heads.catalog.families import FAMILIES, family
 from heads.catalog.forms import Form
 from heads.catalog.tiny_models import quiet
 from heads.errors import HeadsError, RecipeError
-from heads.parts.modules import formula
+from heads.parts.modules import formula, leaves
 from heads.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class CatalogEntry(display.Displayed):
 
     model_type: str
     called: str
-    form: str
-    says: str
-    recipe: str | None
-    reason: str | None
+    form: str = ""
+    says: str = ""
+    recipe: str | None = None
+    reason: str | None = None
     tensors: tuple[str, ...] = ()
     formula: str = ""
 
@@ -157,34 +157,21 @@ def default_config(model_type: str) -> Any:
 
 
 def _entry(model_type: str, called: str) -> CatalogEntry:
-    form = FAMILIES.get(model_type)
+    form, family = FAMILIES.get(model_type), CatalogEntry(model_type=model_type, called=called)
     if form is None:
-        reason = "The catalogue does not know this family yet."
-        return CatalogEntry(
-            model_type=model_type, called=called, form="", says="", recipe=None, reason=reason
-        )
+        return replace(family, reason="The catalogue does not know this family yet.")
+    family = replace(family, form=form.name, says=form.says)
     try:
         resolved = form.recipe_for(default_config(model_type))
     except HeadsError as error:
-        return CatalogEntry(
-            model_type=model_type,
-            called=called,
-            form=form.name,
-            says=form.says,
-            recipe=None,
-            reason=str(error).removeprefix(f"{form.says} "),
-        )
+        return replace(family, reason=str(error).removeprefix(f"{form.says} "))
     chain = resolved.sketch(WIDTH, CLASSES)
     names = [form.name_of(name, resolved.head.prefix, _base(called)) for name in chain.state_dict()]
-    return CatalogEntry(
-        model_type=model_type,
-        called=called,
-        form=form.name,
-        says=form.says,
+    return replace(
+        family,
         recipe=str(resolved.recipe),
-        reason=None,
         tensors=tuple(names),
-        formula=formula(chain),
+        formula=formula(layer for _, layer in leaves(chain)),
     )
 
 

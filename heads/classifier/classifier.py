@@ -3,7 +3,7 @@
 Legend: n texts, c classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from heads.backbone.states import states_of
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.arrays import matrix_of
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.errors import DataError
+from heads.events import Progress
 from heads.features.store import FeatureMatrices
 from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -36,10 +37,13 @@ class Classifier(display.Displayed):
             writes the recipe's prompt behind texts, if it has one. Given may be the one that was
             there before, or that of another head.
         head: The trained head, with its recipe, its classes and what is known of its training.
+        refit: Trains the head again on all rows, as progress that ends in a classifier; None where
+            nothing more is known to learn from.
     """
 
     backbone: Backbone
     head: TrainedHead
+    refit: Callable[[], Generator[Progress, None, "Classifier"]] | None = None
 
     def __post_init__(self) -> None:
         own = self.head.backbone_for(self.backbone).for_recipe(self.head.module.reader.resolved)
@@ -58,6 +62,14 @@ class Classifier(display.Displayed):
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the logits."""
         return self.head.classes
+
+    def refitted(self) -> Generator[Progress, None, "Classifier"]:
+        """Train the head again on all rows that are no test rows, with the settings it has.
+
+        Returns:
+            The classifier to use elsewhere; this one, where its head has learned from them all.
+        """
+        return (yield from self.refit()) if self.refit else self
 
     @torch.no_grad()
     def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
@@ -119,7 +131,7 @@ class Classifier(display.Displayed):
     def _let_in(
         self, texts: Sequence[str], pairs: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """The texts as a tokenizer may see them, with the second texts that the head needs."""
+        """The checked texts, with the second texts that the head needs."""
         limits = limits_here()
         if isinstance(texts, str):
             raise DataError("The texts must be a list.", "Write [text] for a single one.")
@@ -128,8 +140,8 @@ class Classifier(display.Displayed):
             raise DataError(what, "Give one second text for each text, or none.")
         if not texts:
             return [], []
-        texts = [gate(text, limits, "text") for text in texts]
-        pairs = [gate(text, limits, "second text") for text in pairs]
+        texts = [check_text(text, limits, "text") for text in texts]
+        pairs = [check_text(text, limits, "second text") for text in pairs]
         check_second(self.head, pairs)
         return texts, pairs
 
@@ -161,22 +173,26 @@ class Classifier(display.Displayed):
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] = (), *, abstain_below: float = 0.0
-    ) -> list[tuple[str, ...]] | list[tuple[float, ...]]:
-        """The classes that it decides for, one or several a text; or the number that it gives.
+    ) -> Sequence[str | float | tuple[str, ...] | tuple[float, ...] | None]:
+        """Return the answer to each text: its class, its number, or a tuple of its labels.
 
         Args:
-            abstain_below: Where one class applies: no answer where it is less sure than that, its
+            abstain_below: Where one class applies: None where it is less sure than that, its
                 logits divided by its temperature.
 
         Raises:
             DataError: It is asked to abstain, and its answers are of another kind.
         """
-        return self.decided(self.logits(texts, pairs), abstain_below=abstain_below)
+        answers = self.decided(self.logits(texts, pairs), abstain_below=abstain_below)
+        problem = self.head.problem
+        if problem.has_label_sets or (not problem.has_classes and len(self.classes) > 1):
+            return answers
+        return [answer[0] if answer else None for answer in answers]
 
     def decided(
         self, logits: Tensor, *, abstain_below: float = 0.0
     ) -> list[tuple[str, ...]] | list[tuple[float, ...]]:
-        """What `predict` answers where these are the logits (n, c) of the texts.
+        """Return the classes decided for, or the numbers, of each text with these logits (n, c).
 
         Raises:
             DataError: As of `predict`.
@@ -194,11 +210,7 @@ class Classifier(display.Displayed):
         ]
 
     def check_abstains(self) -> None:
-        """Refuses to abstain where a text may have several answers, or gets a number.
-
-        Raises:
-            DataError: So it is.
-        """
+        """Raise DataError where a text may have several answers, or gets a number."""
         if not self.head.problem.is_exclusive:
             what = f"{self.recipe} does not answer with one class, so it cannot abstain as a whole."
             raise DataError(what, "Leave abstain_below out.")

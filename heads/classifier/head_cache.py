@@ -11,15 +11,13 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
-
 from heads.backbone.backbone import Backbone
 from heads.backbone.tuned import TunedBase
-from heads.caching import foreign_code, make_room, own_code, save_tensors, used, write
-from heads.classifier.module import TrainedHead, assemble
+from heads.caching import foreign_code, make_room, own_code, used, write
+from heads.checked_files import fill_tensors, read_tensors
+from heads.classifier.module import Refit, TrainedHead, assemble
 from heads.data.corpus import Corpus
-from heads.errors import CheckpointError, HeadsError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -49,7 +47,7 @@ def save(head: TrainedHead, path: Path) -> None:
     if head.base is not None:
         facts["base"] = {"tune": head.base.tune, "adapter": dict(head.base.adapter)}
         tensors |= {f"{BASE}{name}": own for name, own in head.base.tensors.items()}
-    save_tensors(path, tensors, {KEY: json.dumps(facts)})
+    fill_tensors(path, tensors, {KEY: json.dumps(facts)})
 
 
 def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
@@ -59,8 +57,8 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         CheckpointError: The file is broken, or is for another base model or version.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})[KEY])
+        tensors, metadata = read_tensors(path)
+        facts = json.loads(metadata[KEY])
         _check_facts(facts)
         if facts["version"] != VERSION or facts["model"] != backbone.id:
             raise CheckpointError(f"{path.name} is for another version or base model.", BROKEN)
@@ -73,7 +71,6 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
                 problem=problem_of(facts),
                 limits=limits,
             )
-        tensors = load_file(path)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ValueError("a weight is no number")
         base = {n.removeprefix(BASE): t for n, t in tensors.items() if n.startswith(BASE)}
@@ -94,12 +91,16 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
+            refit=Refit(**facts["refit"]) if facts.get("refit") else None,
             module=module.eval().requires_grad_(False),
             base=tuned and TunedBase(tensors=base, **tuned),
         )
     except CheckpointError:
         raise
-    except (OSError, SafetensorError, HeadsError, *MALFORMED) as error:
+    except RecipeError as error:
+        hint = "If it needs a part of your own, load that first; else train again."
+        raise CheckpointError(f"{path.name} is not readable here: {error.what}", hint) from error
+    except (OSError, HeadsError, *MALFORMED) as error:
         what = f"{path.name} is not a head that this version can read ({type(error).__name__})."
         raise CheckpointError(what, BROKEN) from error
 
@@ -175,7 +176,7 @@ def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
         if key in _recent:
             _recent.move_to_end(key)
             return _recent[key]
-    path = _path(key)
+    path = path_of(key)
     if not path.is_file():
         return None
     try:
@@ -191,8 +192,8 @@ def keep(key: str, head: TrainedHead) -> None:
     """Keeps a head in memory, and on disk where the disk allows it."""
     _remember(key, head)
     try:
-        write(_path(key), lambda path: save(head, path))
-        make_room(_path(key).parent, ON_DISK_BYTES)
+        write(path_of(key), lambda path: save(head, path))
+        make_room(path_of(key).parent, ON_DISK_BYTES)
     except OSError:
         return  # a full or read-only disk costs the next start a few seconds, nothing else
 
@@ -212,5 +213,6 @@ def _bytes(head: TrainedHead) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _path(key: str) -> Path:
+def path_of(key: str) -> Path:
+    """Return the file under which a head of that name is kept."""
     return kept_folder() / "heads" / f"{key}.safetensors"

@@ -45,7 +45,7 @@ class ReadTexts:
         pairs: Sequence[str] = (),
         layers: Collection[int] | None = None,
     ) -> "ReadTexts":
-        """Lets a base model read gated texts.
+        """Lets a base model read texts.
 
         Args:
             layers: The numbers of those that are kept of windows; None for all.
@@ -149,7 +149,7 @@ def _base_of(head: TrainedHead) -> str:
 def head_inputs(
     backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[TrainedHead]
 ) -> HeadInputs:
-    """Lets every base model that these heads read by read gated texts once.
+    """Lets every base model that these heads read by read texts once.
 
     Raises:
         DataError: A siamese head has no second texts.
@@ -171,7 +171,7 @@ def head_inputs(
 def base_inputs(
     backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
 ) -> BaseInputs:
-    """Lets one base model read gated texts in the ways that these heads ask for, in one batch.
+    """Lets one base model read texts in the ways that these heads ask for, in one batch.
 
     Raises:
         DataError: A siamese head has no second texts.

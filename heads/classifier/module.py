@@ -17,7 +17,7 @@ from heads.classifier.native_head import NativeHead, native_head
 from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
-from heads.parts.modules import last_linear
+from heads.parts.modules import last_linear, leaves
 from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe, Value
@@ -50,9 +50,11 @@ class RecipeModule(nn.Module):
 
     def forward(self, states: States, second: States | None = None) -> Tensor:
         if not self.reader.resolved.late:
-            return self.head(self.vectors(states, second))
+            # A copy, for vectors may be part of the states, and a head may work in place.
+            return self.head(self.vectors(states, second).clone())
         read = self.reader(states)
-        logits = self.head(self.reader.chosen(states))  # (n, t, c)
+        tokens = self.reader.chosen(states)  # (n, t, w), which a head takes row by row
+        logits = self.head(tokens.flatten(0, 1).clone()).unflatten(-2, tokens.shape[:2])
         return (read.reads[:, None] @ logits).squeeze(-2)
 
     def vectors(self, states: States, second: States | None = None) -> Tensor:
@@ -67,6 +69,21 @@ class RecipeModule(nn.Module):
             return own
         assert second is not None
         return self.reader.resolved.joined(own, self.reader(second).vectors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refit:
+    """How a head was trained again from all rows, after its recipe had been scored on part of them.
+
+    Attributes:
+        rows: How many rows the heads had learned from that were scored.
+        trainings: How many of them there were.
+        seconds: How long the training on all rows took.
+    """
+
+    rows: int
+    trainings: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,8 +102,9 @@ class TrainedHead:
         module: The trained module, in evaluation mode.
         new: The tensors of a checkpoint's own head that the checkpoint lacks: they are random.
         chosen: The settings that a grid chose for it; empty where none were searched.
-        temperature: What its logits are to be divided by so that it is as sure as it is right,
-            found on development rows; its own logits are not.
+        temperature: What its logits are still to be divided by so that its confidence fits its
+            accuracy, found on development rows; 1 once that is folded into its last layer.
+        raw: The head as it was trained, where its temperature is folded in; else None.
         thresholds: For each class the logit from which it is answered, where several may apply;
             0 where there are none.
         paired: Whether it learned from two texts a row, and so needs two.
@@ -97,6 +115,7 @@ class TrainedHead:
             head lets the base model read with that (`backbone_for`).
         base_parameters: How many numbers of the base model were learned with it, also where they
             lie in the base model itself, as in an exported folder; 0 where it is frozen.
+        refit: How it was trained again from all rows; None where it is the head that was scored.
     """
 
     recipe: Recipe
@@ -117,6 +136,8 @@ class TrainedHead:
     trained_as: ResolvedRecipe | None = None
     base: TunedBase | None = None
     base_parameters: int = 0
+    raw: "TrainedHead | None" = None
+    refit: Refit | None = None
 
     def backbone_for(self, backbone: Backbone) -> Backbone:
         """The base model that it reads by: the frozen one, or a copy with what it has learned.
@@ -150,6 +171,7 @@ class TrainedHead:
             "thresholds": self.thresholds,
             "paired": self.paired,
             "base_parameters": self.base_parameters,
+            "refit": asdict(self.refit) if self.refit else None,
         }
 
     @property
@@ -161,6 +183,18 @@ class TrainedHead:
     def is_own(self) -> bool:
         """Whether it is the head that the checkpoint itself came with."""
         return self.training is None
+
+    @property
+    def layers(self) -> list[tuple[str, nn.Module]]:
+        """Its layers by name, less a dropout that its training never applied."""
+        resolved, chain = self.module.reader.resolved, self.module.head
+        return leaves(chain) if self.is_own else resolved.applied_layers(chain)
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """A sentence each for what it reads, its head, and how that was fitted, if it was here."""
+        resolved = self.module.reader.resolved
+        return tuple(one for one in resolved.says if not self.is_own or one != resolved.fit_says)
 
     @property
     def asked(self) -> ResolvedRecipe:

@@ -20,8 +20,8 @@ from heads.backbone.config_check import shown
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
-from heads.classifier.sentence_head import SentenceHead, sentence_head
-from heads.errors import CheckpointError, HeadsError, RecipeError
+from heads.classifier.sentence_head import SentenceHead, arrays_stamp, sentence_head
+from heads.errors import CheckpointError, RecipeError
 from heads.features.featurizer import Featurizer
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
@@ -62,7 +62,7 @@ class NativeHead:
 
 MOST_LETTERS = 10_000  # of a label
 MOST_KEPT = 8  # heads are small; the base models that they came with are let go
-_found: dict[tuple[str, str], NativeHead | HeadsError] = {}
+_found: dict[tuple[object, ...], NativeHead] = {}
 _finding = threading.Lock()
 
 
@@ -76,26 +76,17 @@ def native_head(backbone: Backbone) -> NativeHead:
         RecipeError: No recipe expresses its family's head.
         CheckpointError: Its tensors are not those of its family's head.
     """
-    key = (backbone.id, backbone.revision)
-    found = _found.get(key)
-    if found is None:
+    key = (backbone.id, backbone.revision, arrays_stamp(backbone.folder))
+    head = _found.get(key)
+    if head is None:
         # What the checkpoint lacks is random, but the same at every start. The dice come first:
         # who asks within a roll of its own has them already, and two locks need one order.
         with IsolatedRng().rolling(), _finding:
-            found = _found[key] = _found.get(key) or _tried(backbone)
+            # A failure is not cached: the user may mend its cause while this process runs.
+            head = _found[key] = _found.get(key) or _loaded(backbone)
             while len(_found) > MOST_KEPT:
                 _found.pop(next(iter(_found)))
-    if isinstance(found, HeadsError):
-        raise found
-    return found
-
-
-def _tried(backbone: Backbone) -> NativeHead | HeadsError:
-    """The head, or why there is none: found out once."""
-    try:
-        return _loaded(backbone)
-    except HeadsError as error:
-        return error
+    return head
 
 
 def _loaded(backbone: Backbone) -> NativeHead:

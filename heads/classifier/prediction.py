@@ -11,7 +11,7 @@ import torch
 from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.evaluation.statistics import Scores
-from heads.parts.modules import is_idle, last_linear, leaves, words
+from heads.parts.modules import is_idle, last_linear, words
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 
@@ -98,7 +98,7 @@ def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]
 def _layers(head: TrainedHead) -> tuple[str, ...]:
     chain = head.module.head
     last = last_linear(chain)
-    kept = [(name, layer) for name, layer in leaves(chain) if not is_idle(layer)]
+    kept = [(name, layer) for name, layer in head.layers if not is_idle(layer)]
     return tuple(words(layer, is_last=name == last) for name, layer in kept)
 
 

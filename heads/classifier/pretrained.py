@@ -16,11 +16,13 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
 from heads.backbone.loading import load as load_backbone
 from heads.backbone.safety import check_no_share
+from heads.checked_files import read_tensors
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
-from heads.classifier.module import RecipeModule, TrainedHead, assemble
+from heads.classifier.module import RecipeModule, Refit, TrainedHead, assemble
 from heads.classifier.native_head import native_head
 from heads.errors import CheckpointError
+from heads.evaluation.predictions import OWN
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -97,7 +99,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifie
                 problem=problem_of(facts),
                 limits=limits,
             )
-        tensors = load_file(folder / TENSORS)
+        tensors, _ = read_tensors(folder / TENSORS)
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ValueError("a weight is no number")
         module.load_state_dict(tensors)
@@ -118,6 +120,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifie
             temperature=float(facts.get("temperature", 1.0)),
             thresholds=tuple(facts.get("thresholds", ())),
             paired=bool(facts.get("paired")),
+            refit=Refit(**facts["refit"]) if facts.get("refit") else None,
             base_parameters=int(facts.get("base_parameters", 0)),  # they lie in the base model
         )
         return Classifier(backbone=backbone, head=head)
@@ -249,7 +252,6 @@ def _unreadable(path: Path) -> CheckpointError:
 
 
 LONGEST = 8192  # tokens of a text, where a checkpoint's own head has room for them
-OWN = "own"  # stands where a recipe may stand, for the head that the checkpoint came with
 
 
 def is_own(recipe: Recipe | str) -> bool:
@@ -282,8 +284,7 @@ def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -
         return load_exported(place, backbone, limits)
     backbone = load_backbone(str(model), limits=limits)
     head = own_head(backbone)
-    if head.new:
-        raise _untrained(backbone)
+    check_trained(backbone, head)
     return Classifier(backbone=backbone, head=head)
 
 
@@ -294,6 +295,16 @@ def _place(model: str | Path) -> Path | None:
         return place if place.exists() else None
     except (OSError, ValueError, RuntimeError):
         return None  # a null byte, a name too long, the home of a user who does not exist
+
+
+def check_trained(backbone: Backbone, head: TrainedHead) -> None:
+    """Refuse the own head of a checkpoint that lacks some of its tensors.
+
+    Raises:
+        CheckpointError: It lacks some.
+    """
+    if head.new:
+        raise _untrained(backbone)
 
 
 def _untrained(backbone: Backbone) -> CheckpointError:

@@ -331,6 +331,13 @@ def _arrays(folder: Path, model: str) -> dict[str, Any]:
     return {**found, "file": path.name}
 
 
+def arrays_stamp(folder: Path | None) -> tuple[tuple[int, int], ...]:
+    """Return sizes and times of a folder's files of arrays, which its revision does not cover."""
+    paths = [folder / name for name in ARRAYS] if folder else []
+    stats = [path.stat() for path in paths if path.is_file()]
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
 class _UnfitError(Exception):
     """What is wrong with a file that can be read."""
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heads.data.corpus import gate
+import numpy as np
+
+from heads.data.corpus import check_text
 from heads.data.table import VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
 from heads.settings import Limits
 
 if TYPE_CHECKING:
-    from numpy import ndarray
     from torch import Tensor
 
     from heads.data.vectors import RowVectors
@@ -29,8 +30,8 @@ class ArrayError(DataError, ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatedTexts:
-    """The gated texts of some rows.
+class RowTexts:
+    """The texts of some rows.
 
     Attributes:
         texts: One a row.
@@ -43,7 +44,7 @@ class GatedTexts:
     vectors: "RowVectors | None" = None
 
 
-def texts_of(X: Any, limits: Limits) -> GatedTexts:
+def texts_of(X: Any, limits: Limits) -> RowTexts:
     """The texts of an array-like: (n,) texts, (n, 1) texts or (n, 2) pairs of texts.
 
     >>> texts_of(["a", "b"], Limits()).texts, texts_of([("a", "b"), ("c", "d")], Limits()).pairs
@@ -53,11 +54,11 @@ def texts_of(X: Any, limits: Limits) -> GatedTexts:
         ArrayError: It is something else, or a text is missing or empty; names the row.
     """
     columns = _columns(X)
-    both = [_gated(column, limits, at, len(columns)) for at, column in enumerate(columns)]
-    return GatedTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
+    both = [_check_texts(column, limits, at, len(columns)) for at, column in enumerate(columns)]
+    return RowTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
 
 
-def named_vectors(X: Any, limits: Limits) -> GatedTexts:
+def named_vectors(X: Any, limits: Limits) -> RowTexts:
     """The vectors of an array-like (n, w), and their names in the place of texts.
 
     Raises:
@@ -65,8 +66,6 @@ def named_vectors(X: Any, limits: Limits) -> GatedTexts:
         LimitError: It holds more than this place allows.
     """
     if not is_array(X) and not hasattr(X, "columns"):
-        import numpy as np
-
         try:
             X = np.asarray(X, dtype=float)
         except (TypeError, ValueError):
@@ -75,13 +74,11 @@ def named_vectors(X: Any, limits: Limits) -> GatedTexts:
                 what, "Give an array (n, w) of floats, or write mean+linear."
             ) from None
     found = vectors_of(X, limits)
-    return GatedTexts(texts=tuple(found.names), vectors=found)
+    return RowTexts(texts=tuple(found.names), vectors=found)
 
 
 def _columns(X: Any) -> list[Sequence[Any]]:
     """The cells of one or two columns."""
-    import numpy as np
-
     if isinstance(X, str | bytes):
         raise ArrayError("X is one text.", "Write [text] for a list of one.")
     try:
@@ -102,13 +99,13 @@ def _no_texts(what: str) -> ArrayError:
     return ArrayError(f"X {what}, and must be a list of texts, or of pairs of texts.", hint)
 
 
-def _gated(column: Iterable[Any], limits: Limits, at: int, of: int) -> tuple[str, ...]:
-    """The texts of a column as the gate lets them in."""
+def _check_texts(column: Iterable[Any], limits: Limits, at: int, of: int) -> tuple[str, ...]:
+    """Return the texts of a column; raise ArrayError with the row of one that is blank."""
     what = "text" if of == 1 else ("first text", "second text")[at]
     found = []
     for row, cell in enumerate(column):
         try:
-            found.append(gate(cell, limits, what))
+            found.append(check_text(cell, limits, what))
         except DataError:
             raise _no_text(cell, row, what) from None
     return tuple(found)
@@ -135,8 +132,6 @@ def is_array(data: object) -> bool:
 
 def is_numbers(X: Any) -> bool:
     """Whether an array-like holds numbers, and so no texts."""
-    import numpy as np
-
     try:
         return is_array(X) and np.dtype(getattr(_as_numpy(X), "dtype", object)).kind in "fiub"
     except (TypeError, ValueError):
@@ -145,8 +140,6 @@ def is_numbers(X: Any) -> bool:
 
 def _as_numpy(X: Any) -> Any:
     """An array as NumPy has it, without a copy where there need be none."""
-    import numpy as np
-
     if hasattr(X, "detach"):  # a tensor: of bfloat16 NumPy knows nothing
         X = X.detach().cpu()
         X = X.float() if X.is_floating_point() and X.element_size() < 4 else X
@@ -166,7 +159,7 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
     return of_matrix(array_of(X, limits, name), name, limits)
 
 
-def array_of(X: Any, limits: Limits, name: str = "X") -> "ndarray":
+def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
     """An array-like (n, w) of numbers as NumPy has it; NaN and infinity may be among them.
 
     Raises:
@@ -192,8 +185,6 @@ def write_array(X: Any, path: Path, limits: Limits) -> None:
         DataError: It is something else.
         LimitError: It holds more than this place allows.
     """
-    import numpy as np
-
     np.save(path, array_of(X, limits, VECTOR_COLUMN), allow_pickle=False)
 
 
@@ -203,7 +194,6 @@ def matrix_of(X: Any, width: int) -> "Tensor":
     Raises:
         ArrayError: They are none, are of another width, or hold what is no number.
     """
-    import numpy as np
     import torch
 
     hint = f"Give an array (n, {width}) of floats."
@@ -245,8 +235,6 @@ def table_of_labels(labels: Any) -> Table:
     Raises:
         ArrayError: They are none.
     """
-    import numpy as np
-
     from heads.data.formats.numpy_files import COLUMNS, label_table
 
     values = _as_numpy(labels) if is_array(labels) else None
@@ -278,11 +266,7 @@ def _label_cell(label: Any) -> str:
 
 
 def check_as_many(name: str, rows: int, labels: Table) -> None:
-    """Refuses labels that are not one for each row.
-
-    Raises:
-        DataError: So it is.
-    """
+    """Raise DataError for labels that are not one for each row."""
     if rows != len(labels.rows):
         what = f"{name} has {count(rows, 'row')} and {labels.name} {len(labels.rows):,}."
         raise DataError(what, "Give one label for each, in the same order.")

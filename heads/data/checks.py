@@ -12,7 +12,7 @@ from heads.data.labels import SEPARATORS, find_separator, is_measured, numbers_o
 from heads.data.numbers import plainest
 from heads.data.rows import Rows
 from heads.data.table import LISTS, Columns, Finding, Table, count, finding, short
-from heads.data.text import folded
+from heads.data.text import folded, normalize_text
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -119,9 +119,9 @@ def _leaks(rows: Rows) -> list[Finding]:
     """Labels that stand in the texts they are to be found from."""
     if rows.numbers:
         return []
-    texts = [text.casefold() for text in rows.texts]
+    texts = [normalize_text(text).casefold() for text in rows.texts]
     for row, pair in enumerate(rows.pairs):
-        texts[row] += "\n" + pair.casefold()
+        texts[row] += "\n" + normalize_text(pair).casefold()
     sets = [tuple(label.casefold() for label in labels) for labels in rows.sets]
     same = [row for row, text in enumerate(texts) if text in sets[row]]
     if len(same) > _LEAK * len(texts):
@@ -235,11 +235,7 @@ def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
 
 
 def check_numbers(numbers: Sequence[float], name: str) -> None:
-    """Refuses numbers from which nothing can be learned.
-
-    Raises:
-        DataError: There are fewer than ten, or all are the same.
-    """
+    """Raise DataError for fewer than ten numbers, or numbers that are all the same."""
     if len(numbers) < _FEWEST_NUMBERS:
         what = f"{name} has {count(len(numbers), 'row')} with a number; at least 10 are needed."
         raise DataError(what, "Add rows, or choose the column that holds the labels.")
@@ -488,7 +484,7 @@ def _some(names: Sequence[str]) -> str:
 
 def rows_of_classes(rows: Rows, corpus: Corpus) -> dict[str, int]:
     """How many rows have each class, in the order of the classes; nothing for numbers."""
-    counts = Counter(label for labels in rows.sets for label in labels)
+    counts = counted(rows)
     return {} if corpus.numbers else {name: counts[name] for name in corpus.classes}
 
 
@@ -521,9 +517,7 @@ def vector_findings(table: Table, columns: Columns, corpus: Corpus) -> list[Find
         )
         return [finding("vectors", says)]
     says = f"Learned from: vectors of {count(corpus.vectors.width, 'number')}, as they are."
-    if corpus.are_named:
-        return [finding("vectors", says)]
-    says += (
-        f" The texts of '{short(columns.text)}' only name the rows, and words are counted in them."
-    )
+    if not corpus.are_named:
+        says += f" The texts of '{short(columns.text)}' only name the rows, and words are counted "
+        says += "in them."
     return [finding("vectors", says)]

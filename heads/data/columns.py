@@ -195,11 +195,6 @@ def is_code(cell: str) -> bool:
     return any(letter.isdigit() for letter in cell) and any(letter.isalpha() for letter in cell)
 
 
-def profiles_of(table: Table, names: Sequence[str]) -> dict[str, ColumnProfile]:
-    """A look at each of some columns."""
-    return {name: profile(table, name) for name in names}
-
-
 # --- How well a column would do as the texts, or as the labels: by what is in it, then by its name.
 
 NEVER = -15.0  # for cells that are all the same: a label only where nothing else can be,
@@ -398,7 +393,7 @@ def _choice(table: Table, said: ColumnHints) -> _Choice:
     free = [name for name in names if name not in (split, said.group)]
     if len(free) < 2:
         raise _too_few(table.name, free)
-    seen = profiles_of(table, free)
+    seen = {name: profile(table, name) for name in free}
     first, pair = _pair(free, seen)
     labels = _labels(table, _without(free, first, pair), seen, paired=bool(pair))
     text, label, texts = _text_and_label(table, free, seen, labels, first)
@@ -418,15 +413,11 @@ def _choice(table: Table, said: ColumnHints) -> _Choice:
 
 
 def _beside_vectors(table: Table, said: ColumnHints) -> _Choice:
-    """The columns where vectors are learned from: labels, and texts if any are there.
-
-    Raises:
-        DataError: There is nothing beside the vectors, or it is not said which vectors are meant.
-    """
+    """The columns where vectors are learned from: labels, and texts if any are there."""
     names = _without([n for n in table.columns if n not in table.unnamed], *table.vectors)
     split = _split(table, _without(names, said.group))
     free = _without(names, split, said.group)
-    seen = profiles_of(table, free)
+    seen = {name: profile(table, name) for name in free}
     texts = {
         name: text_points(name, seen[name])
         for name in _without(free, said.label, *said.labels)
@@ -455,11 +446,7 @@ def _are_texts(name: str, look: ColumnProfile) -> bool:
 
 
 def _the_vectors(table: Table) -> str:
-    """The column of vectors, if there is one, or one of several that is called so.
-
-    Raises:
-        DataError: It is not clear which is meant.
-    """
+    """The column of vectors, if there is one, or one of several that is called so."""
     called = [name for name in table.vectors if plain(name) in VECTORS]
     found = called if len(called) == 1 else list(table.vectors)
     if len(found) == 1:
@@ -513,7 +500,11 @@ def _flags_among(
 ) -> tuple[str, ...]:
     """The 0/1 columns among some, if they are the labels rather than something else."""
     named = label if is_named(label) and seen[label].distinct > 1 else ""
-    flags = _flags(table, left, named)
+    flags = ()
+    if table.has_header and plain(named) not in SURELY:
+        flags = flag_columns(table, [name for name in left if not ABOUT & set(words(name))])
+    if named and named not in flags:
+        return ()
     others = [name for name in left if name not in flags]
     worded = any(seen[n].repeats and seen[n].distinct > 2 and not seen[n].numbers for n in others)
     if flags and worded and not named and len(flags) * _MOST < len(left) * (_MOST - 1):
@@ -521,14 +512,6 @@ def _flags_among(
     if label not in flags and (len(flags) < _MANY_FLAGS or len(flags) * 2 <= len(left)):
         return ()  # they are only something else about the texts
     return flags
-
-
-def _flags(table: Table, names: Sequence[str], label: str) -> tuple[str, ...]:
-    """The 0/1 columns, unless a column called like a label is none of them."""
-    if not table.has_header or plain(label) in SURELY:
-        return ()
-    flags = flag_columns(table, [name for name in names if not ABOUT & set(words(name))])
-    return () if label and label not in flags else flags
 
 
 def _too_few(name: str, columns: Sequence[str]) -> DataError:

@@ -1,18 +1,16 @@
 """Texts and their labels as a `Corpus`, and fair splits of it.
 
-Every text, wherever it comes from, passes `gate` before a tokenizer sees it.
+Every text, wherever it comes from, passes `check_text` before a tokenizer sees it.
 """
 
 import hashlib
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heads.data.groups import Grouping, grouping
 from heads.data.numbers import PLAIN, notation_of
-from heads.data.text import is_blank
+from heads.data.text import SURROGATES, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import Limits
@@ -23,8 +21,6 @@ if TYPE_CHECKING:  # tables are read before torch is imported
     from heads.data.vectors import RowVectors, Vectors
 
 SEPARATOR = "|"
-# Control characters but for new line and tab, and lone surrogates, on which tokenizers fail.
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +80,20 @@ class Corpus:
         return self.problem.targets(labels, values, len(self.classes))
 
 
-def gate(text: object, limits: Limits, what: str = "sentence") -> str:
-    r"""Lets a text in: cut to a stated length, in NFC, without control characters.
+def check_text(text: object, limits: Limits, name: str = "sentence") -> str:
+    r"""Return a text as it stands, cut to the longest that is read, without lone surrogates.
 
-    >>> gate("  cafe\u0301 \x07 ", Limits())
-    'café'
+    >>> check_text(" cafe\u0301\x07", Limits())
+    ' cafe\u0301\x07'
 
     Raises:
-        DataError: It is no text, or nothing is left of it.
+        DataError: It is no text, or nothing of it is to be seen.
     """
     if not isinstance(text, str):
-        raise DataError(f"The {what} must be a text, not {type(text).__name__}.", "Type it.")
-    most = limits.text_characters
-    text = unicodedata.normalize("NFC", text[:most])[:most]  # which can make a text longer
-    text = CONTROLS.sub("", text).strip()
+        raise DataError(f"The {name} must be a text, not {type(text).__name__}.", "Type it.")
+    text = SURROGATES.sub("", text[: limits.text_characters])
     if is_blank(text):
-        raise DataError(f"The {what} is empty.", f"Type a {what} first.")
+        raise DataError(f"The {name} is empty.", f"Type a {name} first.")
     return text
 
 
@@ -112,7 +106,7 @@ def build(
     parts: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> Corpus:
-    """Makes a corpus of gated texts and their labels; classes that are numbers stand in order.
+    """Makes a corpus of texts and their labels; classes that are numbers stand in order.
 
     Args:
         labels: The cells of a label column; or for each row its labels, any number of them.
@@ -185,7 +179,7 @@ def numbered(
     parts: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> Corpus:
-    """Makes a corpus of gated texts and the number that is to be predicted for each.
+    """Makes a corpus of texts and the number that is to be predicted for each.
 
     Args:
         column: What the numbers are called.
@@ -218,7 +212,7 @@ def of_targets(
     *,
     ordered: bool = False,
 ) -> Corpus:
-    """Makes a corpus of gated texts whose classes are known, and stand in their order.
+    """Makes a corpus of texts whose classes are known, and stand in their order.
 
     Args:
         classes: Their names, in the order of the logits; of several labels one may have no row.

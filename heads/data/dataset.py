@@ -178,7 +178,10 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
         check_different(vectors, table.name)
     rows = collect(table, chosen, limits, vectors)
     if not rows.texts:
-        raise _none_left(rows, table)
+        reason = max(rows.dropped, key=lambda name: len(rows.dropped[name]))
+        what = f"None of the rows of {table.name} can be used: "
+        what += f"{count(len(rows.dropped[reason]), 'row')} with {reason}."
+        raise DataError(what, "Are the right columns chosen?")
     about_labels = _check(rows, chosen, table, limits)
     corpus = _corpus(rows, chosen, name or table.name)
     if vectors:
@@ -244,11 +247,3 @@ def _corpus(rows: Rows, columns: Columns, name: str) -> Corpus:
     if columns.order:
         corpus = in_order(corpus, columns.order)
     return replace(corpus, lines=tuple(rows.lines))
-
-
-def _none_left(rows: Rows, table: Table) -> DataError:
-    """Why no row is left."""
-    reasons = {reason: len(lines) for reason, lines in rows.dropped.items()}
-    reason = max(reasons, key=lambda key: reasons[key])
-    what = f"None of the rows of {table.name} can be used: {count(reasons[reason], 'row')} with "
-    return DataError(f"{what}{reason}.", "Are the right columns chosen?")

@@ -84,11 +84,7 @@ def refuse_container(head: bytes, name: str) -> None:
 
 
 def refuse_text(text: str, name: str) -> None:
-    """Refuses a text that is no table: nothing, a web page, XML, or bytes in disguise.
-
-    Raises:
-        DataError: With its own sentence for each.
-    """
+    """Raise DataError for no table: nothing, a web page, XML, or bytes in disguise."""
     head = text[:20_000]
     if not head.strip() and not text.strip():
         raise nothing_in(name)
@@ -181,7 +177,9 @@ def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Fi
         text = raw.decode("cp1252")
     except UnicodeDecodeError:
         text = ""
-    if not text or not _looks_western(raw):
+    # Bytes beyond ASCII stand where Western European letters and signs stand.
+    runs = list(islice(_RUNS.finditer(raw), _MOST_RUNS))
+    if not text or sum(_is_odd(raw, run) for run in runs) > 0.1 * len(runs):
         control = len(_CONTROL.findall(raw, 0, _HEAD))
         if control > _BINARY * min(len(raw), _HEAD):
             raise DataError(f"{name} is not a text table.", _TABLE)
@@ -192,12 +190,6 @@ def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Fi
         f"letter on line {line}. If letters look wrong, save it as UTF-8."
     )
     return text, ["Read as Windows-1252, not UTF-8."], [finding("encoding", says, [line])]
-
-
-def _looks_western(raw: bytes) -> bool:
-    """Whether bytes beyond ASCII stand where Western European letters and signs stand."""
-    runs = list(islice(_RUNS.finditer(raw), _MOST_RUNS))
-    return sum(_is_odd(raw, run) for run in runs) <= 0.1 * len(runs)
 
 
 def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
@@ -226,11 +218,7 @@ def read_folder(folder: Path, limits: Limits) -> Table:
         LimitError: It holds more than this place allows.
     """
     files, name, split = _parts_of(folder, limits)
-    table = read_columnar(files, name, limits, _OF_DATASETS, split)
-    if table.columns.count(SPLIT) > 1:
-        what = f"The folder {name} has splits and a column called {SPLIT}."
-        raise DataError(what, "Rename the column.")
-    return table
+    return read_columnar(files, name, limits, _OF_DATASETS, split)
 
 
 def _parts_of(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, str]:
@@ -303,15 +291,11 @@ def place_of(data: str | Path) -> Path:
         found = False
     if not found:
         what = f"There is no file and no sample called {short(str(data), 80)}."
-        raise DataError(what, _hint(str(data)))
+        hint = f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
+        if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)):
+            hint = f"A data set of the Hub is hub:{data}."
+        raise DataError(what, hint)
     return place
-
-
-def _hint(name: str) -> str:
-    """What to write in the place of a name that nothing has."""
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and "." not in name.rpartition("/")[2]:
-        return f"A data set of the Hub is hub:{name}."
-    return f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
 
 
 def open_table(
@@ -390,8 +374,7 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def _bytes(path: Path, name: str, limits: Limits) -> bytes:
-    """The whole file, if it is one and not too large."""
-    _check_file(path, name)
+    """The whole file, if it is not too large."""
     with path.open("rb") as file:
         raw = file.read(min(limits.upload_bytes, _HEAD))
         refuse_container(raw, name)  # before the size: what it is says more
@@ -439,7 +422,8 @@ def open_stream(
     name = short(path.name, 60)
     with _readable(name):
         if path.is_dir():
-            return stream_columnar(*_streamed(path, limits))
+            files, name, split = _parts_of(path, limits)
+            return stream_columnar(files, name, limits, _OF_DATASETS, split)
         _check_file(path, name)
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -465,11 +449,6 @@ def open_stream(
     return replace(found, sample=sample, notes=(*notes, *found.notes))
 
 
-def _streamed(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, Limits, str, str]:
-    files, name, split = _parts_of(folder, limits)
-    return files, name, limits, _OF_DATASETS, split
-
-
 def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding]]:
     """A file as lines of text, in the encoding that `decode` finds; notes and warnings."""
     codec, mark, notes, findings = _encoding(path, name)
@@ -482,14 +461,10 @@ def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding
 
     first = next(lines(), "")
     facts = Delimited(
-        line_end="\r\n" if first.endswith("\r\n") else "\n", mark=_is_marked(codec, mark)
+        line_end="\r\n" if first.endswith("\r\n") else "\n",
+        mark=mark > 0 or codec != "utf-8",  # a spreadsheet wrote it, and needs the mark to read one
     )
     return TextSource(lines=lines, head=head_of(lines()), facts=facts), notes, findings
-
-
-def _is_marked(codec: str, mark: int) -> bool:
-    """Whether a spreadsheet wrote a file, which needs the mark of UTF-8 to read one."""
-    return mark > 0 or codec != "utf-8"
 
 
 def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]]:
@@ -509,18 +484,14 @@ def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]
 
 
 def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
-    """Whether the rest of a file is in an encoding; its zero bytes, and all."""
+    """Whether the rest of a file is in an encoding; its zero bytes and all up to an error."""
     decoder = codecs.getincrementaldecoder(codec)()
-    fits, zeros, size = True, 0, 0
-    while piece := file.read(_PIECE):
-        zeros, size = zeros + piece.count(0), size + len(piece)
-        fits = fits and _is_decoded(decoder, piece)
-    return fits and _is_decoded(decoder, b"", final=True), zeros, size
-
-
-def _is_decoded(decoder: codecs.IncrementalDecoder, piece: bytes, *, final: bool = False) -> bool:
+    zeros = size = 0
     try:
-        decoder.decode(piece, final)
+        while piece := file.read(_PIECE):
+            zeros, size = zeros + piece.count(0), size + len(piece)
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return False
-    return True
+        return False, zeros, size
+    return True, zeros, size

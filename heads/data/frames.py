@@ -69,9 +69,15 @@ def read_frame(data: Any, limits: Limits) -> Table:
     if isinstance(data, _kinds("datasets", "Dataset")):
         gathered = Gathered(name=called(data), limits=limits)
         _add(gathered, data)
-        again = partial(_column_of, [data])
-        return gathered.table(read_as(data), again=again)
-    return _of_arrow(data, limits)
+        return gathered.table(read_as(data), again=partial(_column_of, [data]))
+    table = _as_arrow(data, limits)
+    gathered = Gathered(name=called(data), limits=limits)
+    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
+
+    def again(column: str) -> "Iterator[pyarrow.Array]":
+        return (batch.column(0) for batch in table.select([column]).to_batches(BLOCK))
+
+    return gathered.table(read_as(data), again=again)
 
 
 def called(data: Any) -> str:
@@ -118,14 +124,6 @@ def _add(gathered: Gathered, data: Any, part: str = "") -> None:
     gathered.add(data.features.arrow_schema, len(data), 0, batches, part)
 
 
-def _of_arrow(data: Any, limits: Limits) -> Table:
-    """A frame, or whatever else hands out Arrow."""
-    table = _as_arrow(data, limits)
-    gathered = Gathered(name=called(data), limits=limits)
-    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
-    return gathered.table(read_as(data), again=partial(_chunks, table))
-
-
 def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
     """The same as Arrow has it, every column of one type."""
     import pyarrow as pa
@@ -135,21 +133,43 @@ def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, limits, rows=len(data), columns=len(data.columns))
             return pa.table([*_columns(data)], _names(data.columns, name))
-        return _decoded(pa.table(data))
+        return _decode(pa.table(data))
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         what = f"{name} cannot be read as a table."
         raise DataError(what, "Give it columns of texts, numbers and lists of them.") from None
 
 
-def _decoded(table: "pyarrow.Table") -> "pyarrow.Table":
-    """The same without runs of equal values, of which pyarrow takes no single rows."""
+def _decode(table: "pyarrow.Table") -> "pyarrow.Table":
+    """Return the table without the types whose rows pyarrow cannot take: views and runs."""
     import pyarrow as pa
 
     for at, field in enumerate(table.schema):
+        column = table.column(at)
         if pa.types.is_run_end_encoded(field.type):
-            column = compute().run_end_decode(table.column(at))
+            column = compute().run_end_decode(column)
+        if (kind := _without_views(column.type)) != column.type:
+            column = column.cast(kind)
+        if column.type != field.type:
             table = table.set_column(at, field.with_type(column.type), column)
     return table
+
+
+def _without_views(kind: "pyarrow.DataType") -> "pyarrow.DataType":
+    """Return a type of Arrow with its views of strings, as Polars has them, made plain strings."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    return kind
 
 
 def index_of(data: Any) -> "pandas.Index | None":
@@ -191,12 +211,6 @@ def write_frame(data: Any, path: Path, limits: Limits) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for table in tables:
             writer.write_table(table, BATCH_ROWS)
-
-
-def _chunks(table: "pyarrow.Table", column: str) -> "Iterator[pyarrow.Array]":
-    """One column of a table, some rows at a time."""
-    for batch in table.select([column]).to_batches(BLOCK):
-        yield batch.column(0)
 
 
 def _names(columns: Iterable[Any], name: str) -> list[str]:

@@ -6,10 +6,13 @@ connected components. Where that chains most of the data into one, the texts tha
 go, and it is said what that costs.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from heads.data.text import fold
 
@@ -190,7 +193,6 @@ class _Graph:
 
     def components(self, one: _Side, other: _Side) -> list[int]:
         """The number of each row's group, where these texts and the bonds hold rows together."""
-        import numpy as np
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -210,8 +212,6 @@ class _Graph:
 
     def leaked(self, numbers: Sequence[int]) -> float:
         """The share of rows with a text that another part has too, of five parts of the groups."""
-        import numpy as np
-
         parts = np.asarray(_dealt(numbers, FOLDS))[np.asarray(numbers)]
         low = np.full(len(self.often), FOLDS)
         high = np.full(len(self.often), -1)
@@ -235,8 +235,6 @@ class _Graph:
 
 def _counts(sides: Sequence[Sequence[int]]) -> Any:
     """In how many rows each text stands."""
-    import numpy as np
-
     if len(sides) == 1:
         return np.bincount(sides[0])
     one, other = map(np.asarray, sides)
@@ -252,17 +250,11 @@ def _numbered(keys: Iterable[Any]) -> list[int]:
 
 
 def _largest(numbers: Sequence[int]) -> int:
-    import numpy as np
-
     return int(np.bincount(numbers).max()) if len(numbers) else 0
 
 
 def _dealt(numbers: Sequence[int], parts: int) -> list[int]:
     """Which part each group goes to: the largest first, each to the emptiest part."""
-    import heapq
-
-    import numpy as np
-
     sizes = np.bincount(numbers)
     heap = [(0, part) for part in range(parts)]
     place = [0] * len(sizes)

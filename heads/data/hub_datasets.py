@@ -5,7 +5,7 @@ folder a configuration and in it one a split. Where it does not, the Parquet fil
 itself are read, by the names that `push_to_hub` gives them.
 """
 
-import json
+import glob
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,20 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heads.caching import write
+from heads.checked_files import read_json, write_json
 from heads.data.columns import is_named
 from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import read_columnar
 from heads.data.table import PARTS, Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
-from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, hub_folder, size
+from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, repo_folder, size
 from heads.settings import Limits, is_offline
 
 PREFIX = "hub:"
 CONVERTED = "refs/convert/parquet"
 WHOLE = "default"  # what a configuration is called where there is but one
 MOST_FILES = 1_000
-_FORM = re.compile(r"([^@:]+)(?:@([0-9A-Za-z._/-]+))?(?::([^:]+))?(?::([^:]+))?")
+_FORM = re.compile(
+    r"(?P<repo>[^@:]+)(?:@(?P<revision>[0-9A-Za-z._/-]+))?"
+    r"(?::(?P<config>[^:]+))?(?::(?P<split>[^:]+))?"
+)
 _WRITE = "Write hub:owner/name, hub:owner/name:config or hub:owner/name:config:split."
 _LATER = "Try again once connected, or give a file."
 _UNLISTED = "Read offline: whether the Hub has more of its files or splits is not known here."
@@ -53,11 +56,9 @@ class HubSource:
     revision: str = ""
 
     def __str__(self) -> str:
+        repo = f"{self.repo}@{self.revision}" if self.revision else self.repo
         config = self.config or (WHOLE if self.split else "")
-        named = ":".join(
-            filter(None, (self.repo + f"@{self.revision}" * bool(self.revision), config))
-        )
-        return PREFIX + named + f":{self.split}" * bool(self.split)
+        return PREFIX + ":".join(filter(None, (repo, config, self.split)))
 
     @property
     def called(self) -> str:
@@ -75,12 +76,10 @@ def source(text: str) -> HubSource:
     Raises:
         DataError: It is no name of one.
     """
-    found = _FORM.fullmatch(text.removeprefix(PREFIX).strip())
-    if not found or not HUB_ID.fullmatch(found[1]) or ".." in (found[2] or ""):
+    match = _FORM.fullmatch(text.removeprefix(PREFIX).strip())
+    names = match.groupdict("") if match else {"repo": "", "revision": ""}
+    if not HUB_ID.fullmatch(names["repo"]) or ".." in names["revision"]:
         raise DataError(f"'{short(text, 80)}' names no data set of the Hub.", _WRITE)
-    names = dict(
-        zip(("repo", "revision", "config", "split"), found.groups(default=""), strict=True)
-    )
     return HubSource(**names)
 
 
@@ -110,13 +109,16 @@ def read_hub(text: str, limits: Limits) -> Table:
         folder = _downloaded(found, files, listed)
     parts = [] if found.split else sorted({part for _, _, part in files})
     note = f"Read from the Hub: {found.called} at {found.revision[:7]}, as Parquet."
+    classes = listed.classes.get(found.config)
+    if not classes and len(listed.classes) == 1:  # its card may not name the only configuration
+        (classes,) = listed.classes.values()
     table = read_columnar(
         [(folder / file, split) for file, _, split in files],
         found.called,
         limits,
         note,
         SPLIT if len(parts) > 1 else "",
-        _of(found.config, listed.classes),
+        classes or {},
     )
     left = sorted({part for _, config, part in listed.parts if config == found.config} - {*parts})
     notes = [f"Left out: {', '.join(map(short, left))}."] if left and not found.split else []
@@ -174,17 +176,14 @@ def _kept(asked: HubSource) -> _Listing:
 
     That is what the Hub has listed when it was downloaded, whether all of it is here or not; of
     what another program has downloaded, what lies here, and what its numbers tell of.
-
-    Raises:
-        DataError: Nothing is.
     """
-    home = _home(asked.repo)
+    home = repo_folder(asked.repo, "dataset")
     for branch in [asked.revision] if asked.revision else [CONVERTED, "main"]:
         ref = home / "refs" / branch
         folder = home / "snapshots" / (ref.read_text("utf-8") if ref.is_file() else branch)
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
         if names:  # the client itself takes a snapshot for none, where not all files were fetched
-            sizes, classes = _noted(asked.repo, folder.name)
+            sizes, classes = _noted(_note_of(asked.repo, folder.name))
             return _Listing(
                 revision=folder.name,
                 branch=branch,
@@ -197,27 +196,16 @@ def _kept(asked: HubSource) -> _Listing:
     raise DataError(f"{what} (HF_HUB_OFFLINE).", "Unset it while connected.")
 
 
-def _home(repo: str) -> Path:
-    """Where the client of the Hub keeps what it has of a data set."""
-    from huggingface_hub.file_download import repo_folder_name
-
-    return hub_folder() / repo_folder_name(repo_id=repo, repo_type="dataset")
+def _note_of(repo: str, revision: str) -> Path:
+    """The file that says what the Hub has listed, beside what was downloaded of it."""
+    return repo_folder(repo, "dataset") / f"heads-{revision}.json"
 
 
-def _note(repo: str, listed: _Listing) -> None:
-    """Keeps what the Hub has listed beside what was downloaded of it, to be held to offline."""
-    kept = json.dumps({"sizes": listed.sizes, "classes": listed.classes})
-    with suppress(OSError):
-        write(
-            _home(repo) / f"heads-{listed.revision}.json", lambda to: to.write_text(kept, "utf-8")
-        )
-
-
-def _noted(repo: str, revision: str) -> tuple[dict[str, int | None], dict[str, Any]]:
-    """The sizes of files and the names of classes that were kept so, or nothing."""
+def _noted(path: Path) -> tuple[dict[str, int | None], dict[str, Any]]:
+    """The sizes of files and the names of classes that a note holds, or nothing."""
     try:
-        kept = json.loads((_home(repo) / f"heads-{revision}.json").read_text("utf-8"))
-        return dict(kept["sizes"]), dict(kept["classes"])
+        note = read_json(path)
+        return dict(note["sizes"]), dict(note["classes"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}, {}
 
@@ -292,20 +280,11 @@ def _of_features(features: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
             yield str(one.get("name")), [*map(str, names)]
 
 
-def _of(config: str, classes: Mapping[str, Mapping[str, Sequence[str]]]) -> Mapping[str, Any]:
-    """The names of classes of a configuration; a card that tells of one alone may not name it."""
-    return classes.get(config) or ([*classes.values()] if len(classes) == 1 else [{}])[0]
-
-
 # --- Which of it is meant, and how much that is.
 
 
 def _chosen(asked: HubSource, listed: _Listing) -> tuple[HubSource, list[tuple[str, str, str]]]:
-    """The configuration and split that are meant, with their files.
-
-    Raises:
-        DataError: There is none such, or several and none is named.
-    """
+    """The configuration and split that are meant, with their files."""
     configs = list(dict.fromkeys(config for _, config, _ in listed.parts))
     if not configs:
         what = (
@@ -324,7 +303,9 @@ def _chosen(asked: HubSource, listed: _Listing) -> tuple[HubSource, list[tuple[s
         what = f"{asked.repo} has no configuration '{short(config)}'."
         raise DataError(what, did_you_mean(config, configs))
     splits = list(dict.fromkeys(part for _, own, part in listed.parts if own == config))
-    wanted = [split] if split else _usual(splits)
+    # Where none is named, those that say for what they are, or the only one.
+    usual = [name for name in splits if name.lower() in PARTS] or splits * (len(splits) == 1)
+    wanted = [split] if split else usual
     if not wanted or not set(wanted) <= set(splits):
         said = (
             f"no split '{short(split)}'" if split else "no split called train, validation or test"
@@ -335,11 +316,6 @@ def _chosen(asked: HubSource, listed: _Listing) -> tuple[HubSource, list[tuple[s
     return found, [one for one in listed.parts if one[1] == config and one[2] in wanted]
 
 
-def _usual(splits: Sequence[str]) -> list[str]:
-    """The splits that are used where none is named: those that say for what, or the only one."""
-    return [one for one in splits if one.lower() in PARTS] or [*splits] * (len(splits) == 1)
-
-
 def _some(names: Sequence[str], most: int = 12) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(short, names[:most])) + more
@@ -348,11 +324,7 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 def _check_whole(
     found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, folder: Path
 ) -> None:
-    """Refuses to read a part of what is meant as if it were all of it.
-
-    Raises:
-        DataError: Some of its files are not on this machine.
-    """
+    """Refuses to read a part of what is meant as if it were all of it."""
     lacking = {
         name: part
         for name, _, part in files
@@ -374,12 +346,7 @@ def _check_whole(
 def _check_size(
     found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, limits: Limits
 ) -> None:
-    """Refuses a download that is too large, before it begins.
-
-    Raises:
-        DataError: The Hub does not say how large it is, or the disk has no room for it.
-        LimitError: It is larger than this place allows.
-    """
+    """Refuses a download that is too large, before it begins."""
     sizes = [listed.sizes[name] for name, _, _ in files]
     known = [one for one in sizes if isinstance(one, int) and one >= 0]
     if len(known) < len(sizes):
@@ -396,11 +363,7 @@ def _check_size(
 
 
 def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing) -> Path:
-    """Downloads some files of a data set into the Hub's cache; the folder that holds them.
-
-    Raises:
-        DataError: The Hub does not hand them out, or not those that it has listed.
-    """
+    """Downloads some files of a data set into the Hub's cache; the folder that holds them."""
     import huggingface_hub
 
     with asking(found.repo, DataError, thing="data set", later=_LATER):
@@ -408,17 +371,14 @@ def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], listed:
             found.repo,
             repo_type="dataset",
             revision=listed.branch,  # by its name it is found again without a network
-            allow_patterns=[_literal(name) for name, _, _ in files],
+            allow_patterns=[glob.escape(name) for name, _, _ in files],
         )
     if Path(folder).name != found.revision:
         raise DataError(f"{found.repo} has changed while it was asked for.", "Try again.")
-    _note(found.repo, listed)
+    with suppress(OSError):
+        note = {"sizes": listed.sizes, "classes": listed.classes}
+        write_json(_note_of(found.repo, found.revision), note)
     return Path(folder)
-
-
-def _literal(name: str) -> str:
-    """A file's name as a pattern that nothing else fits."""
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _scored_on_labels(table: Table) -> Table:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from heads.data.corpus import Corpus, groups_of
 from heads.data.groups import FEWEST, shared
 from heads.data.numbers import plainest
-from heads.data.text import folded
+from heads.data.text import fold
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
 
@@ -67,11 +67,7 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
 
 
 def _check_vectors(train: Corpus, test: Corpus) -> None:
-    """Refuses vectors beside texts, and vectors of two widths.
-
-    Raises:
-        DataError: So it is.
-    """
+    """Refuses vectors beside texts, and vectors of two widths."""
     widths = [one.vectors.width if one.vectors else 0 for one in (train, test)]
     if widths[0] == widths[1]:
         return
@@ -189,7 +185,7 @@ def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
     """What rows of the test share with rows to learn from."""
     notes, things = [], "vectors" if corpus.are_named else "texts"
     seconds = corpus.pairs or [""] * len(corpus)
-    keys = [folded(*sorted(pair)) for pair in zip(corpus.texts, seconds, strict=True)]
+    keys = [tuple(sorted(map(fold, pair))) for pair in zip(corpus.texts, seconds, strict=True)]
     learned = len(corpus) - len(test)
     known = set(keys[:learned])
     both = sum(key in known for key in keys[learned:])

@@ -182,21 +182,16 @@ def label_cells(table: Table, columns: Columns) -> Marks:
         raw = row[at]
         if raw not in known:
             cell = clean_label(unguard_cell(raw) if table.spelled else raw)
-            known[raw] = _number(cell, notation) if notation else _read(cell, columns)
+            if notation:
+                value = notation.value(cell)
+                known[raw] = NO_NUMBER if value is None else value
+            elif columns.separator:
+                known[raw] = parted(cell, columns.separator)
+            else:
+                known[raw] = (cell,) if cell else NO_LABEL
         return known[raw]
 
     return read
-
-
-def _number(cell: str, notation: Notation) -> float | str:
-    value = notation.value(cell)
-    return NO_NUMBER if value is None else value
-
-
-def _read(cell: str, columns: Columns) -> tuple[str, ...] | str:
-    if columns.separator:
-        return parted(cell, columns.separator)
-    return (cell,) if cell else NO_LABEL
 
 
 def _of_flags(table: Table, names: Sequence[str]) -> Marks:
@@ -207,15 +202,12 @@ def _of_flags(table: Table, names: Sequence[str]) -> Marks:
         for at, name in places:
             cell = row[at].strip().casefold()
             if cell not in FLAGS:
-                raise _no_flag(row[at], name, line, table)
+                said = f"says '{short(row[at])}'" if cell else "is empty"
+                what = f"The label column '{short(name)}' {said} on {table.unit} {line} of "
+                hint = "Write 0 or 1, or choose other columns."
+                raise DataError(f"{what}{table.name}.", hint, line=line, column=name)
             if FLAGS[cell]:
                 found.append(name)
         return tuple(sorted(found))
 
     return read
-
-
-def _no_flag(cell: str, name: str, line: int, table: Table) -> DataError:
-    said = f"says '{short(cell)}'" if cell.strip() else "is empty"
-    what = f"The label column '{short(name)}' {said} on {table.unit} {line} of {table.name}."
-    return DataError(what, "Write 0 or 1, or choose other columns.", line=line, column=name)

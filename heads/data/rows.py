@@ -1,11 +1,11 @@
-"""The cells of the chosen columns to clean texts and labels, and an account of every row."""
+"""The cells of the chosen columns to texts and clean labels, and an account of every row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import repeat, takewhile
 
-from heads.data.corpus import CONTROLS, gate
-from heads.data.labels import Marks, label_cells
+from heads.data.corpus import check_text
+from heads.data.labels import label_cells
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -20,6 +20,7 @@ from heads.data.table import (
     unguard_cell,
     where,
 )
+from heads.data.text import CONTROLS
 from heads.data.vectors import RowVectors
 from heads.errors import DataError, did_you_mean
 from heads.settings import Limits
@@ -37,7 +38,7 @@ class Rows:
         groups: The group of each row, "" for none, where a column says it.
         dropped: Rows left out: reason -> lines.
         cut: Lines with a text that was cut to the limit.
-        controls: Lines with a text from which control characters were removed.
+        controls: Lines with a text that holds control characters.
         spilled: Lines whose text went on in columns without a name.
         restored: Lines with a cell that had a spreadsheet's `'` before it.
         unit: What lines count: "line" or "row".
@@ -103,11 +104,7 @@ def check_columns(table: Table, columns: Columns) -> None:
 
 
 def _check_chosen(table: Table, columns: Columns) -> None:
-    """Checks that something is read, and something is to be found from it.
-
-    Raises:
-        DataError: Neither texts nor vectors are chosen, or no labels; or second texts of vectors.
-    """
+    """Checks that something is read, and something is to be found from it."""
     read, name = columns.text or columns.vectors, columns.vectors
     if not read or not (columns.label or columns.labels):
         what = f"No column of {'labels' if read else 'texts'} is chosen."
@@ -127,7 +124,7 @@ def _check_chosen(table: Table, columns: Columns) -> None:
 def collect(
     table: Table, columns: Columns, limits: Limits, vectors: RowVectors | None = None
 ) -> Rows:
-    """Cleans the chosen cells of every row, and keeps account of rows that cannot be used.
+    """Takes the chosen cells of every row, and keeps account of rows that cannot be used.
 
     Args:
         vectors: Those of all rows, which are then learned from; a text only says what a row is
@@ -149,12 +146,14 @@ def collect(
         texts = taking.texts(row, line) if taking and name != "" else [""]
         if name:
             texts = [texts[0] or name]
-        reason = (NO_VECTOR if name == "" else missing(texts)) or _add_labels(
-            row, line, read, found
-        )
-        if reason:
-            found.dropped.setdefault(reason, []).append(line)
+        label = (NO_VECTOR if name == "" else missing(texts)) or read(row, line)
+        if isinstance(label, str):  # why the row cannot be used
+            found.dropped.setdefault(label, []).append(line)
             continue
+        if isinstance(label, tuple):
+            found.sets.append(label)
+        else:
+            found.numbers.append(label)
         found.places.append(at)
         found.texts.append(texts[0])
         found.pairs.extend(texts[1:])
@@ -164,18 +163,6 @@ def collect(
         if split_at >= 0:
             found.parts.append(_part(row[split_at], line, table, columns.split))
     return found
-
-
-def _add_labels(row: Sequence[str], line: int, read: Marks, found: Rows) -> str:
-    """Notes the labels of a row, or its number; says why, where it has none."""
-    said = read(row, line)
-    if isinstance(said, str):
-        return said
-    if isinstance(said, tuple):
-        found.sets.append(said)
-    else:
-        found.numbers.append(said)
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +192,10 @@ class TextReader:
         return cls(places=places, spill=spill, spelled=table.spelled, limits=limits, found=found)
 
     def texts(self, row: Sequence[str], line: int) -> list[str]:
-        """The texts of a row as the gate lets them in; "" for one of which nothing is left."""
+        """Return the texts of a row as its cells hold them; "" for a blank one."""
         cells = [row[at] for at in self.places]
-        if self.spill and any(row[at] for at in self.spill):
-            cells[-1] = _joined(cells[-1], row, self.spill)
+        if filled := [at for at in self.spill if row[at]]:
+            cells[-1] = ",".join([cells[-1], *(row[at] for at in self.spill if at <= filled[-1])])
             self.found.spilled.append(line)
         return [self._text(cell, line) for cell in cells]
 
@@ -217,14 +204,12 @@ class TextReader:
         cell = unguard_cell(given) if self.spelled else given
         if cell is not given and cell != given:
             found.restored.append(line)
-        if "\r" in cell:
-            cell = cell.replace("\r\n", "\n").replace("\r", "\n")
         if len(cell) > limits.text_characters:
             found.cut.append(line)
-        if CONTROLS.search(cell, 0, limits.text_characters):
+        if CONTROLS.search(cell.replace("\r", ""), 0, limits.text_characters):
             found.controls.append(line)
         try:
-            return gate(cell, limits, "text") if cell else ""
+            return check_text(cell, limits, "text") if cell else ""
         except DataError:
             return ""
 
@@ -238,17 +223,10 @@ def missing(texts: Sequence[str]) -> str:
 
 def _spill(table: Table, last_text: int, others: Sequence[int]) -> list[int]:
     """Columns without a name right after the text: where its commas put the rest of it."""
-    found = []
-    for at in range(last_text + 1, len(table.columns)):
-        if table.columns[at] not in table.unnamed or at in others:
-            break
-        found.append(at)
-    return found
-
-
-def _joined(cell: str, row: Sequence[str], spill: Sequence[int]) -> str:
-    last = max(at for at in spill if row[at])
-    return ",".join([cell, *(row[at] for at in spill if at <= last)])
+    after = range(last_text + 1, len(table.columns))
+    return list(
+        takewhile(lambda at: table.columns[at] in table.unnamed and at not in others, after)
+    )
 
 
 def _part(cell: str, line: int, table: Table, column: str) -> str:
@@ -280,7 +258,7 @@ def text_account(rows: Rows, unit: str) -> list[Finding]:
     findings = []
     texts = (
         ("cut", rows.cut, "Cut {} to the longest text that is read: {}."),
-        ("controls", rows.controls, "Removed invisible control characters from {}: {}."),
+        ("controls", rows.controls, "Control characters, which models read, in {}: {}."),
         ("spill", rows.spilled, "Joined {} with the columns without a name after them: {}."),
         ("restored", rows.restored, "Removed the ' that guards a formula before {}: {}."),
     )

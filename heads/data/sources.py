@@ -27,7 +27,6 @@ from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 from heads.settings import Limits
 
-_KNOWN = "Give a sample, a file, a folder, a DataFrame or a Dataset."
 _TEMPORARY = "Make room there, or name another folder in TMPDIR."
 
 
@@ -143,7 +142,7 @@ def labelled(
     check_as_many(stream.name, stream.rows, own)
     drawn = replace(own, rows=[own.rows[line - 1] for line in stream.sample.lines])
 
-    def read(most: int) -> Iterator[Block]:
+    def blocks(most: int) -> Iterator[Block]:
         start = 0
         for block in stream.blocks(most):
             more = own.rows[start : start + len(block)]
@@ -157,7 +156,7 @@ def labelled(
         columns=(*stream.columns, *names),
         titles=(*stream.titles, *names),
         sample=beside(stream.sample, drawn),
-        read=read,
+        blocks=blocks,
         notes=(*stream.notes, f"The labels come from {own.name}."),
     )
 
@@ -192,10 +191,7 @@ def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]
 
 def _unknown(data: object) -> DataError:
     """What to say of something that is no table yet, and what to do with it."""
-    return DataError(f"No data can be read from this {type(data).__name__}.", _hint(data))
-
-
-def _hint(data: object) -> str:
+    hint = "Give a sample, a file, a folder, a DataFrame or a Dataset."
     if isinstance(data, list | tuple | dict):
-        return "Make a table of it: pandas.DataFrame({'text': texts, 'label': labels})."
-    return _KNOWN
+        hint = "Make a table of it: pandas.DataFrame({'text': texts, 'label': labels})."
+    return DataError(f"No data can be read from this {type(data).__name__}.", hint)

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from heads.errors import DataError
-from heads.settings import ExperimentConfig
+from heads.settings import SEEDS, ExperimentConfig
 
 FEWEST_DEVELOPMENT = 2
 # Rows on which settings of solved heads are tried, and by which all are judged. Of 3,000 and 5,000
 # rows to try them on, neither chose better on banking77 (14 linear heads, 0.9204 and 0.9202).
 MOST_SEARCH, MOST_DEVELOPMENT = 3_000, 5_000
+SELECTION_FOLDS = 5
 HINT = "Add rows, or rows of the missing classes."
 TEST_SET, FOLDS, PER_CLASS, ALL = "test set", "folds", "per class", "all"
 
@@ -45,6 +46,9 @@ class Splits:
         repetition: For each fold the number of its repetition; nothing where there are none.
         repeats: Other rows of `train` with a text of a development row: only the data make such.
         are_given: Whether the data say which rows are development rows.
+        groups: (n,), the number of each row's group; None where every row is its own.
+        folds: For each seed the fold of each row of `train`, to choose settings by; nothing where
+            development rows are given or so many that settings are chosen on them alone.
         whole: The splits of which these are a part, see `only`.
     """
 
@@ -56,6 +60,8 @@ class Splits:
     repetition: tuple[int, ...] = ()
     repeats: tuple[Tensor, ...] = ()
     are_given: bool = False
+    groups: Tensor | None = None
+    folds: tuple[Tensor, ...] = ()
     whole: "Splits | None" = None
 
     @property
@@ -83,8 +89,21 @@ class Splits:
             test=self.test[here],
             repetition=self.repetition[here],
             repeats=self.repeats[here],
+            folds=self.folds[here],
             whole=self.whole or self,
         )
+
+    def selection(self, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the rows (n,) that settings of solved heads are chosen by, and their folds (n,).
+
+        A head that has learned from the rows of all other folds answers those of a fold. Fold -1 is
+        never answered.
+        """
+        if self.folds and len(self.folds[seed]):
+            return self.train[seed], self.folds[seed]
+        search, development = self.search[seed], self.development[seed]
+        folds = torch.cat([torch.full_like(search, -1), torch.zeros_like(development)])
+        return torch.cat([search, development]), folds
 
     def __len__(self) -> int:
         """How many seeds, or folds of all repetitions, there are."""
@@ -194,7 +213,7 @@ def _on_a_test_set(
             development=chosen or rows.development(rest, config, config.seed + number),
             scored=test,
         )
-        for number in range(config.seeds)
+        for number in range(config.seeds or SEEDS)
     ]
 
 
@@ -219,7 +238,7 @@ def _per_class(
 ) -> list[_Part]:
     """A few rows of every class, drawn anew for each seed."""
     found = []
-    for number in range(config.seeds):
+    for number in range(config.seeds or SEEDS):
         learned = rows.few(rest, config.per_class, config.seed + 1 + number)
         development = rows.drawn(learned, config.development, config.seed + number)[0]
         if len(development) < FEWEST_DEVELOPMENT:
@@ -274,6 +293,12 @@ class _Rows:
                 parts[own] += group
                 of_class[own] += len(group)
         return [sorted(part) for part in parts if part]
+
+    def fold_numbers(self, rows: Sequence[int], count: int, seed: int) -> list[int]:
+        """Return the number of each row's fold; nothing where there is one group only."""
+        folds = self.folds(rows, count, seed)
+        number = {row: fold for fold, part in enumerate(folds) for row in part}
+        return [number[row] for row in rows] if len(folds) > 1 else []
 
     def _mixed_folds(self, rows: Sequence[int], count: int, seed: int) -> list[list[int]]:
         """The same where groups have rows of several classes.
@@ -333,12 +358,14 @@ def _splits(
     def tensor(numbers: list[int]) -> Tensor:
         return made.setdefault(id(numbers), torch.tensor(numbers, dtype=torch.long))
 
-    search, repeats = [], []
+    search, repeats, folds = [], [], []
     for number, part in enumerate(found):
         tried = rows.without(part.learned, part.development)  # in splits of the data, less repeats
         repeats.append(sorted({*part.learned} - {*tried} - {*part.development}))
         share = min(1.0, MOST_SEARCH / max(1, len(tried)))
         search.append(rows.drawn(tried, share, config.seed + number)[0])
+        some = [] if are_given or len(part.learned) > MOST_SEARCH else part.learned
+        folds.append(rows.fold_numbers(some, SELECTION_FOLDS, config.seed + number))
     return Splits(
         kind=kind,
         search=tuple(map(tensor, search)),
@@ -348,6 +375,8 @@ def _splits(
         repetition=tuple(part.repetition for part in found) if kind == FOLDS else (),
         repeats=tuple(map(tensor, repeats)) if any(repeats) else (),
         are_given=are_given,
+        groups=torch.tensor(rows.groups),
+        folds=tuple(map(tensor, folds)),
     )
 
 

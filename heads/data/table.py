@@ -6,10 +6,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from heads.data.corpus import CONTROLS
-from heads.data.text import is_blank
+from heads.data.text import CONTROLS, is_blank
 from heads.errors import LimitError
 from heads.settings import Limits
 
@@ -149,17 +148,21 @@ class Table:
 
 
 def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) -> None:
-    """Refuses what has more rows or columns than this place allows, while it is read.
-
-    Raises:
-        LimitError: It has.
-    """
+    """Raise LimitError for more rows or columns than this place allows, while they are read."""
     if rows > limits.rows:
         what = f"{name} has more than {limits.rows:,} rows, the most this place reads."
         raise LimitError(what, "Choose a part of them.")
     if columns > limits.columns:
         what = f"{name} has {columns:,} columns; this place reads up to {limits.columns:,}."
         raise LimitError(what, "Keep the columns with texts and labels.")
+
+
+def check_unpacked(name: str, limits: Limits, size: int) -> None:
+    """Raise LimitError for what unpacks to more bytes than this place allows."""
+    if size > limits.unpacked_bytes:
+        most = limits.unpacked_bytes // 1_000_000
+        what = f"{name} unpacks to more than the {most:,} MB that this place reads."
+        raise LimitError(what, "Choose a part of it.")
 
 
 def finding(kind: str, says: str, lines: Sequence[int] = ()) -> Finding:
@@ -223,6 +226,11 @@ def guard_cell(cell: str) -> str:
     ("'=1+1", "''=1+1", 'plain', '-1')
     """
     return "'" + cell if _GUARDED.match(cell) and not _RUNS_NOTHING.fullmatch(cell) else cell
+
+
+def written_cell(cell: Any, *, excel_safe: bool) -> Any:
+    """Return a cell as every CSV and TSV file of ours holds it: as it is, or else guarded."""
+    return guard_cell(cell) if excel_safe and isinstance(cell, str) else cell
 
 
 def unguard_cell(cell: str) -> str:

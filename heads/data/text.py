@@ -1,6 +1,11 @@
-"""What of a text is to be seen: letters without width, and when two texts are the same."""
+"""When a text is blank, and when two texts are the same; what a model reads is another matter."""
 
 import re
+import unicodedata
+
+# Control characters but for new line and tab; and lone surrogates, which no tokenizer takes.
+SURROGATES = re.compile("[\ud800-\udfff]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 # Soft hyphens, marks and joiners of no width, fillers, blank patterns, variation selectors, tags.
 INVISIBLE = re.compile(
@@ -12,10 +17,20 @@ INVISIBLE = re.compile(
 def is_blank(text: str) -> bool:
     r"""Whether nothing of a text is to be seen.
 
-    >>> is_blank("\u200b \ufeff"), is_blank("\u00ad."), is_blank("")
+    >>> is_blank("\u200b \ufeff\x07"), is_blank("\u00ad."), is_blank("")
     (True, False, True)
     """
+    text = CONTROLS.sub("", text)
     return not (text if text.isascii() else INVISIBLE.sub("", text)).strip()
+
+
+def normalize_text(text: str) -> str:
+    r"""Return a text in NFC without control characters and outer spaces, to compare it by.
+
+    >>> normalize_text("  cafe\u0301 \x07 \r\n")
+    'café'
+    """
+    return CONTROLS.sub("", unicodedata.normalize("NFC", text)).strip()
 
 
 def folded(text: str, pair: str = "") -> str:
@@ -29,6 +44,7 @@ def folded(text: str, pair: str = "") -> str:
 
 def fold(text: str) -> str:
     """The same of one text."""
+    text = normalize_text(text)
     if not text.isascii():
         text = INVISIBLE.sub("", text)
     return " ".join(text.casefold().split())

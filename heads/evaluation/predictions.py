@@ -20,7 +20,8 @@ from heads.problem import SINGLE_LABEL, ProblemType
 
 MAJORITY = "majority"
 TFIDF = "tfidf"
-BASELINES = (MAJORITY, TFIDF)
+OWN = "own"  # the head that a checkpoint came with, which is not trained here
+BASELINES = (MAJORITY, TFIDF, OWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

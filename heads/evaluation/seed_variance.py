@@ -16,6 +16,7 @@ ATOMS = 256  # equally likely values that stand for what is believed of a cell's
 SMALL = 1e-15  # a variance below this is none
 SUSPECT = 0.4  # of the test for cells that are noisier: a noisy one that passes is the worse error
 WEIGHT = 2  # of what is usual beside a cell's own seeds, where some cell is noisier
+FEWEST, TYPICAL = 3, 0.02  # degrees of freedom that two seeds are filled up to, with that deviation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class SeedVariance:
     atoms: Tensor
 
 
-def seed_variance(between: Tensor, within: Tensor, seeds: int) -> SeedVariance:
+def seed_variance(between: Tensor, within: Tensor, seeds: int, unit: float = 1.0) -> SeedVariance:
     """What scores say of the luck of their cells.
 
     Cells whose ratio is too large among all of them, the largest first, go by their own seeds.
@@ -45,6 +46,8 @@ def seed_variance(between: Tensor, within: Tensor, seeds: int) -> SeedVariance:
     Args:
         between: (k,), the variance over seeds of each cell's score less that of all cells.
         within: (k,), that of it which the tested texts account for.
+        seeds: s; of two, a typical variance makes up for those that are missing.
+        unit: What 1 of a share is in these scores.
 
     Source: Cochran 1941 (the largest of several variances); Smyth 2004, section 4 (moderated
     variances).
@@ -65,7 +68,14 @@ def seed_variance(between: Tensor, within: Tensor, seeds: int) -> SeedVariance:
         drawn = (WEIGHT * usual + ratios) / (WEIGHT + 1)
         centre = torch.where(like, drawn, torch.where(known, ratios, usual))
         freedom = torch.where(like | ~known, (WEIGHT + 1.0) * own, 1.0 * own)
-    half, centre = freedom.clamp_min(own)[:, None].numpy() / 2, centre[:, None].numpy()
+    freedom = freedom.clamp_min(own)
+    if own == 1:
+        # Of one degree of freedom alone an interval would be 6 times as wide as of three.
+        missing = (FEWEST - freedom).clamp_min(0) / FEWEST
+        common = 1 + (TYPICAL * unit) ** 2 / within.clamp_min(SMALL)
+        centre = torch.where(known, (1 - missing) * centre + missing * common, centre)
+        freedom = freedom.clamp_min(FEWEST)
+    half, centre = freedom[:, None].numpy() / 2, centre[:, None].numpy()
     shares = (torch.arange(ATOMS).double().numpy() + 0.5) / ATOMS
     ratio = torch.from_numpy(half * centre / gammaincinv(half, shares).clip(1e-12))
     atoms = (ratio - 1).clamp_min(0)  # luck adds to what texts make vary
@@ -100,3 +110,17 @@ def _tails(atoms: Tensor, level: float) -> Tensor:
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
     bar = 2**0.5 * torch.erfinv(torch.tensor(1 - level).double())
     return (high / bar).square()
+
+
+def scatter(own: Tensor, scattered: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the variance of scores (s, k) over seeds, (k,), and that through tested rows, (k,).
+
+    Args:
+        own: (s, g, k), each group's part of every score.
+        scattered: (s, k), the scores.
+    """
+    seeds = len(own)
+    of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
+    within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
+    between = scattered.var(dim=0) if seeds > 1 else torch.zeros_like(within)
+    return between, within

@@ -20,7 +20,7 @@ from heads.evaluation.predictions import (
     first,
     parts,
 )
-from heads.evaluation.seed_variance import ATOMS, SeedVariance, seed_variance
+from heads.evaluation.seed_variance import ATOMS, SeedVariance, scatter, seed_variance
 from heads.evaluation.selection_bias import chosen_score
 from heads.evaluation.statistics import Z_95
 
@@ -259,9 +259,9 @@ def _pairs(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[s
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
     is_tuned = torch.tensor([one.name in tuned for one in answers])
     if 0 < int(is_tuned.sum()) < len(answers):
-        within, luck = torch.full_like(within, 2.0), _luck_by_kind(each, by_seed, is_tuned)
+        within, luck = torch.full_like(within, 2.0), _luck_by_kind(each, by_seed, is_tuned, unit)
     else:
-        luck = _luck(each, by_seed)
+        luck = _luck(each, by_seed, unit)
     return _Pairs(
         differences=scores[:, None] - scores,
         of_rows=of_rows + 2 * (unit / texts) ** 2,
@@ -276,13 +276,13 @@ def _pairs(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[s
     )
 
 
-def _luck(each: Tensor, by_seed: Tensor) -> SeedVariance:
+def _luck(each: Tensor, by_seed: Tensor, unit: float) -> SeedVariance:
     """The luck of every cell: scores (s, k), and each text's parts (s, g, k), about all cells'."""
     own, scattered = each - each.mean(dim=2, keepdim=True), by_seed - by_seed.mean(1, keepdim=True)
-    return seed_variance(*_scatter(own, scattered), len(each))
+    return seed_variance(*scatter(own, scattered), len(each), unit)
 
 
-def _luck_by_kind(each: Tensor, by_seed: Tensor, is_tuned: Tensor) -> SeedVariance:
+def _luck_by_kind(each: Tensor, by_seed: Tensor, is_tuned: Tensor, unit: float) -> SeedVariance:
     """The same of tuned cells and of the others, each kind by itself; variances of the scores.
 
     All are taken about the mean of the frozen cells, which hardly scatters: about their own mean
@@ -294,22 +294,13 @@ def _luck_by_kind(each: Tensor, by_seed: Tensor, is_tuned: Tensor) -> SeedVarian
     factor = torch.where(is_tuned, 1.0, others)  # from the mean of all to that of the others
     own = (each - each[:, :, frozen].mean(dim=2, keepdim=True)) * factor
     scattered = (by_seed - by_seed[:, frozen].mean(dim=1, keepdim=True)) * factor
-    between, within = _scatter(own, scattered)
+    between, within = scatter(own, scattered)
     usual, atoms = torch.zeros_like(within), torch.zeros(len(within), ATOMS).double()
     for kind in (frozen, is_tuned):
-        found = seed_variance(between[kind], within[kind], len(each))
+        found = seed_variance(between[kind], within[kind], len(each), unit)
         usual[kind] = found.usual * within[kind]
         atoms[kind] = found.atoms * within[kind][:, None]
     return SeedVariance(usual=usual, atoms=atoms)
-
-
-def _scatter(own: Tensor, scattered: Tensor) -> tuple[Tensor, Tensor]:
-    """The variance of scores (s, k) over the seeds, and what of it texts' parts (s, g, k) are."""
-    seeds = len(own)
-    of_rows, of_each = own.mean(dim=0).square().sum(dim=0), own.square().sum(dim=(0, 1))
-    within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
-    between = scattered.var(dim=0) if seeds > 1 else torch.zeros_like(within)
-    return between, within
 
 
 def _squares(parts: Tensor) -> Tensor:

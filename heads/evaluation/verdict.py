@@ -135,9 +135,9 @@ def _first(
     if comparisons.once:
         first = f"{told}: what one training of each gives may be luck."
         return first, max(heads, key=lambda d: d.difference)
-    bound = f"up to {_bound(highest.high, name)} by `{highest.name}` (95 %)"
-    tested = "1 tested row leaves" if rows == 1 else f"{rows:,} tested rows leave"
-    first = f"{told}, but {tested} room for {bound}."
+    tested = "1 tested row" if rows == 1 else f"{rows:,} tested rows"
+    bound = f"may be better by up to {_bound(highest.high, name)} (95 %)"
+    first = f"{told}. But on {tested} `{highest.name}` {bound}."
     return first, max(heads, key=lambda d: d.difference)
 
 
@@ -185,7 +185,9 @@ def _baselines(
         compared += comparisons.frozen.to_best
     # That heads as they were trained beat a baseline needs no second training.
     beaten = {d.name for d in compared if d.high < 0}
-    unbeaten = [to_best[name] for name in BASELINES if name in to_best and name not in beaten]
+    unbeaten = [
+        to_best[name] for name in (MAJORITY, TFIDF) if name in to_best and name not in beaten
+    ]
     if not unbeaten:
         return []
     strongest = max(unbeaten, key=lambda d: d.difference)

@@ -102,19 +102,7 @@ def write_adapter(
     name: str,
     published: Publication | None = None,
 ) -> tuple[str, float, tuple[str, ...]]:
-    """Fills a folder with adapter, config, tokenizer and card, and loads it as anybody would.
-
-    Args:
-        path: An empty folder.
-        name: What it will be called.
-        published: What is said of it on the Hub.
-
-    Returns:
-        The class, the largest difference of two logits, and what one should know.
-
-    Raises:
-        HeadsError: There is no adapter, it does not load, or it answers otherwise.
-    """
+    """Fill a folder with adapter, config, tokenizer and card, and load it; see `write_native`."""
     check_adapter(classifier)
     base, backbone = classifier.head.base, classifier.backbone
     assert base is not None

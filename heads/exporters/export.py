@@ -7,14 +7,15 @@ it carries its own short loader. Asked for, it is one of sentence-transformers.
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heads import display
 from heads.backbone.config_check import shown
-from heads.caching import place_told, writing
+from heads.caching import UNFINISHED, delete_stale, in_use, place_told, writing
 from heads.classifier.classifier import Classifier
+from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.adapter import check_adapter, write_adapter
 from heads.exporters.matching import Equivalent, equivalent
@@ -82,31 +83,61 @@ def export(
     """
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
-    asked = _Asked(classifier=classifier, folder=folder, published=published)
     check_library(library, adapter=adapter)
+    native, why = _select_format(classifier, library, adapter)
+    name = published.repo if published else folder.name
+
+    def fill(path: Path) -> Exported:
+        if native is not None:
+            write_folder = write_adapter if adapter else write_native
+            called, difference, notes = write_folder(classifier, native, path, name, published)
+            called = f"an adapter of PEFT for {called}" if adapter else called
+        elif why:
+            difference = write_portable(classifier, path, why=why, published=published)
+            called = "a folder with its own loader, load.py"
+            notes = (why, "So the folder carries its own loader: see load.py in it.")
+        else:
+            called, difference, notes = write_sentence_transformers(
+                classifier, path, name, published
+            )
+            called = f"a folder of {LIBRARY} for {called}"
+        files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
+        return Exported(
+            folder=folder,
+            native=native is not None,
+            called=called,
+            recipe=native.recipe.recipe if native else classifier.recipe,
+            difference=difference,
+            notes=(*refit_notes(classifier.head), *notes),
+            files=tuple(sorted(files)),
+        )
+
+    return in_new_folder(folder, fill)
+
+
+def _select_format(
+    classifier: Classifier, library: str, adapter: bool
+) -> tuple[Equivalent | None, str]:
+    """Return the class of Transformers to write, or else why the folder needs its own loader.
+
+    For sentence-transformers there is no class and the reason is empty.
+    """
     if classifier.backbone.is_given:
         if adapter or library not in ("", PORTABLE):
             what = f"{classifier.recipe} learned from vectors, and has no base model."
-            raise CheckpointError(
-                what, "It goes out as a head alone: leave out --adapter and --as."
-            )
-        return in_new_folder(folder, lambda path: _write_portable(asked, OF_VECTORS, path))
+            hint = "It goes out as a head alone: leave out --adapter and --as."
+            raise CheckpointError(what, hint)
+        return None, OF_VECTORS
     if adapter:
         check_adapter(classifier)
-        native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
-        return in_new_folder(folder, lambda path: _write_adapter(asked, native, path))
-    if library == LIBRARY:
-        return in_new_folder(folder, lambda path: _write_sentences(asked, path))
-    if library == PORTABLE:
-        return in_new_folder(folder, lambda path: _write_portable(asked, ASKED_FOR, path))
+    elif library in (LIBRARY, PORTABLE):
+        return None, ASKED_FOR if library == PORTABLE else ""
     try:
-        native = equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
+        return equivalent(classifier.head.module, classifier.backbone, len(classifier.classes)), ""
     except RecipeError as error:
-        if library == TRANSFORMERS:
+        if adapter or library == TRANSFORMERS:
             raise
-        why = str(error)
-        return in_new_folder(folder, lambda path: _write_portable(asked, why, path))
-    return in_new_folder(folder, lambda path: _write_native(asked, native, path))
+        return None, str(error)
 
 
 OF_VECTORS = (
@@ -115,25 +146,22 @@ OF_VECTORS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What is exported, where to, and what is said of it on the Hub."""
-
-    classifier: Classifier
-    folder: Path
-    published: Publication | None
-
-    @property
-    def name(self) -> str:
-        """What its card calls it, so that the lines that load it run."""
-        return self.published.repo if self.published else self.folder.name
-
-
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
     """What `heads.export_onnx` does: writes the file, and checks it with onnxruntime."""
     path = check_place(path, onnx=True)
     _check_trained(classifier)
-    return write_onnx(classifier, path)
+    found = write_onnx(classifier, path)
+    return replace(found, notes=(*refit_notes(classifier.head), *found.notes))
+
+
+def refit_notes(head: TrainedHead) -> tuple[str, ...]:
+    """Return what to say of a head that has learned from all rows since it was scored."""
+    if head.refit is None:
+        return ()
+    return (
+        f"Trained again on all {head.rows:,} rows in {head.refit.seconds:.1f} s, with the settings "
+        f"chosen before. Its score is that of heads that learned from about {head.refit.rows:,}.",
+    )
 
 
 def check_place(path: str | Path, *, onnx: bool) -> Path:
@@ -159,11 +187,7 @@ def check_place(path: str | Path, *, onnx: bool) -> Path:
 
 
 def check_library(library: str, *, adapter: bool = False, onnx: bool = False) -> None:
-    """Refuses a library for which no folder is written, or one where something else is asked for.
-
-    Raises:
-        RecipeError: So it is.
-    """
+    """Raise RecipeError for an unknown library, or one beside an adapter or an ONNX file."""
     if library and (adapter or onnx):
         what = f"An {'adapter' if adapter else 'ONNX file'} is of no library to choose."
         raise RecipeError(what, "Leave --as out.")
@@ -188,11 +212,13 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
     """
     with writing(place_told(folder), kind=CheckpointError):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-unfinished-"))
+        delete_stale(folder.parent)
+        path = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
         try:
-            path.chmod(0o755)
-            written = write(path)
-            _let_read(path)
+            with in_use(path):
+                path.chmod(0o755)
+                written = write(path)
+                _let_read(path)
             if folder.exists():
                 folder.rmdir()
             path.replace(folder)
@@ -207,61 +233,3 @@ def _let_read(path: Path) -> None:
     for file in path.rglob("*"):
         if file.is_file():
             file.chmod(mode & 0o777)
-
-
-def _write_native(asked: _Asked, native: Equivalent, path: Path) -> Exported:
-    given = (asked.classifier, native, path, asked.name, asked.published)
-    called, difference, notes = write_native(*given)
-    return Exported(
-        folder=asked.folder,
-        native=True,
-        called=called,
-        recipe=native.recipe.recipe,
-        difference=difference,
-        notes=notes,
-        files=_files(path),
-    )
-
-
-def _write_adapter(asked: _Asked, native: Equivalent, path: Path) -> Exported:
-    given = (asked.classifier, native, path, asked.name, asked.published)
-    called, difference, notes = write_adapter(*given)
-    return Exported(
-        folder=asked.folder,
-        native=True,
-        called=f"an adapter of PEFT for {called}",
-        recipe=native.recipe.recipe,
-        difference=difference,
-        notes=notes,
-        files=_files(path),
-    )
-
-
-def _write_sentences(asked: _Asked, path: Path) -> Exported:
-    given = (asked.classifier, path, asked.name, asked.published)
-    called, difference, notes = write_sentence_transformers(*given)
-    return Exported(
-        folder=asked.folder,
-        native=False,
-        called=f"a folder of {LIBRARY} for {called}",
-        recipe=asked.classifier.recipe,
-        difference=difference,
-        notes=notes,
-        files=_files(path),
-    )
-
-
-def _write_portable(asked: _Asked, why: str, path: Path) -> Exported:
-    return Exported(
-        folder=asked.folder,
-        native=False,
-        called="a folder with its own loader, load.py",
-        recipe=asked.classifier.recipe,
-        difference=write_portable(asked.classifier, path, why=why, published=asked.published),
-        notes=(why, "So the folder carries its own loader: see load.py in it."),
-        files=_files(path),
-    )
-
-
-def _files(path: Path) -> tuple[str, ...]:
-    return tuple(sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()))

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from heads import __version__
 from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
+from heads.classifier.calibration import CALIBRATED
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
-from heads.classifier.module import TrainedHead
+from heads.classifier.fine_tuned import fine_tuned_warning
+from heads.classifier.module import Refit, TrainedHead
 from heads.data.hub_datasets import source
 from heads.evaluation.metrics import score_called
 from heads.evaluation.statistics import Scores
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 50
 MOST_LETTERS = 200
-CALIBRATED = "calibrated_by"  # among the settings of a head, the temperature that is in it
 PACKAGES = ("torch", "transformers", "safetensors")
 MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~$&@:])")
 
@@ -75,11 +76,12 @@ def model_card(
     licence = published.license if published else ""
     known = [f"- {note}" for note in (*_limits(classifier, is_adapter), _licensed(licence), *notes)]
     title = f"`{head.recipe}` on {plain(base_name(backbone))}"
+    warning = filter(None, [fine_tuned_warning(backbone) if head.scores else ""])
     sections: dict[str, list[str]] = {
         "How to load it": [f"```python\n{usage.strip()}\n```"],
         "What it is": _made_of(classifier),
         "What it was trained on": _trained_on(head),
-        "How well it does": _scored(head),
+        "How well it does": [*warning, *_scored(head)],
         "Which labels it gives": _given(head),
         "What to know": ["\n".join(known)],
         "Made with": [", ".join(f"{name} {number}" for name, number in versions().items()) + "."],
@@ -114,7 +116,7 @@ def formulas(classifier: Classifier) -> list[str]:
     if resolved.pair:
         both = f"then h = {pairing[resolved.pair].formula}, u and v that of first and second text"
         reading.append(both)
-    return [*reading, f"logits = {formula(classifier.head.module.head)}"]
+    return [*reading, f"logits = {formula([layer for _, layer in classifier.head.layers])}"]
 
 
 def versions() -> dict[str, str]:
@@ -201,7 +203,8 @@ def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iter
     ends = sorted(sign * end for end in (scores.low, scores.high))
     low, high = (f"{end:.4f}" for end in ends)
     of = f"95 % interval {low} to {high}, {scores.rows:,} rows"
-    many = "mean of several trainings, one a fold or seed, " * (scores.own is not None)
+    is_mean = head.refit.trainings > 1 if head.refit else scores.own is not None
+    many = "mean of several trainings, one a fold or seed, " * is_mean
     told = {f"{title} ({many}{of})": scores.accuracy}
     if scores.own is not None:
         told[f"{title} of this very head"] = scores.own
@@ -219,7 +222,7 @@ def _licensed(licence: str) -> str:
 
 def _made_of(classifier: Classifier) -> list[str]:
     head, backbone = classifier.head, classifier.backbone
-    lines = "\n".join(f"- {line}" for line in head.module.reader.resolved.says)
+    lines = "\n".join(f"- {line}" for line in head.says)
     return [
         f"A text classifier: the recipe `{head.recipe}` on {plain(base_name(backbone))}, "
         f"a {backbone.model_type} of {backbone.layers} layers and width {backbone.width}.",
@@ -234,6 +237,9 @@ def _trained_on(head: TrainedHead) -> list[str]:
     more = len(head.classes) - len(names)
     listed = ", ".join(names) + (f", and {more:,} more" if more else "")
     text = f"{plain(head.trained_on)}, {head.rows:,} rows."
+    if head.refit:
+        text += " These are all rows: it was trained again on them after its recipe was scored, "
+        text += "with the settings chosen then."
     if head.is_own:
         text = f"This head came with the checkpoint {plain(head.trained_on)}; what it was trained "
         text += "on is not known here."
@@ -256,6 +262,9 @@ def _scored(head: TrainedHead) -> list[str]:
     if scores.own is not None:
         of = " That is the mean of several trainings of this recipe, one a fold or a seed; "
         of += f"this very head: {own}."
+    if head.refit:
+        of = f" That is the {'mean' if head.refit.trainings > 1 else 'score'} of "
+        of += _scored_trainings(head.refit, head.rows)
     right = "all labels of a text right" if head.problem.has_label_sets else "texts answered right"
     says = right if name is None or scores.metric == "accuracy" else name.noun
     always = "the commonest answer" if head.problem.has_classes else "the same number"
@@ -263,13 +272,21 @@ def _scored(head: TrainedHead) -> list[str]:
         f"{mean} ({says}; 95 % interval {low} to {high}), "
         f"on {scores.rows:,} rows of the same data, none by a head that was trained on it.{of}",
         f"Chance level, always giving {always}: {chance}.",
-        *_cautions(scores.own, scores.among),
+        *_cautions(head.refit.trainings == 1 if head.refit else scores.own is None, scores.among),
     ]
 
 
-def _cautions(own: float | None, among: int) -> Iterator[str]:
+def _scored_trainings(refit: Refit, rows: int) -> str:
+    """Return which trainings a score is of, where the head has learned from more rows since."""
+    share = f"about {refit.rows:,} rows each, {refit.rows / rows:.0%} of them"
+    many = "one head" if refit.trainings == 1 else f"{refit.trainings} heads of this recipe"
+    told = f"{many} that learned from {share}. This very head learned from all {rows:,} afterwards "
+    return told + "and was scored on none; in the run the scored head still answers."
+
+
+def _cautions(is_single: bool, among: int) -> Iterator[str]:
     """What a score and its interval do not tell."""
-    if own is None:
+    if is_single:
         yield (
             "The interval is for new texts of the kind that was tested; the head was trained once, "
             "and luck in training is not in it."

@@ -24,7 +24,7 @@ from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.exporters.model_card import base_name, hub_id
-from heads.exporters.verification import PAIRS, TEXTS, example, first_line, tried
+from heads.exporters.verification import PAIRS, TEXTS, example, first_line, verify_logits
 from heads.problem import OutputActivation
 
 # --- A classifier as one module, from token numbers to logits, and torch's exporter.
@@ -429,7 +429,7 @@ def _verified(classifier: Classifier, path: Path) -> tuple[tuple[str, ...], int,
         return torch.from_numpy(session.run(["logits"], given)[0])
 
     padded = not classifier.backbone.reads_padding
-    count, difference = tried(classifier, logits, most=MOST_DIFFERENCE, padded=padded)
+    count, difference = verify_logits(classifier, logits, most=MOST_DIFFERENCE, padded=padded)
     return tuple(one.name for one in session.get_inputs()), count, difference
 
 

@@ -37,15 +37,17 @@ import torch
 
 import heads
 from heads.backbone.backbone import Backbone
+from heads.backbone.tokenizing import isolate_alike
 from heads.backbone.trained_reading import PROMPTS, sentence_files
 from heads.backbone.weights import bare
-from heads.caching import is_ours, save_tensors
+from heads.caching import is_ours
 from heads.catalog.base_models import base_of
+from heads.checked_files import fill_tensors
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.model_card import Publication, base_name, formulas, model_card, versions
-from heads.exporters.verification import PAIRS, TEXTS, example, first_line, tried
-from heads.parts.modules import last_linear, leaves, words
+from heads.exporters.verification import PAIRS, TEXTS, example, first_line, verify_logits
+from heads.parts.modules import last_linear, words
 from heads.parts.registry import loss, pairing
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import OutputActivation
@@ -58,6 +60,7 @@ COPIED = (
     *("recipe.py", "problem.py", "rng.py"),
     "parts/*.py",
     *("catalog/__init__.py", "catalog/forms.py", "catalog/base_models.py"),
+    *("data/__init__.py", "data/text.py"),
     *("backbone/__init__.py", "backbone/backbone.py", "backbone/device.py", "backbone/states.py"),
     *("backbone/trained_reading.py", "backbone/windows.py"),
     *("backbone/unpadded/*.py", "features/__init__.py", "features/featurizer.py"),
@@ -137,7 +140,7 @@ def _check_imports(text: str, package: str) -> None:
         for name in names:
             if name.partition(".")[0] not in there:
                 what = f"The file of a part of your own imports {name}, which does not go along."
-                hint = "Let it import installed packages and, on a line of its own, heads."
+                hint = "Let it import installed packages; write import heads on a line of its own."
                 raise RecipeError(what, hint)
 
 
@@ -245,7 +248,7 @@ def write_portable(
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8", newline="\n")
-    save_tensors(folder / "head.safetensors", head.module.state_dict())
+    fill_tensors(folder / "head.safetensors", head.module.state_dict())
     if not classifier.backbone.is_given:
         _save_base(classifier.backbone, folder / "backbone")
     return _verify(classifier, folder, package)
@@ -283,9 +286,9 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         **head.facts,
-        "says": head.module.reader.resolved.says,
+        "says": head.says,
         "formula": formulas(classifier),
-        "layers": {name: words(layer, is_last=name == last) for name, layer in leaves(chain)},
+        "layers": {name: words(layer, is_last=name == last) for name, layer in head.layers},
         "base_model": base_name(backbone),
         "base_revision": backbone.revision,
         "tokens": backbone.tokens,
@@ -322,13 +325,14 @@ def _verify(classifier: Classifier, folder: Path, package: str) -> float:
     with _imported(folder, package):
         try:
             loaded = runpy.run_path(str(folder / "load.py"))["load"](folder)
+            isolate_alike(loaded.backbone.tokenizer, classifier.backbone.tokenizer)
             paired = classifier.head.module.reader.resolved.takes_pairs
             loaded(*(example(classifier) or (TEXTS[2:3], PAIRS[2:3] * paired)))
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
             what = f"The folder of {classifier.recipe} does not load ({said})."
             raise CheckpointError(what, "It was not kept.") from error
-        return tried(classifier, loaded.logits, most=MOST_DIFFERENCE)[1]
+        return verify_logits(classifier, loaded.logits, most=MOST_DIFFERENCE)[1]
 
 
 _importing = threading.Lock()  # a package of one name is there once

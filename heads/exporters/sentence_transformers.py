@@ -43,13 +43,14 @@ from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication, base_name, model_card
 from heads.exporters.portable import MOST_DIFFERENCE
 from heads.exporters.transformers import config_of, tokenizer_of, write_native
-from heads.exporters.verification import tried
+from heads.exporters.verification import verify_logits
 from heads.parts.modules import (
     Directions,
     Normalise,
     Scale,
     acts_in_training_only,
     is_idle,
+    is_plain,
     leaves,
     words,
 )
@@ -119,15 +120,7 @@ def check_recipe(resolved: ResolvedRecipe, backbone: Backbone) -> None:
 def write_sentence_transformers(
     classifier: Classifier, path: Path, name: str, published: Publication | None = None
 ) -> tuple[str, float, tuple[str, ...]]:
-    """Fills a folder that SentenceTransformer or CrossEncoder loads, and loads it as anybody would.
-
-    Args:
-        path: An empty folder.
-        name: What it will be called.
-        published: What is said of it on the Hub.
-
-    Returns:
-        What loads it, the largest difference of two logits, and what one should know.
+    """Fill a folder for SentenceTransformer or CrossEncoder, and load it; see `write_native`.
 
     Raises:
         RecipeError: No modules of the library compute the same.
@@ -252,7 +245,7 @@ class _Folder:
             padded = not classifier.backbone.reads_padding
             return (
                 called,
-                tried(classifier, theirs, most=MOST_DIFFERENCE, padded=padded)[1],
+                verify_logits(classifier, theirs, most=MOST_DIFFERENCE, padded=padded)[1],
                 tuple(told),
             )
         except CheckpointError as error:
@@ -367,13 +360,13 @@ def _steps(module: RecipeModule) -> list[nn.Module]:
 
 def _step(layer: nn.Module) -> nn.Module | None:
     """A layer that is a step of its own."""
-    if isinstance(layer, nn.Linear):
+    if is_plain(layer, nn.Linear):
         return Dense(layer, nn.Identity())
     if isinstance(layer, Directions):  # (c, w) of length 1
         linear = nn.Linear(layer.width, layer.classes, bias=False)
         linear.weight.data = nn.functional.normalize(layer.weight.detach(), dim=-1)
         return Dense(linear, nn.Identity())
-    if isinstance(layer, nn.LayerNorm) and layer.eps == USUAL_EPS:
+    if is_plain(layer, nn.LayerNorm) and layer.eps == USUAL_EPS:
         return layer
     return UnitLength() if isinstance(layer, Normalise) else None
 

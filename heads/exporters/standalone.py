@@ -7,7 +7,6 @@ Legend: n texts, t tokens, w width of a pooled vector, c classes.
 
 import importlib
 import json
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from transformers import AutoTokenizer
 from heads.backbone.backbone import Backbone, NoModel
 from heads.backbone.states import States, states_of
 from heads.backbone.trained_reading import sentence_config, trained_reading
+from heads.data.text import SURROGATES, is_blank
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -38,8 +38,9 @@ class StandaloneModule(nn.Module):
     def forward(self, states: States) -> Tensor:
         read = self.reader(states)
         if not self.reader.resolved.late:
-            return self.head(read.vectors)
-        logits = self.head(self.reader.chosen(states))  # (n, t, c), of every token
+            return self.head(read.vectors.clone())  # a head may work in place
+        tokens = self.reader.chosen(states)  # (n, t, w), which a head takes row by row
+        logits = self.head(tokens.flatten(0, 1).clone()).unflatten(-2, tokens.shape[:2])
         return (read.reads[:, None] @ logits).squeeze(-2)
 
 
@@ -109,7 +110,7 @@ class StandaloneClassifier:
             raise ValueError("It reads windows of one text: give no second texts.")
         if pairs and len(pairs) != len(texts):
             raise ValueError("Give one second text for each text, or none.")
-        sides = [[self._cleaned(text) for text in side] for side in (texts, pairs) if side]
+        sides = [[self._checked(text) for text in side] for side in (texts, pairs) if side]
         if not sides:
             return torch.zeros(0, len(self.classes))
         if resolved.pair:
@@ -127,13 +128,9 @@ class StandaloneClassifier:
             found[rows] = through(states)
         return found
 
-    def _cleaned(self, text: str) -> str:
-        """A text in NFC, without control characters, cut to the letters that are read."""
-        text = unicodedata.normalize("NFC", text[: self.letters])[: self.letters]
-        kept = [
-            one for one in text if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs")
-        ]
-        text = "".join(kept).strip()
-        if not text:
+    def _checked(self, text: str) -> str:
+        """Return a text as it stands, cut to the characters that are read."""
+        text = SURROGATES.sub("", text[: self.letters])
+        if is_blank(text):
             raise ValueError("A text is empty.")
         return text

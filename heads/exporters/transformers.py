@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.tokenizing import isolate_alike
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError
 from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import Publication, base_name, model_card
-from heads.exporters.verification import tried
+from heads.exporters.verification import verify_logits
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
 
@@ -203,7 +204,8 @@ def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path)
     """
     from transformers import AutoTokenizer
 
-    backbone, tokenizer = classifier.backbone, AutoTokenizer.from_pretrained(path)
+    backbone = classifier.backbone
+    tokenizer = isolate_alike(AutoTokenizer.from_pretrained(path), backbone.tokenizer)
     side = "left" if native.form.sides == ("left",) else "right"
 
     def tokens(texts: Sequence[str], pairs: Sequence[str]) -> Mapping[str, Tensor]:
@@ -218,4 +220,4 @@ def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path)
         with torch.inference_mode(), IsolatedRng().rolling():  # Reformer seeds torch itself
             return model.eval()(**tokens(texts, pairs)).logits
 
-    return tried(classifier, theirs, most=ROUNDING, padded=not backbone.reads_padding)[1]
+    return verify_logits(classifier, theirs, most=ROUNDING, padded=not backbone.reads_padding)[1]

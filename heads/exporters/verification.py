@@ -8,39 +8,43 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
+from heads.classifier.calibration import CALIBRATED
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, ModelError
 
 SENTENCE = "We sat at the gate for two hours, and nobody told us why."
 TEXTS = (
     "no",
-    "The flight was late.",
-    "Ça va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
+    " The flight\x07 was  late.\r\n",  # an export must not clean texts
+    "C\u0327a va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
     " ".join([SENTENCE] * 20),
 )
+USUAL_NORM = 25.0  # of a row of weights: 1e-6 in each vector then moves a logit by 2.5e-5 at most
 PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
 MOST_TOKENS = 2_048  # of a text to try an export on: attention to many more fills memory
 Batch = tuple[Any, Sequence[str]]
 Reads = Callable[[Any, Sequence[str]], Tensor]
 
 
-def tried(
+def verify_logits(
     classifier: Classifier, theirs: Reads, *, most: float, padded: bool = True
 ) -> tuple[int, float]:
-    """How many texts an export was tried on, and by how much its logits differ from ours.
+    """Compare an export's logits with ours; return the number of texts and the largest difference.
 
     Args:
         theirs: Texts and second texts, or none, to the export's logits (n, c).
-        most: The most by which they may differ, where logits are above 1 in proportion to them.
+        most: The most by which logits may differ; in proportion where they are above 1, or where
+            the head multiplies rounding (`rounding_gain`).
         padded: Whether texts of different lengths may stand in one batch.
 
     Raises:
         CheckpointError: The export fails, or differs by more.
     """
     count, largest = 0, 0.0
+    least = rounding_gain(classifier)
     given = example(classifier)
     for texts, pairs in [given] if given else _batches(classifier, padded):
         if pairs and not classifier.head.module.reader.resolved.takes_pairs:
@@ -51,8 +55,8 @@ def tried(
             continue  # a base model that cannot read such texts at all: Funnel's a single word
         difference = (_read(classifier, theirs, (texts, pairs)) - ours).abs()
         worst = float(difference.max())
-        # Not a number is not small either.
-        if not bool((difference <= most * ours.abs().clamp(min=1)).all()):
+        # The comparison is negated because NaN must fail as well.
+        if not bool((difference <= most * ours.abs().clamp(min=least)).all()):
             what = f"The export of {classifier.recipe} gives logits that differ by {worst:.2g}"
             raise CheckpointError(f"{what} from ours.", "It was not kept.")
         count, largest = count + len(texts), max(largest, worst)
@@ -60,6 +64,21 @@ def tried(
         what = f"{classifier.backbone.id} reads none of the texts to try it on."
         raise CheckpointError(what, "Choose another base model.")
     return count, largest
+
+
+def rounding_gain(classifier: Classifier) -> float:
+    """Return how many times the rounding of usual heads a head's logits carry; 1 for usual heads.
+
+    Large weights, of dimensions that hardly vary, multiply the rounding of the base model's
+    vectors. A temperature below 1 in the last layer multiplies that of the logits.
+    """
+    head = classifier.head
+    norms = [
+        float(layer.weight.norm(dim=1).max()) / USUAL_NORM
+        for layer in head.module.head.modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    return max(1.0, 1 / float(head.chosen.get(CALIBRATED, 1.0)), *norms)
 
 
 def example(classifier: Classifier) -> Batch | None:

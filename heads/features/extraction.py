@@ -25,7 +25,7 @@ from heads.backbone.engine import Backend, InferenceEngine, backends, relied_on,
 from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
-from heads.events import Progress
+from heads.events import Progress, within
 from heads.features.featurizer import Featurizer
 from heads.features.store import (
     FeatureChunk,
@@ -99,7 +99,7 @@ def extract(
 
     Args:
         recipes: Those whose reading is fixed; their heads do not matter.
-        texts: The gated texts of n rows.
+        texts: The texts of n rows.
         pairs: The second texts, or none.
         precision: auto, exact or fast, as the setting has it.
         scored: Numbers of rows that are read in 32 bits whatever the setting.
@@ -183,7 +183,7 @@ def _extracted(
     for group in groups:
         part = len(group.rows) / len(different)
         reading = _of(group, bool(pairs), readers, backbone)
-        found.append((yield from _within(reading, before / len(different), part)))
+        found.append((yield from within(reading, before / len(different), part)))
         before += len(group.rows)
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
     index = torch.tensor([number[row] for row in rows])
@@ -227,18 +227,6 @@ def grouped(
     others = list(dict.fromkeys(row for row in rows if row not in exact))
     both = (Group(rows=others, precision=precision), Group(rows=list(exact), precision=EXACT))
     return [group for group in both if group.rows]
-
-
-def _within(
-    events: Generator[Progress, None, Found], start: float, share: float
-) -> Generator[Progress, None, Found]:
-    """A part of a reading, its progress as one of the whole."""
-    while True:
-        try:
-            event = next(events)
-        except StopIteration as end:
-            return end.value
-        yield Progress(says=event.says, share=start + share * event.share)
 
 
 def _of(

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import States
-from heads.backbone.trained_reading import why_untrained
+from heads.backbone.trained_reading import TrainedReading, why_untrained
 from heads.errors import HeadsError, RecipeError
-from heads.parts.poolings import GIVEN, Pooled, pooled
+from heads.parts.pooled import Pooled, pooled
+from heads.parts.poolings import GIVEN
 from heads.parts.registry import Pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 
@@ -46,9 +47,11 @@ class Featurizer(nn.Module):
             raise RecipeError(what, f"Write {resolved.pooling.name}+{resolved.head.name} instead.")
         backbone.for_recipe(resolved)  # says so where it has no mask token, or no such prompt
         # In a tuple, for it is the base model's: no layer of this reading, and in no state_dict.
-        self._trained = (backbone.trained,) if resolved.pooling.is_trained else ()
-        if self._trained == (None,):
-            raise why_untrained(backbone.folder, backbone.id, backbone.width)
+        self._trained: tuple[TrainedReading, ...] = ()
+        if resolved.pooling.is_trained:
+            if backbone.trained is None:
+                raise why_untrained(backbone.folder, backbone.id, backbone.width)
+            self._trained = (backbone.trained,)
         self.resolved = resolved
         self.layers = _made(resolved.layers, backbone.layers + 1)
         nothing = _nothing(backbone)
@@ -60,7 +63,7 @@ class Featurizer(nn.Module):
         self.width: int = width
         self.weighs = isinstance(answer, Tensor) and (answer.dim() == 2 or answer.shape[1] == 1)
         self.by_window = resolved.pooling.is_by_window or self._reads_decoder
-        self.by_window |= any(own.is_by_window for own in self._trained if own)
+        self.by_window |= any(reading.is_by_window for reading in self._trained)
 
     def _depths(self, nothing: States) -> frozenset[int]:
         """The layers that it reads: where one is no number, neither is what it makes of them."""
@@ -97,22 +100,18 @@ class Featurizer(nn.Module):
         return Pooled(nn.functional.normalize(found.vectors, dim=-1), found.reads)
 
     def _of_windows(self, states: States, counted: Tensor) -> Pooled:
-        """What is read of a long text.
+        """Read a long text, of whose windows (k, t) the tokens that count are marked with 1.
 
-        A mean, a maximum, a spread are of tokens, and all tokens of the windows have one. Of what
-        is one a window, as its [CLS], the average is taken, in which a window counts by the number
-        of its tokens that count: so a text that is one token too long has nearly the vector of the
-        text that is not. Under a linear head that is the average of the windows' logits.
-
-        Args:
-            counted: (k, t), 1 on tokens that count.
+        A mean, a maximum, a spread are of all tokens. Of what is one a window, as its [CLS], the
+        average is taken, a window weighted by its tokens that count: so a text that is one token
+        too long has nearly the vector of the text that is not.
         """
         if not self.by_window:
             return pooled(*self._answer(states.end_to_end))
         found, share = pooled(*self._answer(states)), counted.sum(dim=1)
         share = (share / share.sum()).to(found.vectors.dtype)
         vectors = share[None] @ found.vectors
-        if any(own.has_unit_length for own in self._trained if own):
+        if any(reading.has_unit_length for reading in self._trained):
             vectors = nn.functional.normalize(vectors, dim=-1)
         reads = share[:, None] * found.reads
         return Pooled(vectors, reads[counted.bool()][None])
@@ -131,7 +130,7 @@ class Featurizer(nn.Module):
             "states": self.chosen(states) if "states" in self.resolved.pooling.asks else None,
             "pooler": states.pooler,
             "eos": states.eos,
-            "trained": self._as_trained(states),
+            "trained": self._trained[0](states.mask, states.layer(-1)) if self._trained else None,
             "vectors": states.vectors,
         }
         asks = self.resolved.pooling.asks
@@ -141,12 +140,6 @@ class Featurizer(nn.Module):
             raise RecipeError(what, f"A pooling can ask for: {', '.join(inputs)}.")
         pooling = cast("Callable[..., Tensor | Pooled]", self.pooling)
         return pooling(*(inputs[name] for name in asks)), inputs["states"]
-
-    def _as_trained(self, states: States) -> Pooled | None:
-        """What the base model's own modules make of the texts, where this reading asks for it."""
-        for reading in filter(None, self._trained):
-            return reading(states.mask, states.layer(-1))
-        return None
 
     def _tried(self, states: States) -> tuple[Tensor | Pooled, int]:
         """The first reading: what fails here is a fault of the pooling, which may be a user's."""
@@ -179,7 +172,7 @@ def _check_given(resolved: ResolvedRecipe, backbone: Backbone) -> None:
         what = f"{resolved.recipe} reads what a base model makes of texts, and vectors are given."
         raise RecipeError(what, f"Write {GIVEN.name}+{head}.")
     what = f"{resolved.recipe} learns from vectors that are given, and {backbone.id} reads texts."
-    raise RecipeError(what, f"Write mean+{head}, or name a column of vectors (--vectors).")
+    raise RecipeError(what, f"Write mean+{head}, or name a column of vectors.")
 
 
 def _made(part: Pooling | None, size: int, **options: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch.nn.functional import normalize
 
 from heads.data.vectors import Vectors
 from heads.features.store import FeatureMatrices
@@ -17,21 +18,9 @@ def given_features(recipes: Sequence[ResolvedRecipe], vectors: Vectors) -> Featu
 
     Equal vectors of several rows are held as often as they come.
     """
-    matrix, none = vectors.tensor(), torch.zeros(len(vectors), dtype=torch.long)
-    parts = {
-        one.reading: torch.nn.functional.normalize(matrix, dim=-1) if one.normalise else matrix
-        for one in recipes
+    matrix, index = vectors.tensor(), torch.arange(len(vectors))
+    readings = {
+        recipe.reading: normalize(matrix, dim=-1) if recipe.normalise else matrix
+        for recipe in recipes
     }
-    return FeatureMatrices(
-        index=torch.arange(len(vectors)),
-        parts={reading: ({"vectors": found},) for reading, found in parts.items()},
-        tokens=none,
-        whole=none,
-        unknown=none,
-        seconds=0.0,
-        fresh=0,
-        engine=ENGINE,
-        precision="float32",
-        scored="float32",
-        says=SAYS,
-    )
+    return FeatureMatrices.of_vectors(index, readings, engine=ENGINE, says=SAYS)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
-from heads.caching import foreign_code, used, write_tensors
+from heads.caching import foreign_code, place_told, used
+from heads.checked_files import read_tensors, write_tensors
+from heads.errors import DataError
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.settings import cache_folder
 
@@ -52,6 +52,31 @@ class FeatureMatrices:
     says: str
     scored: str = ""
 
+    @classmethod
+    def of_vectors(
+        cls, index: Tensor, vectors: Mapping[str, Tensor], *, engine: str = "", says: str = ""
+    ) -> "FeatureMatrices":
+        """Hold vectors that no base model has read just now, of texts without counts.
+
+        Args:
+            index: (n,), for each row the number of its vector among the u.
+            vectors: For each reading (u, w).
+        """
+        none = index.new_zeros(int(index.max()) + 1)
+        return cls(
+            index=index,
+            parts={reading: ({"vectors": matrix},) for reading, matrix in vectors.items()},
+            tokens=none,
+            whole=none,
+            unknown=none,
+            seconds=0.0,
+            fresh=0,
+            engine=engine,
+            precision="float32",
+            says=says,
+            scored="float32",
+        )
+
     def matrix(self, reading: str) -> Tensor:
         """The vectors of all different texts under a reading, (u, w)."""
         parts = [opened(part)["vectors"] for part in self.parts[reading]]
@@ -79,7 +104,10 @@ class FeatureStore:
         """
         if reading in self.siamese:
             assert self.alone is not None
-            return _put_together(self.siamese[reading], self.alone)
+            resolved, sides = self.siamese[reading], torch.stack(self.alone.index.chunk(2))
+            different, index = sides.unique(dim=1, return_inverse=True)
+            side = self.alone.matrix(resolved.side.reading)
+            return resolved.joined(side[different[0]], side[different[1]]), index
         assert self.joint is not None
         vectors = self.joint.matrix(reading) if reading else torch.empty(0, 0)
         return vectors, self.joint.index
@@ -121,20 +149,20 @@ class FeatureStore:
         return tokens, whole, unknown
 
 
-def _put_together(resolved: ResolvedRecipe, alone: FeatureMatrices) -> tuple[Tensor, Tensor]:
-    """The vectors of all different pairs, and for each row the number of its pair."""
-    first, second = alone.index.chunk(2)
-    different, index = torch.stack([first, second]).unique(dim=1, return_inverse=True)
-    side = alone.matrix(resolved.side.reading)
-    return resolved.joined(side[different[0]], side[different[1]]), index
-
-
 def opened(part: Part) -> Mapping[str, Tensor]:
-    """What a chunk gave, from disk or from memory."""
+    """What a chunk gave, from disk or from memory.
+
+    Raises:
+        DataError: Its file was damaged or deleted after the run had looked at it.
+    """
     if not isinstance(part, Path):
         return part
     used(part)  # a run of many hours must not lose it to another's need for room
-    return load_file(part)
+    try:
+        return read_tensors(part)[0]
+    except OSError as error:
+        what = f"A file of cached features cannot be read ({place_told(part)})."
+        raise DataError(what, "Do the same again: its texts are encoded anew.") from error
 
 
 # --- Some of the different texts of a run, and where on disk what they gave is kept.
@@ -149,9 +177,9 @@ class FeatureChunk:
     folder: Path
 
     def place(self, resolved: ResolvedRecipe) -> Path:
-        """The file of a reading; parts of the user's own bring their code into its name."""
-        name = resolved.reading + "".join(map(foreign_code, makers(resolved)))
-        return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.safetensors"
+        """The file of a reading."""
+        name = hashlib.sha256(name_of(resolved).encode()).hexdigest()[:24]
+        return self.folder / f"{name}.safetensors"
 
     @property
     def facts(self) -> Path:
@@ -162,9 +190,8 @@ class FeatureChunk:
     def says(self) -> str:
         """How it was read, in the words of the run that read it; "" where nothing is kept."""
         try:
-            with safe_open(self.facts, framework="pt") as file:
-                return (file.metadata() or {}).get("says", "")
-        except (OSError, SafetensorError):
+            return read_tensors(self.facts)[1].get("says", "")
+        except OSError:
             return ""
 
 
@@ -173,12 +200,16 @@ def makers(resolved: ResolvedRecipe) -> list[Any]:
     return [resolved.pooling.make, *([resolved.layers.make] if resolved.layers else [])]
 
 
+def name_of(resolved: ResolvedRecipe) -> str:
+    """A reading; parts of the user's own bring their code into its name."""
+    return resolved.reading + "".join(map(foreign_code, makers(resolved)))
+
+
 def is_kept(path: Path) -> bool:
     """Whether a file is there and whole; that makes it one of the last to go."""
     try:
-        with safe_open(path, framework="pt") as file:
-            file.keys()
-    except (OSError, SafetensorError):
+        read_tensors(path)
+    except OSError:
         return False
     used(path)
     return True

@@ -29,14 +29,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
 from heads.backbone.engine import InferenceEngine, backends, relied_on
 from heads.backbone.precision import EXACT
-from heads.caching import IN_USE_SECONDS, foreign_code, is_ours, make_room, used
+from heads.caching import IN_USE_SECONDS, is_ours, make_room, used
+from heads.checked_files import read_tensors
 from heads.errors import RecipeError
 from heads.events import Progress
 from heads.features.extraction import (
@@ -52,7 +53,7 @@ from heads.features.extraction import (
     read_texts,
 )
 from heads.features.featurizer import Featurizer
-from heads.features.store import FeatureMatrices, Part, home_of, makers, put
+from heads.features.store import FeatureMatrices, Part, home_of, name_of, put
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import LONG, STRIDE, WINDOWS, ResolvedRecipe
@@ -94,14 +95,12 @@ class TextBatch:
         """Some of what it gave.
 
         Raises:
-            OSError: Its file is gone.
-            SafetensorError: It is broken.
+            OSError: Its file is gone or damaged.
         """
         if not isinstance(self.part, Path):
             return self.part
         used(self.part)
-        with safe_open(self.part, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in names}
+        return read_tensors(self.part, names)[0]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -121,7 +120,7 @@ class TextStore:
         with self._lock, suppress(OSError):
             for path in sorted(folder.glob("*.safetensors")):
                 if path not in self._seen:
-                    with suppress(OSError, SafetensorError):
+                    with suppress(OSError):
                         self._enter(_opened(path))
 
     def add(self, batch: TextBatch, most: int) -> None:
@@ -203,7 +202,7 @@ class TextStore:
         """Puts in what a batch has; forgets it, and says False, where it is gone or broken."""
         try:
             tensors = batch.tensors(list(wanted))
-        except (OSError, SafetensorError):
+        except OSError:
             with self._lock:
                 if batch in self._batches:  # another thread may have been faster
                     self._drop(batch)
@@ -222,15 +221,10 @@ _menus: WeakKeyDictionary[Any, dict[int | None, dict[str, Featurizer]]] = WeakKe
 
 
 def _opened(path: Path) -> TextBatch:
-    """The batch in a file.
-
-    Raises:
-        OSError: It is gone.
-        SafetensorError: It is broken.
-    """
+    """The batch in a file."""
+    rows = read_tensors(path, [DIGESTS])[0][DIGESTS].numpy()
     with safe_open(path, framework="pt") as file:
         names = frozenset(file.keys()) - {DIGESTS}
-        rows = file.get_tensor(DIGESTS).numpy()
     return TextBatch(names=names, digests=tuple(row.tobytes() for row in rows), part=path)
 
 
@@ -247,43 +241,24 @@ def _turn(folder: Path, pace: Pace) -> Generator[Progress, None, ExitStack]:
     """Waits until nobody else reads texts to keep them in this folder, here or in another process.
 
     There are two locks, as of a turnstile: who waits first holds the first one, so that who has
-    just read some texts, and would read more, does not pass in front.
-
-    Yields:
-        That it waits.
-
-    Returns:
-        What ends the turn.
-
-    Raises:
-        Interrupted: The work is to end, or whatever else says so.
+    just read some texts, and would read more, does not pass in front. Returns what ends the turn.
     """
     held = ExitStack()
     with suppress(OSError, NotImplementedError), ExitStack() as line:  # a disk may know no locks
         folder.mkdir(parents=True, exist_ok=True)
         for name, until in ((".next", line), (".lock", held)):
             lock = FileLock(folder / name, thread_local=False)
-            while not _is_free(lock):
+            while True:
+                interruption.check()
+                with suppress(Timeout):
+                    lock.acquire(blocking=False)
+                    break
                 share = pace.done / max(1, pace.done + pace.left)
                 yield Progress(says=f"{pace.says}: others are reading, it waits", share=share)
                 with interruption.outside():
                     time.sleep(POLL_SECONDS)
             until.callback(lock.release)
     return held
-
-
-def _is_free(lock: FileLock) -> bool:
-    """Takes a lock that nobody holds.
-
-    Raises:
-        OSError: The disk knows no locks.
-    """
-    interruption.check()
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return False
-    return True
 
 
 # --- Texts to features, each text read once whoever asks for it.
@@ -301,7 +276,7 @@ def extract_by_text(
 
     Args:
         recipes: Those whose reading is fixed; their heads do not matter.
-        texts: The gated texts of n rows.
+        texts: The texts of n rows.
         pairs: The second texts, or none.
         on_disk: Whether what is read is kept on disk, where other processes find it, or in this
             one's memory alone.
@@ -329,7 +304,10 @@ def _extracted(
     index = torch.tensor([number.setdefault(row, len(number)) for row in rows])
     group = Group(rows=list(number), precision=EXACT)
     while True:
-        engine = _engine(group, backbone, reads=bool(readers))
+        if readers:
+            engine = engine_of(group, backbone)
+        else:  # tokens are only counted: nothing is tried
+            engine = InferenceEngine(backbone=backbone, way=backends(backbone, EXACT)[0])
         pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", group.rows)
         with relied_on(engine):
             reading = _Reading(engine=engine, paired=paired, asked=readers, on_disk=on_disk)
@@ -346,13 +324,6 @@ def _extracted(
                 says=engine.says,
             )
             return
-
-
-def _engine(group: Group, backbone: Backbone, *, reads: bool) -> InferenceEngine:
-    """What is going to read; where tokens are only counted, nothing is tried."""
-    if reads:
-        return engine_of(group, backbone)
-    return InferenceEngine(backbone=backbone, way=backends(backbone, EXACT)[0])
 
 
 def _sides(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
@@ -391,10 +362,12 @@ class _Reading:
         if not self.asked:  # as of heads that learn from tokens or texts
             encoded = self.engine.backbone.encode(*_sides(rows, self.paired))
             return TextsRead(vectors={}, counts=counts(encoded, self.engine.backbone))
-        digests, size = [self._digest(row) for row in rows], len(rows)
+        digests = [hashlib.sha256(self.key + repr(row).encode()).digest()[:DIGEST] for row in rows]
+        size = len(rows)
         vectors = {name: torch.empty(size, one.width) for name, one in self.asked.items()}
         counted = {name: torch.empty(size, dtype=torch.long) for name in COUNTS}
-        found = {_name(self.asked[name]): own for name, own in vectors.items()} | counted
+        names = {name: name_of(reader.resolved) for name, reader in self.asked.items()}
+        found = {names[name]: own for name, own in vectors.items()} | counted
         missing = _store.fill(found, digests, range(size))
         if missing:  # of what is in memory no disk is asked
             _store.look(self.folder)
@@ -436,7 +409,7 @@ class _Reading:
         """What so many texts are read for: the menu as well, where there is room for that."""
         if not texts:
             return {}
-        asked = {_name(reader): reader for reader in self.asked.values()}
+        asked = {name_of(reader.resolved): reader for reader in self.asked.values()}
         menu = _menu(self.engine.backbone)
         size = 4 * texts * sum(reader.width for reader in menu.values())
         return {**menu, **asked} if size <= limits().kept_features_bytes else asked
@@ -449,7 +422,7 @@ class _Reading:
         pace: Pace,
     ) -> Generator[Progress, None, dict[str, Tensor]]:
         """Reads some texts for what any of them lacks, and keeps that."""
-        asked = {_name(reader) for reader in self.asked.values()}
+        asked = {name_of(reader.resolved) for reader in self.asked.values()}
         lacking = {
             name: reader
             for name, reader in readers.items()
@@ -461,9 +434,6 @@ class _Reading:
         batch = TextBatch(names=frozenset(tensors), digests=tuple(digests), part=part)
         _store.add(batch, limits().kept_features_bytes)
         return tensors
-
-    def _digest(self, row: Row) -> bytes:
-        return hashlib.sha256(self.key + repr(row).encode()).digest()[:DIGEST]
 
 
 def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
@@ -482,12 +452,6 @@ def _menu(backbone: Backbone) -> Mapping[str, Featurizer]:
                 for option in ("", *([windows] if backbone.stride is not None else [])):
                     with suppress(RecipeError):  # the base model may have no pooler
                         reader = Featurizer(resolve(f"{name}+linear{option}"), backbone)
-                        found[_name(reader)] = reader
+                        found[name_of(reader.resolved)] = reader
         menus[backbone.stride] = found  # whole, for another thread may ask meanwhile
     return menus[backbone.stride]
-
-
-def _name(reader: Featurizer) -> str:
-    """A reading; parts of the user's own bring their code into its name."""
-    resolved = reader.resolved
-    return resolved.reading + "".join(map(foreign_code, makers(resolved)))

@@ -8,15 +8,13 @@ Legend: u different texts, n of them asked for, t tokens, l kept layers, d width
 """
 
 import hashlib
-import os
-import tempfile
+import zlib
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -25,15 +23,8 @@ from heads.backbone.device import HERE
 from heads.backbone.engine import InferenceEngine, relied_on, to_try, tried
 from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded, States
-from heads.caching import (
-    IN_USE_SECONDS,
-    UNFINISHED,
-    make_room,
-    own_code,
-    used,
-    write_tensors,
-    writing,
-)
+from heads.caching import IN_USE_SECONDS, make_room, own_code, replacing, used, writing
+from heads.checked_files import crc_of_file, read_tensors, write_tensors
 from heads.data.corpus import Corpus
 from heads.errors import LimitError
 from heads.events import Progress
@@ -48,6 +39,7 @@ ROUGH, FINE = np.float16, np.float32
 ENDINGS = {ROUGH: ".f16", FINE: ".f32"}
 MOST = 65_504.0  # the largest number in 16 bits; a few models go beyond it
 MARKS = ("unpadded", "content", "eos")
+CRC_OF_STATES = "crc32 of the states"
 WHAT = "A file of the states of all tokens"
 HINT = "Make room on the disk, or leave learned readings out."
 
@@ -96,48 +88,54 @@ def _kept(
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
     path = home_of("states") / f"{name}{ENDINGS[part.kind]}"
     index = path.with_suffix(".safetensors")
-    if path.is_file() and index.is_file() and path.stat().st_size == size:
-        used(path)
-        used(index)
-    else:
+    places = _read_index(index, path, size)
+    if places is None:
         make_room(home_of("states"), room, IN_USE_SECONDS)
-        places = yield from _written(path, part, layers, engine)
+        places, crc = yield from _written(path, part, layers, engine)
         with writing(WHAT, HINT):
-            write_tensors(index, places)
+            write_tensors(index, places, {CRC_OF_STATES: str(crc)})
+    used(path)
+    used(index)
     numbers = np.memmap(path, part.kind, "r").reshape(-1, len(layers), backbone.width)
-    return ShardFile(numbers=numbers, engine=engine, **load_file(index))
+    return ShardFile(numbers=numbers, engine=engine, **places)
+
+
+def _read_index(index: Path, path: Path, size: int) -> dict[str, Tensor] | None:
+    """Return what lies where in a file of states; None where it, or the index, is not whole."""
+    try:
+        places, facts = read_tensors(index)
+        if path.stat().st_size != size:
+            return None
+        is_whole = facts.get(CRC_OF_STATES) in (None, str(crc_of_file(path)))
+        return places if is_whole else None
+    except OSError:
+        return None
 
 
 def _written(
     path: Path, part: TokenShard, layers: Sequence[int], engine: InferenceEngine
-) -> Generator[Progress, None, dict[str, Tensor]]:
-    """Writes the states into a file that bears its name only when it is whole; what lies where."""
+) -> Generator[Progress, None, tuple[dict[str, Tensor], int]]:
+    """Write the states into a file; returns what lies where in it, and its checksum."""
+    order, marks, crc = list[int](), list[Tensor](), 0
     with writing(WHAT, HINT):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
-        os.close(handle)
-    draft = Path(name)
-    order, marks = list[int](), list[Tensor]()
-    try:
-        with writing(WHAT, HINT), draft.open("wb") as file:
+        with replacing(path, mode=0o600) as draft, draft.open("wb") as file:
             for rows, states in engine.passes(part.encoded, layers):
                 real = states.mask.bool()
                 kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
                 kept = kept.clamp(-MOST, MOST).half() if part.kind is ROUGH else kept
-                file.write(kept.to(HERE).numpy().tobytes())
+                block = kept.to(HERE).numpy().tobytes()
+                file.write(block)
+                crc = zlib.crc32(block, crc)
                 order += rows
                 said = [getattr(states, name)[real] for name in MARKS]
                 marks.append(torch.stack(said, dim=1).bool().to(HERE))
                 says = f"Keeping the states of all tokens with {engine.backbone.id}"
                 yield Progress(says=says, share=len(order) / len(part.encoded))
-        with writing(WHAT, HINT):
-            draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
     lengths = torch.tensor(list(map(len, part.encoded)))
     written, starts = lengths[order], torch.empty_like(lengths)
     starts[order] = written.cumsum(0) - written
-    return {"starts": starts, "lengths": lengths, "marks": torch.cat(marks)}
+    return {"starts": starts, "lengths": lengths, "marks": torch.cat(marks)}, crc
 
 
 def size_of(encoded: Sequence[Encoded], each: int, kind: type[np.floating]) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.data.dataset import Data
-from heads.data.table import Finding
+from heads.data.table import Finding, finding
 from heads.parts.resolved_recipe import LONG, WINDOWS, ResolvedRecipe
 
 CHUNK = 4096  # texts
@@ -53,22 +53,14 @@ def token_findings(
     foreign = (unknown * 2 > (tokens - FRAME).clamp_min(1)).nonzero().flatten().tolist()
     found = []
     if cut:
-        found.append(
-            Finding(
-                kind=TOKENS_CUT,
-                says=_long_says(whole, cut, backbone, recipes, paired=bool(corpus.pairs)),
-                lines=_lines(cut, corpus),
-            )
-        )
+        says = _long_says(whole, cut, backbone, recipes, paired=bool(corpus.pairs))
+        found.append(finding(TOKENS_CUT, says, _lines(cut, corpus)))
     if foreign:
-        found.append(
-            Finding(
-                kind="tokens_unknown",
-                says=f"In {len(foreign):,} of {len(tokens):,} texts more than half of the tokens "
-                f"are unknown to {backbone.id}: choose a base model for their language or signs.",
-                lines=_lines(foreign, corpus),
-            )
+        says = (
+            f"In {len(foreign):,} of {len(tokens):,} texts more than half of the tokens "
+            f"are unknown to {backbone.id}: choose a base model for their language or signs."
         )
+        found.append(finding("tokens_unknown", says, _lines(foreign, corpus)))
     return found
 
 
@@ -103,4 +95,4 @@ def _long_says(
 
 
 def _lines(rows: list[int], corpus: Corpus) -> tuple[int, ...]:
-    return tuple(corpus.lines[row] for row in rows[:100]) if corpus.lines else ()
+    return tuple(corpus.lines[row] for row in rows) if corpus.lines else ()

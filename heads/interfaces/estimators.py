@@ -7,7 +7,7 @@ scikit-learn knows better (what labels are, which rows are fitted, tags, scores)
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import is_own
-from heads.data.arrays import ArrayError, GatedTexts, is_numbers, named_vectors, texts_of
+from heads.data.arrays import ArrayError, RowTexts, is_numbers, named_vectors, texts_of
 from heads.data.checks import check_numbers
 from heads.data.corpus import Corpus, numbered, of_targets, on_vectors
 from heads.data.text import is_blank
@@ -42,6 +42,7 @@ from heads.runs.spec import base_of
 from heads.settings import ExperimentConfig, limits
 
 Kind = TypeVar("Kind", bound=type)
+Estimator = TypeVar("Estimator", bound="_HeadEstimator")
 NAME = "rows given to fit"
 SETTINGS = {one.name: one.metadata["says"] for one in fields(ExperimentConfig)}
 
@@ -66,47 +67,24 @@ def _with_settings(kind: Kind) -> Kind:
     return kind
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn compares and prints estimators itself
 class _HeadEstimator(BaseEstimator):
-    """What both estimators share: texts in, logits out, and what is kept of a training.
+    """Hold what both estimators share: options, texts in, logits out, and the trained head."""
 
-    Attributes:
-        head_: The trained head.
-        revision_: Which version of the base model it was trained on.
-    """
-
-    head_: TrainedHead
-    revision_: str
-
-    def __init__(
-        self,
-        recipe: Recipe | str = "mean+linear",
-        *,
-        model: str = BUNDLED,
-        seed: int = 0,
-        metric: str = "auto",
-        trials: int = 0,
-        development: float = 0.15,
-        standardise: str = "searched",
-        learning_rate: float = 0.0,
-        steps: int = 0,
-        epochs: int = 0,
-        tuning_rate: float = 0.0,
-        gradient_checkpointing: bool = False,
-        precision: str = "auto",
-    ) -> None:
-        self.recipe = recipe
-        self.model = model
-        self.seed = seed
-        self.metric = metric
-        self.trials = trials
-        self.development = development
-        self.standardise = standardise
-        self.learning_rate = learning_rate
-        self.steps = steps
-        self.epochs = epochs
-        self.tuning_rate = tuning_rate
-        self.gradient_checkpointing = gradient_checkpointing
-        self.precision = precision
+    recipe: Recipe | str = "mean+linear"
+    _: KW_ONLY
+    model: str = BUNDLED
+    seed: int = 0
+    metric: str = "auto"
+    trials: int = 0
+    development: float = 0.15
+    standardise: str = "searched"
+    learning_rate: float = 0.0
+    steps: int = 0
+    epochs: int = 0
+    tuning_rate: float = 0.0
+    gradient_checkpointing: bool = False
+    precision: str = "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,12 +123,18 @@ class _HeadEstimator(BaseEstimator):
             self._classifier = Classifier(backbone=backbone, head=self.head_)
         return self._classifier
 
-    def _learn(self, X: Any, y: Any, groups: Any) -> None:
-        """Trains on all rows.
+    def fit(self: Estimator, X: Any, y: Any, groups: Any = None) -> Estimator:
+        """Train the head on all rows.
+
+        Args:
+            X: The texts, or pairs of texts.
+            y: The labels of a classifier, or a number a row of a regressor.
+            groups: For each row what it belongs to, such as its author: none is both learned from
+                and among the development rows. Rows of equal texts belong together in any case.
 
         Raises:
-            ArrayError: Rows or labels cannot be used.
-            HeadsError: A recipe, a setting or the base model does not fit.
+            ValueError: Rows, labels or numbers cannot be used; one sentence says why.
+            HeadsError: A recipe, a setting or the base model does not fit, in one sentence.
         """
         self._forget()
         try:
@@ -158,6 +142,7 @@ class _HeadEstimator(BaseEstimator):
         except BaseException:  # stopped too, it is not fitted
             self._forget()
             raise
+        return self
 
     def _train(self, X: Any, y: Any, groups: Any) -> None:
         allowed = limits()
@@ -174,8 +159,8 @@ class _HeadEstimator(BaseEstimator):
                 corpus = on_vectors(corpus, vectors, range(len(corpus)), are_named=True)
             backbone = load(base_of(corpus, self.model), limits=allowed)
             fitting = trainer.fit(resolved, corpus, backbone, config=config, limits=allowed)
-            self.head_ = result(fitting)
-        self.revision_ = backbone.revision
+            self.head_: TrainedHead = result(fitting)
+        self.revision_: str = backbone.revision
         self._classifier = Classifier(backbone=backbone, head=self.head_)
 
     @property
@@ -183,12 +168,8 @@ class _HeadEstimator(BaseEstimator):
         """Whether X are vectors from elsewhere: the recipe says so, as in vectors+linear."""
         return str(self.recipe).startswith(f"{GIVEN.name}+")
 
-    def _rows(self, X: Any) -> GatedTexts:
-        """The texts of X, or where the recipe learns from vectors these.
-
-        Raises:
-            ArrayError: It holds something else.
-        """
+    def _rows(self, X: Any) -> RowTexts:
+        """Return the texts of X, or its vectors where the recipe learns from these."""
         if self._takes_vectors:
             return named_vectors(X, limits())
         if is_numbers(X):
@@ -198,7 +179,7 @@ class _HeadEstimator(BaseEstimator):
         return texts_of(X, limits())
 
     @abstractmethod
-    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """The rows with their labels, checked."""
 
     def _config(self) -> ExperimentConfig:
@@ -225,6 +206,7 @@ class _HeadEstimator(BaseEstimator):
 
 
 @_with_settings
+@dataclass(eq=False, repr=False, kw_only=True)
 class HeadClassifier(ClassifierMixin, _HeadEstimator):
     """A head on a transformer as a classifier of scikit-learn, trained as `heads.train_grid` does.
 
@@ -260,69 +242,16 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
         feature_names_in_: Their names, where X was a data frame.
     """
 
-    classes_: np.ndarray
-
-    def __init__(
-        self,
-        recipe: Recipe | str = "mean+linear",
-        *,
-        model: str = BUNDLED,
-        seed: int = 0,
-        metric: str = "auto",
-        class_weights: bool = False,
-        trials: int = 0,
-        development: float = 0.15,
-        standardise: str = "searched",
-        learning_rate: float = 0.0,
-        steps: int = 0,
-        focal: float = 0.0,
-        smoothing: float = 0.0,
-        epochs: int = 0,
-        tuning_rate: float = 0.0,
-        gradient_checkpointing: bool = False,
-        precision: str = "auto",
-    ) -> None:
-        super().__init__(
-            recipe,
-            model=model,
-            seed=seed,
-            metric=metric,
-            trials=trials,
-            development=development,
-            standardise=standardise,
-            learning_rate=learning_rate,
-            steps=steps,
-            epochs=epochs,
-            tuning_rate=tuning_rate,
-            gradient_checkpointing=gradient_checkpointing,
-            precision=precision,
-        )
-        self.class_weights = class_weights
-        self.focal = focal
-        self.smoothing = smoothing
+    class_weights: bool = False
+    focal: float = 0.0
+    smoothing: float = 0.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "HeadClassifier":
-        """Trains the head on all rows.
-
-        Args:
-            X: The texts, or pairs of texts.
-            y: The labels.
-            groups: For each row what it belongs to, such as its author: none is both learned from
-                and among the development rows. Rows of equal texts belong together in any case.
-
-        Raises:
-            ValueError: Rows or labels cannot be used; one sentence says why.
-            HeadsError: A recipe, a setting or the base model does not fit, in one sentence.
-        """
-        self._learn(X, y, groups)
-        return self
-
-    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         try:
@@ -333,7 +262,7 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
             what = "The labels in y are of several types, or one is missing."
             raise ArrayError(what, "Make them all texts, with str(), or all numbers.") from error
 
-    def _single(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _single(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """Rows with one label each."""
         check_classification_targets(y)
         self.classes_, targets = np.unique(column_or_1d(y, warn=True), return_inverse=True)
@@ -351,7 +280,7 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
             ordered=is_number and len(names) > 2,
         )
 
-    def _several(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _several(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
         """Rows with any number of labels: 1 in the columns of those that a row has."""
         table = np.asarray(y.toarray() if hasattr(y, "toarray") else y).astype(bool)
         if not table.any():
@@ -412,23 +341,7 @@ class HeadRegressor(RegressorMixin, _HeadEstimator):
         feature_names_in_: Their names, where X was a data frame.
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "HeadRegressor":
-        """Trains the head on all rows.
-
-        Args:
-            X: The texts, or pairs of texts.
-            y: A number a row.
-            groups: For each row what it belongs to, such as its author: none is both learned from
-                and among the development rows. Rows of equal texts belong together in any case.
-
-        Raises:
-            ValueError: Rows or numbers cannot be used; one sentence says why.
-            HeadsError: A recipe, a setting or the base model does not fit, in one sentence.
-        """
-        self._learn(X, y, groups)
-        return self
-
-    def _corpus(self, texts: GatedTexts, y: Any, groups: Sequence[str]) -> Corpus:
+    def _corpus(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
         column = column_or_1d(y, warn=True)
         try:
             numbers = np.asarray(column, dtype=float)
@@ -446,11 +359,7 @@ class HeadRegressor(RegressorMixin, _HeadEstimator):
 
 
 def _resolvable(recipe: object) -> Recipe | str:
-    """A recipe by name, or as a value.
-
-    Raises:
-        RecipeError: It is something else, or needs no fit.
-    """
+    """Return the recipe if it is one that can be fitted; raise RecipeError otherwise."""
     if not isinstance(recipe, Recipe | str):
         what = f"A recipe is a text, not {recipe!r:.40}."
         raise RecipeError(what, "Write for example mean+linear.")
@@ -461,12 +370,7 @@ def _resolvable(recipe: object) -> Recipe | str:
 
 
 def _class_names(classes: np.ndarray) -> list[str]:
-    """The names of classes, under which a head is exported.
-
-    Raises:
-        ArrayError: One has none.
-        LimitError: There are too many.
-    """
+    """Return the names of classes, under which a head is exported, and check their number."""
     names, most = _names(classes), limits().classes
     if any(map(is_blank, names)):
         raise ArrayError("A label in y is empty.", "Name it, or leave its rows out.")

@@ -19,12 +19,15 @@ from heads.parts.modules import (
     activated,
     chain,
 )
-from heads.parts.registry import SearchSpace, head
+from heads.parts.registry import head
 
 
 @head(title="One layer")
 def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
-    """Dropout and one linear layer: the head that the BERT paper describes.
+    """One linear layer: the head that the BERT paper describes.
+
+    Dropout comes before it only where it is trained step by step: with fit=adamw, a dropout other
+    than the default, tune=, late=true or a pooling that is learned.
 
     Source: BERT (Devlin et al. 2019), section 4.1, there a matrix without a bias; Transformers'
         XLM and Flaubert.
@@ -36,8 +39,8 @@ def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
 def bert(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
     """Dense and tanh, pretrained where the base model has a pooler, then dropout and linear.
 
-    Source: Transformers' BertForSequenceClassification; the pooler was trained by BERT's
-        next-sentence objective.
+    Source: Transformers' BertForSequenceClassification; BERT's own pooler was trained by its
+        next-sentence objective, that of a checkpoint need not be.
     """
     return chain(
         ("pooler.dense", nn.Linear(width, width)),
@@ -346,7 +349,7 @@ def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
     title="Ridge regression",
     solve=solvers.ridge,
     regression=True,
-    search={"alpha": SearchSpace(first=(1, 10, 100, 1000), step=10, least=1e-3, most=1e6)},
+    search={"alpha": tuple(float(f"{10 ** (power / 2):.2g}") for power in range(-6, 13))},
 )
 def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
     """Least squares to +1 and −1: one linear layer in closed form.
@@ -365,7 +368,7 @@ def ridge(width: int, classes: int, *, alpha: float = 100.0) -> nn.Sequential:
     ranges={"shrinkage": (0, 1)},
     # 0 is the share that Ledoit and Wolf's formula gives.
     search={
-        "shrinkage": SearchSpace(first=(0.01, 0.03, 0.1), step=3, least=1e-4, most=1, besides=(0,))
+        "shrinkage": (0, 1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1)
     },
 )
 def lda(width: int, classes: int, *, shrinkage: float = 0.0) -> nn.Sequential:
@@ -395,7 +398,7 @@ def centroid(width: int, classes: int) -> nn.Sequential:
     title="Cosine to class means",
     solve=solvers.cosine,
     single_label=True,
-    search={"scale": SearchSpace(first=(10, 20, 40), step=2, least=1, most=320)},
+    search={"scale": (1.25, 2.5, 5, 10, 20, 40, 80, 160, 320)},
 )
 def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
     """The class mean with the nearest direction; the logit is {scale} times the cosine.
@@ -414,7 +417,7 @@ def cosine(width: int, classes: int, *, scale: float = 20.0) -> nn.Sequential:
     title="Nearest neighbours",
     solve=solvers.neighbours,
     single_label=True,
-    search={"k": SearchSpace(first=(3, 10, 30), step=3, least=1, most=100, of_rows=True)},
+    search={"k": (1, 3, 10, 30, 100)},
 )
 def knn(width: int, classes: int, *, k: int = 10) -> nn.Sequential:
     """A vote of the {k} most similar training texts.

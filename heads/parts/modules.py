@@ -3,9 +3,10 @@
 Legend: n texts, w width of the pooled vector, c classes.
 """
 
+import copy
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "none": nn.Identity,
 }
 LEAD = 1e-3  # of a vote, by which a tie is broken
+M = TypeVar("M", bound=nn.Module)
 INITIAL_STD = 0.02  # `initializer_range` of nearly every family whose head stands here
 
 
@@ -54,18 +56,6 @@ def chain(*named: tuple[str, nn.Module]) -> nn.Sequential:
     )
 
 
-def layers_of(whole: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
-    """The layers of a chain in order, with their full names; inner chains are gone through.
-
-    >>> [name for name, _ in layers_of(chain(("pooler.dense", nn.Linear(2, 2))))]
-    ['pooler.dense']
-    """
-    if type(whole) is not nn.Sequential:
-        return [(name, whole)]
-    inner = whole.named_children()
-    return [found for key, layer in inner for found in layers_of(layer, f"{name}.{key}".strip("."))]
-
-
 def left_out(whole: nn.Sequential, layer: str, width: int) -> nn.Sequential:
     """A new chain less one of its layers, to be trained without it.
 
@@ -80,14 +70,14 @@ def left_out(whole: nn.Sequential, layer: str, width: int) -> nn.Sequential:
     )
     """
     kept: list[tuple[str, nn.Module]] = []
-    for name, part in layers_of(whole):
+    for name, part in leaves(whole):
         if name == layer:
             continue
-        if isinstance(part, nn.Linear):
+        if is_plain(part, nn.Linear):
             if part.in_features != width:
                 part = nn.Linear(width, part.out_features, bias=part.bias is not None)
             width = part.out_features
-        elif isinstance(part, nn.LayerNorm) and part.normalized_shape != (width,):
+        elif is_plain(part, nn.LayerNorm) and part.normalized_shape != (width,):
             part = nn.LayerNorm(width, eps=part.eps, bias=part.bias is not None)
         kept.append((name, part))
     return chain(*kept)
@@ -309,34 +299,79 @@ DETAIL = {nn.Dropout: "p", Repeat: "samples", Scale: "factor", Neighbours: "k", 
 CLASSES = (nn.Linear, Neighbours, Directions, Cuts)  # what classes can come from
 
 
-def leaves(chain: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers of a chain in order, with their full names."""
-    return [(n, layer) for n, layer in chain.named_modules() if not any(layer.children())]
+def leaves(head: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the layers that a head applies one after another, with their full names.
+
+    A module with a forward of its own is one layer, whatever is in it. A head is a single layer
+    without a name if it is such a module, or if two of its layers share a tensor.
+
+    >>> [name for name, _ in leaves(chain(("pooler.dense", nn.Linear(2, 2))))]
+    ['pooler.dense']
+    """
+    layers = list(_iter_layers(head, ""))
+    tensors = [id(t) for _, one in layers for t in (*one.parameters(), *one.buffers())]
+    return layers if len(tensors) == len({*tensors}) else [("", head)]
 
 
-def last_linear(chain: nn.Module) -> str:
-    """The name of the layer from which the classes come."""
-    named = [n for n, layer in leaves(chain) if isinstance(layer, CLASSES)]
+def _iter_layers(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+    if not is_plain(module, nn.Sequential):
+        yield name, module
+        return
+    for key, layer in module._modules.items():  # named_children() names a layer used twice once
+        if layer is not None:
+            yield from _iter_layers(layer, f"{name}.{key}".strip("."))
+
+
+def is_plain(module: nn.Module, *kinds: type[M]) -> TypeGuard[M]:
+    """Return True if a module computes exactly what one of these classes computes.
+
+    A subclass may not, nor a module with hooks or a forward set on the instance.
+    """
+    hooks = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return type(module) in kinds and not hooks
+
+
+def is_learned(layer: nn.Module) -> bool:
+    """Return True if no tensor of a layer is held fixed."""
+    return all(tensor.requires_grad for tensor in layer.parameters())
+
+
+def last_linear(head: nn.Module | Sequence[tuple[str, nn.Module]]) -> str:
+    """The name of the layer from which the classes come, of a head or of its layers."""
+    layers = leaves(head) if isinstance(head, nn.Module) else head
+    named = [name for name, layer in layers if is_plain(layer, *CLASSES)]
     return named[-1] if named else ""
+
+
+def ends_linear(head: nn.Module) -> bool:
+    """Return True if the logits are the numbers of a linear layer, as they leave it."""
+    used = [one for one in leaves(head) if not (is_idle(one[1]) or acts_in_training_only(one[1]))]
+    return bool(used) and bool(used[-1][0]) and is_plain(used[-1][1], nn.Linear)
 
 
 def is_idle(layer: nn.Module) -> bool:
     """Whether a layer never does anything: a dropout of 0, or no activation."""
-    return isinstance(layer, nn.Identity) or (isinstance(layer, nn.Dropout) and layer.p == 0)
+    return is_plain(layer, nn.Identity) or (is_plain(layer, nn.Dropout) and layer.p == 0)
 
 
 def acts_in_training_only(layer: nn.Module) -> bool:
     """Whether a layer does nothing once trained."""
-    return isinstance(layer, nn.Dropout | Repeat)
+    return is_plain(layer, nn.Dropout, Repeat)
 
 
 def size_after(layer: nn.Module, before: int) -> int:
-    """How many numbers leave a layer that `before` numbers enter."""
-    if isinstance(layer, nn.Linear):
+    """Return how many numbers leave a layer that `before` numbers enter."""
+    if is_plain(layer, nn.Linear):
         return layer.out_features
     if isinstance(layer, Directions | Cuts):
         return layer.classes
-    return layer.votes.shape[1] if isinstance(layer, Neighbours) else before
+    if isinstance(layer, Neighbours):
+        return layer.votes.shape[1]
+    if type(layer) in WORDS:
+        return before
+    real = copy.deepcopy(layer).to_empty(device="cpu").eval()  # it may lie on the meta device
+    with torch.no_grad():
+        return real(torch.zeros(1, before)).shape[-1]
 
 
 def words(layer: nn.Module, *, is_last: bool) -> str:
@@ -345,7 +380,7 @@ def words(layer: nn.Module, *, is_last: bool) -> str:
     >>> words(nn.Linear(8, 4, bias=False), is_last=False), words(nn.Dropout(0.1), is_last=False)
     ('dense layer to 4 without a bias', 'dropout (0.1)')
     """
-    if isinstance(layer, nn.Linear):
+    if is_plain(layer, nn.Linear):
         bias = "" if layer.bias is not None else " without a bias"
         narrow = "" if layer.in_features == layer.out_features else f" to {layer.out_features}"
         return ("linear layer" if is_last else f"dense layer{narrow}") + bias
@@ -363,7 +398,7 @@ def acting(chain: nn.Module) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:
     return [
         (
             (words(layer, is_last=name == last), *sizes(layer)),
-            {f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()},
+            {f"{name}.{key}".strip("."): t for key, t in layer.state_dict().items()},
         )
         for name, layer in leaves(chain)
         if not (is_idle(layer) or acts_in_training_only(layer))
@@ -376,13 +411,13 @@ def sizes(layer: nn.Module) -> tuple[str, ...]:
     return (*shapes, f"eps {layer.eps}") if isinstance(layer, nn.LayerNorm) else tuple(shapes)
 
 
-def formula(chain: nn.Sequential) -> str:
-    """The chain as one line of mathematics, from h outwards.
+def formula(layers: Iterable[nn.Module]) -> str:
+    """Return what layers compute one after another as one line of mathematics, from h outwards.
 
-    >>> formula(nn.Sequential(nn.Dropout(0.1), nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)))
+    >>> formula([nn.Dropout(0.1), nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)])
     'W₂ tanh(W₁ drop(h) + b₁) + b₂'
     """
-    layers = [layer for _, layer in leaves(chain) if not is_idle(layer)]
+    layers = [layer for layer in layers if not is_idle(layer)]
     counts = [_matrices(layer) for layer in layers]
     line, number = "h", 0
     for layer, count in zip(layers, counts, strict=True):
@@ -400,7 +435,7 @@ def _matrices(layer: nn.Module) -> int:
 def _around(line: str, layer: nn.Module, indices: Sequence[str]) -> str:
     """A line of mathematics with one more layer around it, its weights numbered so."""
     inner = f"({line})" if _is_sum(line) else line
-    if isinstance(layer, nn.Linear):
+    if is_plain(layer, nn.Linear):
         return f"W{indices[0]} {inner}" + (f" + b{indices[0]}" if layer.bias is not None else "")
     if isinstance(layer, Residual):
         one, two = indices

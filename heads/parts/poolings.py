@@ -12,47 +12,13 @@ So the function that computes is also the picture of which tokens are read. What
 in the states given weights answers with `Pooled`: its vectors and, still, what it reads.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-from heads.errors import RecipeError
+from heads.parts.pooled import Pooled
 from heads.parts.registry import pooling
 
 LEAST = 1e-30  # what is divided by, and what a root is drawn of, is at least that much
-
-
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """One vector a text, and the share of it that each token gave.
-
-    Attributes:
-        vectors: (n, w), w the pooling's width.
-        reads: (n, t), at least 0, and 0 on padding.
-    """
-
-    vectors: Tensor
-    reads: Tensor
-
-
-def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
-    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is.
-
-    Raises:
-        RecipeError: There are no states, or weights of another shape.
-    """
-    if isinstance(answer, Pooled):
-        return answer
-    if states is None:
-        what = "A pooling that answers with weights must ask for the states."
-        raise RecipeError(what, "Name them in its arguments: (mask, states).")
-    weights = answer.to(states.dtype)
-    weights = weights if weights.dim() == 3 else weights[:, None]  # (n, k, t)
-    if weights.shape[::2] != states.shape[:2]:
-        found, wanted = tuple(answer.shape), tuple(states.shape[:2])
-        raise RecipeError(f"A pooling answered with weights of shape {found}, not {wanted}.")
-    return Pooled((weights @ states).flatten(1), weights.mean(dim=1))
 
 
 @pooling(title="First token", token="first")

@@ -10,11 +10,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from heads.errors import RecipeError, did_you_mean
 from heads.recipe import Value
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,28 @@ class Pooling(Part):
     token: Literal["", "first", "last", "eos"] = ""
     by_place: bool = False
 
+    def vectors(self, mask: "Tensor", states: "Tensor", **others: Any) -> "Tensor":
+        """Return the pooled vectors of some texts, (n, w); a learned pooling is made anew.
+
+        Args:
+            mask: (n, t), 1 on real tokens and 0 on padding.
+            states: (n, t, d), the states of the tokens.
+            others: What else the pooling asks for, such as `content`, and its options.
+
+        Raises:
+            RecipeError: It asks for an input that is not given.
+        """
+        from heads.parts.pooled import pooled
+
+        inputs = {"mask": mask, "states": states, **others}
+        if missing := [name for name in self.asks if name not in inputs]:
+            what = f"The pooling '{self.name}' asks for '{missing[0]}' as well."
+            raise RecipeError(what, f"Give {missing[0]}= to vectors().")
+        options = {name: value for name, value in others.items() if name not in self.asks}
+        read = partial(self.make, **options)
+        reader = read(states.shape[-1]) if self.learned else read
+        return pooled(reader(*(inputs[name] for name in self.asks)), states).vectors
+
     @property
     def is_pooler(self) -> bool:
         """Whether it is what the base model itself makes of a text."""
@@ -98,37 +124,6 @@ class Pooling(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSpace:
-    """What is tried of an option of a head that is solved at once.
-
-    Attributes:
-        first: What is tried at first, from small to large.
-        step: While the best is the smallest or the largest tried, so many times less or more.
-        least, most: No further than to these.
-        besides: What is tried as well and lies on no scale.
-        of_rows: Whether it counts training rows: whole numbers, no more than there are.
-    """
-
-    first: tuple[float, ...]
-    step: float
-    least: float
-    most: float
-    besides: tuple[float, ...] = ()
-    of_rows: bool = False
-
-    def beyond(self, tried: Sequence[float], best: float) -> float | None:
-        """What is to be tried next; None where the best is no edge, or the end is reached."""
-        if best in self.besides:
-            return None
-        known = [value for value in tried if value not in self.besides]
-        further = {min(known): best / self.step, max(known): best * self.step}
-        if best not in further:
-            return None
-        found = min(max(further[best], self.least), self.most)
-        return None if found in known else found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Head(Part):
     """A head: a function of (width, classes) that returns a chain of named layers.
 
@@ -145,7 +140,8 @@ class Head(Part):
             that the fitter of linear heads finds it; heads that are one linear layer are fitted so
             without saying it.
         regression: Whether its solver learns numbers as well.
-        search: What is tried of an option where the recipe does not say it.
+        search: The values that are tried of an option where the recipe does not say it; whole
+            numbers count training rows.
     """
 
     prefix: str = ""
@@ -156,7 +152,7 @@ class Head(Part):
     margined: bool = False
     convex: bool = False
     regression: bool = False
-    search: Mapping[str, SearchSpace] = field(default_factory=dict)
+    search: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from heads.parts import losses as _losses  # noqa: F401  fills the registry
 from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
 from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
 from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
-from heads.parts.modules import Repeat, layers_of, left_out
+from heads.parts.modules import Repeat, is_plain, leaves, left_out
 from heads.parts.poolings import GIVEN
 from heads.parts.registry import (
     Head,
@@ -31,8 +31,10 @@ from heads.parts.registry import (
     tuning,
 )
 from heads.parts.resolved_recipe import (
+    ADAMW,
     AUTO,
     CUT,
+    FIT,
     FROZEN,
     HINGE,
     INCLUDE_PREFIX,
@@ -114,11 +116,24 @@ def check_scaling(
         raise RecipeError(what, hint)
     with torch.device("meta"):
         made = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
-    leaves = (layer for layer in made.modules() if not any(layer.children()))
-    first = next(layer for layer in leaves if not isinstance(layer, nn.Dropout | Repeat))
-    if not isinstance(first, nn.Linear) or first.bias is None:
+    name, first = next(one for one in leaves(made) if not is_plain(one[1], nn.Dropout, Repeat))
+    if not name or not is_plain(first, nn.Linear) or first.bias is None:
         what = f"{top.name} does not begin with a linear layer with a bias that could take it up."
         raise RecipeError(what, f"{hint[:-1]}, or write linear.")
+
+
+def check_fit(resolved: ResolvedRecipe) -> None:
+    """Refuse fit=adamw for a head that no solver of linear heads would fit without it."""
+    if resolved.fit == AUTO:
+        return
+    hint = f"Take {FIT}={resolved.fit[:40]} away."
+    if resolved.fit != ADAMW:
+        raise RecipeError(f"{FIT}= can only be {ADAMW}.", hint)
+    if resolved.head.solve:
+        what = f"{resolved.head.name} is what its solver computes, so AdamW cannot train it."
+        raise RecipeError(what, f"Write {resolved.recipe.pooling}+linear?{FIT}={ADAMW}.")
+    if not replace(resolved, fit=AUTO).is_convex:
+        raise RecipeError(f"{resolved.recipe}: AdamW trains this head in any case.", hint)
 
 
 def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head) -> None:
@@ -280,7 +295,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         if given.get(WITHOUT):
             given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
-    return ResolvedRecipe(
+    resolved = ResolvedRecipe(
         recipe=Recipe(
             pooling=reader.name,
             head=top.name,
@@ -299,11 +314,14 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         without=str(given.get(WITHOUT, "")),
         normalise=bool(given.get(NORMALISE)),
         standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
+        fit=str(given.get(FIT, AUTO)),
         tune=tune,
         prefix=as_text(str(given.get(PREFIX, ""))),
         reads_prefix=bool(given.get(INCLUDE_PREFIX, True)),
         stride=int(given.get(STRIDE, USUAL_STRIDE)) if given.get(LONG) == WINDOWS else None,
     )
+    check_fit(resolved)
+    return resolved
 
 
 def tuned(name: str) -> str:
@@ -376,8 +394,7 @@ def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
     if top.solve:
         what = f"{top.name} is solved at once as it is, so no layer of it can be left out."
         raise RecipeError(what, f"Take {WITHOUT}={name} away.")
-    *before, (last, _) = [each for each in layers_of(whole) if each[0]]
-    known = [each for each, _ in before]
+    *known, last = [each for each, _ in leaves(whole)]
     found = [each for each in known if name in (each, each.rpartition(".")[2])]
     if len(found) == 1 and _answers(whole, found[0]):
         return found[0]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the page is drawn before torch is there
 # Options that belong to the recipe, not to one of its parts.
 LATE, PAIR, LOSS, WITHOUT = "late", "pair", "loss", "without"
 NORMALISE, STANDARDISE, TUNE = "normalise", "standardise", "tune"
+FIT, ADAMW = "fit", "adamw"
 PROMPT = "prompt"  # of a pooling
 PREFIX, INCLUDE_PREFIX = "prefix", "include_prefix"
 LONG, STRIDE = "long", "stride"
@@ -30,6 +31,7 @@ OF_THE_RECIPE: Mapping[str, Value] = {
     WITHOUT: "",
     NORMALISE: False,
     STANDARDISE: AUTO,
+    FIT: AUTO,
     TUNE: FROZEN,
     PREFIX: "",
     INCLUDE_PREFIX: True,
@@ -59,6 +61,8 @@ class ResolvedRecipe:
         normalise: Whether the pooled vector is scaled to length 1.
         standardise: Whether the head learns from standardised vectors, which its first layer
             takes up afterwards; None where that is left to the one who trains it.
+        fit: "adamw" where a head that is otherwise solved to an optimum is trained step by step,
+            by AdamW and with its dropout; else "auto".
         tune: What is learned of the base model, such as "last2"; "frozen" for nothing.
         prefix: The name of a prompt of the base model, or the text itself that is written before
             every text; "" for none.
@@ -81,6 +85,7 @@ class ResolvedRecipe:
     without: str = ""
     normalise: bool = False
     standardise: bool | None = None
+    fit: str = AUTO
     tune: str = FROZEN
     prefix: str = ""
     reads_prefix: bool = True
@@ -245,6 +250,45 @@ class ResolvedRecipe:
             return self.chain(width, classes)
 
     @property
+    def is_convex(self) -> bool:
+        """Whether its head is one linear layer, solved to the one optimum of a penalised loss.
+
+        Dropout at its default then gives way to the penalty, and is never applied. Where a layer
+        was left out the head is trained as the whole one was, so that only the layer differs.
+        """
+        from torch import nn
+
+        from heads.parts.modules import is_plain, leaves
+
+        learns_along = self.needs_states or (self.is_tuned and not self.tuning.paired)
+        if learns_along or (self.head.solve and not self.head.convex):
+            return False
+        *before, top = [layer for _, layer in leaves(self.sketch(8, 2))]
+        is_one_layer = is_plain(top, nn.Linear) and all(is_plain(one, nn.Dropout) for one in before)
+        as_usual = (
+            self.fit == AUTO and not self.without and "dropout" not in dict(self.recipe.options)
+        )
+        return is_one_layer and as_usual
+
+    def applied_layers(self, chain: "nn.Module") -> "list[tuple[str, nn.Module]]":
+        """Return the layers of its head, less a dropout that training never applies."""
+        from torch import nn
+
+        from heads.parts.modules import is_plain, leaves
+
+        layers, is_convex = leaves(chain), self.is_convex
+        return [one for one in layers if not (is_convex and is_plain(one[1], nn.Dropout))]
+
+    @property
+    def fit_says(self) -> str:
+        """How a head of one linear layer is fitted, in a sentence; "" for any other head."""
+        if self.is_convex and not self.head.solve:
+            return "It is solved by L-BFGS under an L2 penalty, without dropout."
+        if self.fit == ADAMW:
+            return "It is trained step by step by AdamW, with its dropout."
+        return ""
+
+    @property
     def needs_states(self) -> bool:
         """Whether training needs the states of every token, not one pooled vector a text."""
         return self.learns_to_read or self.late
@@ -262,6 +306,7 @@ class ResolvedRecipe:
             self.pair and pairing[self.pair].says,
             self.head.told(self.head.first_line, self.head_options),
             f"Its layer {self.without} is left out." * bool(self.without),
+            self.fit_says,
             "The head is applied to every token, and the logits are pooled." * self.late,
             "It learns from standardised vectors, and its first layer takes that up."
             * bool(self.standardise),

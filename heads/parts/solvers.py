@@ -11,6 +11,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from heads.parts.modules import Neighbours
 
+LEAST_DEVIATION = 1e-3  # of the mean
+
 
 def _last_linear(chain: nn.Sequential) -> nn.Linear:
     return [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
@@ -23,13 +25,22 @@ def _put(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
             linear.bias.copy_(bias)
 
 
-def _standard(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Standardised vectors in double precision, with the mean and deviation taken out."""
+def standardised(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return standardised vectors in double precision, with their mean and divisor (w,)."""
     vectors = vectors.double()
     centre = vectors.mean(dim=0)
-    spread = vectors.std(dim=0, correction=0)
-    spread = torch.where(spread > 1e-9, spread, torch.ones_like(spread))
+    spread = divisor(centre, vectors.std(dim=0, correction=0))
     return (vectors - centre) / spread, centre, spread
+
+
+def divisor(mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return what standardisation divides each dimension by, (w,), given its mean and deviation.
+
+    That is its deviation, but at least 0.1 % of its mean: what varies less than that is mostly
+    rounding, which would otherwise be multiplied into the logits. Constants are divided by 1.
+    """
+    least = LEAST_DEVIATION * mean.abs()
+    return torch.where(deviation > 1e-9, torch.maximum(deviation, least), 1.0)
 
 
 def _put_unstandard(
@@ -49,10 +60,10 @@ def logistic(
     classes are one sigmoid in scikit-learn; two rows of a softmax bear half its penalty, so
     here it counts twice, and C means the same.
     """
-    rows, centre, spread = _standard(vectors)
+    rows, centre, spread = standardised(vectors)
     goal = targets.double()
-    weight = torch.zeros(goal.shape[1], rows.shape[1], dtype=torch.double, requires_grad=True)
-    bias = torch.zeros(goal.shape[1], dtype=torch.double, requires_grad=True)
+    weight = goal.new_zeros(goal.shape[1], rows.shape[1]).requires_grad_()
+    bias = goal.new_zeros(goal.shape[1]).requires_grad_()
     loss_of = binary_cross_entropy_with_logits if many else cross_entropy
     scale = goal.shape[1] if many else 1  # the binary loss averages over classes as well
     twice = 2 if goal.shape[1] == 2 and not many else 1
@@ -81,16 +92,21 @@ def ridge(
     chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False, alpha: float
 ) -> None:
     """Least squares to +1 and −1 with an L2 penalty over standardised vectors, in closed form."""
-    rows, centre, spread = _standard(vectors)
+    rows, centre, spread = standardised(vectors)
     signs = targets.double() * 2 - 1
     bias = signs.mean(dim=0)
     # Rows are centred, so bias and weights separate; solve in the smaller of the two spaces.
     if rows.shape[1] <= len(rows):
         weight = ridge_weights(rows.T @ rows, rows.T @ (signs - bias), alpha)
     else:
-        gram = rows @ rows.T + alpha * torch.eye(len(rows), dtype=torch.double)
+        gram = _ridged(rows @ rows.T, alpha)
         weight = (rows.T @ torch.linalg.solve(gram, signs - bias)).T
     _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+
+
+def _ridged(gram: Tensor, alpha: float) -> Tensor:
+    """Add alpha to the diagonal of a Gram matrix."""
+    return gram + alpha * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
 
 
 def ridge_weights(gram: Tensor, products: Tensor, alpha: float) -> Tensor:
@@ -100,7 +116,7 @@ def ridge_weights(gram: Tensor, products: Tensor, alpha: float) -> Tensor:
         gram: XᵀX (w, w) of centred rows.
         products: XᵀY (w, c) of them and of centred targets.
     """
-    return torch.linalg.solve(gram + alpha * torch.eye(len(gram), dtype=gram.dtype), products).T
+    return torch.linalg.solve(_ridged(gram, alpha), products).T
 
 
 def lda(
@@ -120,26 +136,34 @@ def lda(
     Args:
         shrinkage: The share of the identity; 0 is Ledoit and Wolf's.
     """
-    rows, centre, spread = _standard(vectors)
-    target_matrix = targets.double()
-    problems = (
-        [torch.stack([1 - one, one], dim=1) for one in target_matrix.T] if many else [target_matrix]
-    )
-    found = [_discriminants(rows, own, shrinkage) for own in problems]
+    rows, centre, spread = standardised(vectors)
+    found = [_discriminants(rows, own, shrinkage) for own in one_class(targets, many=many)]
     weight = torch.cat([one[1:] - one[:1] for one, _ in found]) if many else found[0][0]
     bias = torch.cat([one[1:] - one[:1] for _, one in found]) if many else found[0][1]
     _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
 
 
+def one_class(targets: Tensor, *, many: bool) -> list[Tensor]:
+    """Return the problems of one class a row, (n, c) each: for several labels one a label."""
+    target_matrix = targets.double()
+    if not many:
+        return [target_matrix]
+    return [torch.stack([1 - label, label], dim=1) for label in target_matrix.T]
+
+
 def _discriminants(rows: Tensor, target_matrix: Tensor, shrinkage: float) -> tuple[Tensor, Tensor]:
     """Weights (c, w) and biases (c,) of one row's class, given by goals (n, c)."""
+    means, counts = class_means(rows, target_matrix), target_matrix.sum(dim=0)
+    within = rows - target_matrix @ means
+    covariance = within.T @ within / len(within)
+    return discriminants(means, covariance, counts, shrinkage or ledoit_wolf(within))
+
+
+def ledoit_wolf(within: Tensor) -> float:
+    """Return Ledoit and Wolf's shrinkage of the covariance of centred rows (n, w)."""
     from sklearn.covariance import ledoit_wolf_shrinkage
 
-    means, counts = _class_means(rows, target_matrix), target_matrix.sum(dim=0)
-    within = rows - target_matrix @ means
-    share = shrinkage or float(ledoit_wolf_shrinkage(within.numpy(), assume_centered=True))
-    covariance = within.T @ within / len(within)
-    return discriminants(means, covariance, counts, share)
+    return float(ledoit_wolf_shrinkage(within.cpu().numpy(), assume_centered=True))
 
 
 def discriminants(
@@ -156,7 +180,7 @@ def discriminants(
     size = covariance.diagonal().mean()
     # Of rows that are all their class's mean nothing is left to divide by.
     size = size if size > 1e-12 else torch.ones_like(size)
-    identity = torch.eye(len(covariance), dtype=covariance.dtype)
+    identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
     shrunk = (1 - share) * covariance + max(share, 1e-6) * size * identity
     weight = torch.linalg.solve(shrunk, means.T).T
     # A class without a row is taken for half a row, which leaves its logarithm finite.
@@ -164,7 +188,8 @@ def discriminants(
     return weight, prior - (weight * means).sum(dim=1) / 2
 
 
-def _class_means(vectors: Tensor, targets: Tensor) -> Tensor:
+def class_means(vectors: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean (c, w) of each class's vectors; 0 for a class without any."""
     return targets.T @ vectors / targets.sum(dim=0).clamp_min(1)[:, None]  # (c, w)
 
 
@@ -174,19 +199,19 @@ def centroid(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bo
     A class without a row has no mean, and is the nearest to nothing.
     """
     vectors, targets = vectors.double(), targets.double()
-    means = _class_means(vectors, targets)
+    means = class_means(vectors, targets)
     bias = -means.square().sum(dim=1) / 2
     furthest = vectors.square().sum(dim=1).max() if len(vectors) else vectors.new_zeros(())
     bias = torch.where(targets.sum(dim=0) > 0, bias, -2 * furthest)
     if many:
-        others = _class_means(vectors, 1 - targets)
+        others = class_means(vectors, 1 - targets)
         means, bias = means - others, bias + others.square().sum(dim=1) / 2
     _put(_last_linear(chain), means, bias)
 
 
 def cosine(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False) -> None:
     """Sets each class to the direction of the mean of its normalised rows."""
-    directions = normalize(_class_means(normalize(vectors, dim=-1), targets.to(vectors)), dim=-1)
+    directions = normalize(class_means(normalize(vectors, dim=-1), targets.to(vectors)), dim=-1)
     _put(_last_linear(chain), directions)
 
 

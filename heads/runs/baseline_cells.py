@@ -1,4 +1,4 @@
-"""The baselines of a run, as cells of its leaderboard: the commonest answer, and counted words."""
+"""The baselines of a run, as cells of its leaderboard; none is a head trained here."""
 
 import contextlib
 import hashlib
@@ -8,14 +8,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from heads.caching import make_room, own_code, used, write_tensors
+from heads.backbone.backbone import Backbone
+from heads.caching import make_room, own_code, used
+from heads.checked_files import read_tensors, write_tensors
+from heads.classifier.classifier import Classifier
+from heads.classifier.label_names import rename_classes
+from heads.classifier.pretrained import own_head
 from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.evaluation.details import measure
-from heads.evaluation.predictions import MAJORITY, TFIDF, CellPredictions
+from heads.evaluation.predictions import MAJORITY, OWN, TFIDF, CellPredictions
 from heads.features.store import home_of
+from heads.problem import ONE_VERSUS_REST
 from heads.recipe import Value
 from heads.runs.cells import Cell, keep, kept
 from heads.runs.folder import RunFolder
@@ -79,6 +84,28 @@ def commonest(asked: RunSpec, training_data: TrainingData) -> Baseline:
         rows=splits.test,
         logits=logits,
         thresholds=torch.stack(cuts) if cuts else None,
+        is_random=False,
+        repetition=splits.repetition,
+    )
+    return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
+
+
+def own_answers(asked: RunSpec, training_data: TrainingData, backbone: Backbone) -> Baseline:
+    """Return what the head that the checkpoint came with answers on the rows tested."""
+    begun, splits, corpus = time.perf_counter(), training_data.splits, asked.corpus
+    head = rename_classes(own_head(backbone), asked.account["own"])
+    rows = torch.cat(splits.test).unique()
+    texts = [corpus.texts[row] for row in rows]
+    pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
+    logits = Classifier(backbone=backbone, head=head).kept_logits(texts, pairs)
+    if head.problem is ONE_VERSUS_REST:
+        logits = head.problem.competing(logits)
+    order = [head.classes.index(name) for name in corpus.classes if name in head.classes] or [0]
+    outcome = CellPredictions(
+        name=OWN,
+        rows=splits.test,
+        logits=tuple(logits[torch.searchsorted(rows, test)][:, order] for test in splits.test),
+        thresholds=torch.tensor(head.thresholds)[order] if head.thresholds else None,
         is_random=False,
         repetition=splits.repetition,
     )
@@ -184,12 +211,10 @@ def _keep(path: Path, words: Words) -> None:
 def _opened(path: Path) -> Words | None:
     """What is kept there; None, if that is nothing, or broken."""
     try:
-        with safe_open(path, framework="pt") as file:
-            told = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        tensors, told = read_tensors(path)
         used(path)
         bar = tensors.pop("thresholds", None)
         C, seconds = tuple(map(float, told["C"].split())), float(told["seconds"])
         return Words(logits=tuple(tensors.values()), thresholds=bar, C=C, seconds=seconds)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, ValueError):
         return None

@@ -1,15 +1,12 @@
 """One cell of a leaderboard, and how it is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from heads.errors import DataError
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures
 from heads.evaluation.doubtful_labels import out_of_fold
@@ -199,15 +196,14 @@ def probabilities_of_cell(run: RunFolder, number: int) -> tuple[Tensor, Tensor] 
     Raises:
         DataError: They are broken.
     """
-    path = run.path / f"cells/{number:03}.probabilities.safetensors"
-    try:
-        tensors = load_file(path)
-        return tensors["rows"].long(), tensors["probabilities"].double()
-    except FileNotFoundError:
+    name = f"cells/{number:03}.probabilities.safetensors"
+    if not (run.path / name).is_file():
         return None
-    except (KeyError, OSError, SafetensorError) as error:
-        what = f"The run {run.id} is broken: the probabilities of its cell {number} cannot be read."
-        raise DataError(what, "Delete the run and train again.") from error
+    tensors = run.read_tensors(name)
+    try:
+        return tensors["rows"].long(), tensors["probabilities"].double()
+    except KeyError as error:
+        raise run.broken(name) from error
 
 
 def keep_failure(run: RunFolder, number: int, says: str) -> Progress:
@@ -239,9 +235,26 @@ def kept(run: RunFolder, number: int) -> Cell | None:
             tuning=TuningReport(**own) if (own := values.get("tuning")) else None,
             latency_ms=(run.read("latency.json") or {}).get(values["recipe"]),
         )
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        what = f"The run {run.id} is broken: its cell {number} cannot be read."
-        raise DataError(what, "Delete the run and train again.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise run.broken(f"cells/{number:03}.json") from error
+
+
+def read_cells(run: RunFolder, names: Sequence[str]) -> dict[str, Cell]:
+    """Read every cell that is done, by its name.
+
+    Args:
+        names: Those of all cells, in the order of their numbers.
+
+    Raises:
+        DataError: One is broken, or gone though the leaderboard lists it: another would answer.
+    """
+    numbered = enumerate(names)
+    cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
+    listed = [cell["recipe"] for cell in (run.read("leaderboard.json") or {"cells": []})["cells"]]
+    for name in listed:
+        if name in names and name not in cells:
+            raise run.broken(f"cells/{names.index(name):03}.json", name)
+    return cells
 
 
 def _measures(values: dict[str, Any], confusion: Tensor | None) -> Measures:
@@ -281,8 +294,8 @@ def answers_of_cell(run: RunFolder, number: int, name: str) -> CellAnswers:
     Raises:
         DataError: They are broken.
     """
+    tensors = _tensors(run, number)
     try:
-        tensors: Mapping[str, Tensor] = _tensors(run, number)
         seeds = range(sum(name.startswith("rows.") for name in tensors))
         repetition, is_random = tensors.get("repetition"), tensors.get("is_random")
         return CellAnswers(
@@ -297,10 +310,9 @@ def answers_of_cell(run: RunFolder, number: int, name: str) -> CellAnswers:
                 tensors[key] for seed in seeds if (key := f"confidence.{seed}") in tensors
             ),
         )
-    except (KeyError, OSError, SafetensorError) as error:
-        what = f"The run {run.id} is broken: the answers of {name} cannot be read."
-        raise DataError(what, "Delete the run and train again.") from error
+    except KeyError as error:
+        raise run.broken(f"cells/{number:03}.safetensors") from error
 
 
-def _tensors(run: RunFolder, number: int) -> dict[str, Tensor]:
-    return load_file(run.path / f"cells/{number:03}.safetensors")
+def _tensors(run: RunFolder, number: int) -> Mapping[str, Tensor]:
+    return run.read_tensors(f"cells/{number:03}.safetensors")

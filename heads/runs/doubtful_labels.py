@@ -222,15 +222,19 @@ class DoubtfulLabels(display.Displayed):
         columns, rows = self.sheet(whole=whole)
         return display.data_frame(dict(zip(columns, row, strict=True)) for row in rows)
 
-    def save(self, to: str | Path, *, whole: bool = False) -> Path:
+    def save(self, to: str | Path, *, whole: bool = False, excel_safe: bool = False) -> Path:
         """Writes the sheet into a new file: CSV, TSV, JSONL or Parquet, by the end of its name.
+
+        Args:
+            whole: Whether all rows are written, in the order of the file.
+            excel_safe: As of `heads.predict`.
 
         Raises:
             DataError: There is such a file, its name ends otherwise, or the disk refuses it.
         """
         check_new(path := Path(to))
         columns, rows = self.sheet(whole=whole)
-        save(path, columns, rows)
+        save(path, columns, rows, excel_safe=excel_safe)
         return path
 
     def as_json(self) -> dict[str, Any]:

@@ -266,7 +266,8 @@ def _work(cell: Trial, splits: Splits, classes: int) -> float:
     """Multiplications and additions of a cell's search and of all its seeds."""
     rows, seeds = len(splits.train[0]), len(splits)
     if isinstance(cell.fitter, LinearFitter):
-        search = len(splits.search[0])
+        held = splits.selection(0)[1]
+        search = len(held) * (int(held.max()) + 1)  # each setting once without each fold
         points = len(STRENGTHS) + len(NEIGHBOURS) + 1  # the last one is the best, not standardised
         # One more head a seed answers held-out rows.
         work = seeds * (points * SEARCH_STEPS * search + 2 * FINAL_STEPS * rows)

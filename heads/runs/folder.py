@@ -25,7 +25,6 @@ Files bear numbers, never names of labels or recipes.
 """
 
 import contextlib
-import json
 import re
 import secrets
 import shutil
@@ -37,12 +36,15 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from heads.caching import ORPHANS, place_told, why, write, write_tensors, writing
+from heads.caching import ORPHANS, place_told, why, write, writing
 from heads.caching import ROOM as ROOM_ELSEWHERE
+from heads.checked_files import json_text, read_json, read_tensors, write_tensors
 from heads.errors import DataError
 from heads.settings import ExperimentConfig, runs_folder
 
 VERSION = 3
+VECTORS = "vectors.npy"
+ASKED = ("run.json", "rows.json", VECTORS)  # what cannot be computed anew
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}")
 DATED = r"-\d{4}-\d{6}-[0-9a-f]{4}"
 # 128 bits; others hold a date.
@@ -74,15 +76,51 @@ class RunFolder:
             DataError: It is there, but broken.
         """
         try:
-            values = json.loads((self.path / name).read_text("utf-8"))
-            if not isinstance(values, _kind(name)):
-                raise ValueError("of another kind")
-            return values
+            values = read_json(self.path / name)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):
-            what = f"The run {self.id} is broken: {name} cannot be read."
-            raise DataError(what, "Delete the run and train again.") from None
+        except OSError:
+            raise self.broken(name) from None
+        if not isinstance(values, _kind(name)):
+            raise self.broken(name)
+        return values
+
+    def read_tensors(self, name: str) -> Mapping[str, Any]:
+        """Read the tensors of a file of the run.
+
+        Raises:
+            DataError: It is not there, or broken.
+        """
+        try:
+            return read_tensors(self.path / name)[0]
+        except OSError:
+            raise self.broken(name) from None
+
+    def broken(self, name: str, cell: str = "") -> DataError:
+        """Return what to say of a file that is damaged, or missing beside others.
+
+        Args:
+            cell: The recipe, or the name of the baseline, that the file is of.
+        """
+        why = "is damaged" if (self.path / name).exists() else "is missing"
+        what = f"The run {self.id} is broken: {name}{f' ({cell})' if cell else ''} {why}."
+        if name in ASKED:
+            return DataError(what, "Delete the run and train again.")
+        name = self.id if self.path.parent == runs_folder() else place_told(self.path)
+        return DataError(what, f"Resume the run to make it anew: heads train --resume {name}")
+
+    def delete_damaged(self) -> bool:
+        """Delete every damaged file that a resumed run computes anew; return True if any was."""
+        is_any = False
+        for path in [*self.path.rglob("*.json"), *self.path.rglob("*.safetensors")]:
+            name = path.relative_to(self.path).as_posix()
+            try:
+                _ = self.read(name) if path.suffix == ".json" else self.read_tensors(name)
+            except DataError:
+                if name not in ASKED:
+                    path.unlink(missing_ok=True)
+                    is_any = True
+        return is_any
 
     def write(self, name: str, values: Any) -> None:
         """Writes a JSON file of the run, whole or not at all.
@@ -90,7 +128,7 @@ class RunFolder:
         Raises:
             DataError: The disk does not take it.
         """
-        text = json.dumps(values, ensure_ascii=False)
+        text = json_text(values)
         self.put(name, lambda place: place.write_text(text, "utf-8"))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any
 from heads import display
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError
+from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
 from heads.evaluation.metrics import SCORES, MetricName
-from heads.evaluation.predictions import BASELINES
+from heads.evaluation.predictions import BASELINES, OWN
 from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import Recommendation, judge, recommend
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
-from heads.runs.cells import Cell, answers_of_cell, kept
+from heads.runs.cells import Cell, answers_of_cell, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.long_texts import both_ways, windows_notes
 from heads.runs.racing import stopped_of
+from heads.runs.refit import run_classifier
 from heads.runs.spec import RunSpec, load
-from heads.runs.trained_heads import classifier
+from heads.runs.trained_heads import head_file, missing_heads
 from heads.runs.ways_of_learning import WaysOfLearning, grouped, ways_of_learning
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -63,6 +65,7 @@ class Leaderboard(display.Displayed):
         curve_says: Whether more rows would change the choice.
         ways_of_learning: Recipes that were learned in several ways, frozen and fine-tuned, each
             in all of them: whether that is worth it.
+        warning: What may make every score too high, to be read before them; usually empty.
         estimates: What could be told before any training.
         agreements: Whether those agreed with what training gave.
         notes: How the data were read and what spoils the comparison, a sentence each.
@@ -101,6 +104,7 @@ class Leaderboard(display.Displayed):
     precision: str
     state: str
     ways_of_learning: tuple[WaysOfLearning, ...] = ()
+    warning: str = ""
 
     def __repr__(self) -> str:
         best = "no head done"
@@ -117,6 +121,8 @@ class Leaderboard(display.Displayed):
     def classifier(self, name: str = "", *, limits: Limits | None = None) -> Classifier:
         """A trained head on its base model, to ask or to export.
 
+        It is the head that was scored; `heads.export` trains it again on all rows.
+
         Args:
             name: The recipe; the recommended one, if none is named, or else the best.
 
@@ -124,7 +130,7 @@ class Leaderboard(display.Displayed):
             DataError: There is no such head.
         """
         asked = name or self.recommendation.name or self.best
-        return classifier(self.folder, asked, limits or limits_here())
+        return run_classifier(self.folder, asked, limits or limits_here())
 
     def cell(self, name: str) -> Cell:
         """The cell of that name.
@@ -215,9 +221,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         DataError: The run is broken.
     """
     asked, stopped = load(run), stopped_of(run)
-    numbered = enumerate(asked.names)
-    cells = {name: cell for number, name in numbered if (cell := kept(run, number))}
-    comparisons = _comparisons(run, asked, cells)
+    cells, comparisons = _comparisons(run, asked, read_cells(run, asked.names))
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         verdict, recommendation = _verdict(asked, cells, comparisons, len(stopped))
@@ -250,6 +254,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=(
+            *(f"{error.what} {error.hint}" for error in missing_heads(run, asked, cells)),
             *_long_texts(run, asked, cells, recipes, facts),
             *wording.notes(run, asked, facts, len(stopped)),
             *wording.of_tuned(list(cells.values())),
@@ -259,18 +264,26 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         forward_seconds=facts.get("forward_seconds", 0.0),
         precision=reading.get("precision") or asked.versions.get("precision", ""),
         state=end["state"],
+        warning=asked.account.get("warning", ""),
     )
 
 
-def _comparisons(run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]) -> Comparisons | None:
-    """Every cell against the reference and the best; None where no head is done."""
+def _comparisons(
+    run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]
+) -> tuple[dict[str, Cell], Comparisons | None]:
+    """Compare the cells, and take their intervals together; None where no head is done."""
     tuned = _tuned(cells)
     reference = wording.reference_of(list(cells), tuned)
     if not reference:
-        return None
+        return dict(cells), None
     answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in cells]
+    ends = score_intervals(answers, asked.task, tuned)
+    pooled = {
+        name: replace(cell, measures=replace(cell.measures, low=low, high=high))
+        for (name, cell), (low, high) in zip(cells.items(), ends, strict=True)
+    }
     seed = asked.config.seed
-    return compare(answers, asked.task, reference=reference, tuned=tuned, seed=seed)
+    return pooled, compare(answers, asked.task, reference=reference, tuned=tuned, seed=seed)
 
 
 def _tuned(cells: Mapping[str, Cell]) -> list[str]:
@@ -289,6 +302,12 @@ def _verdict(
     improving = sum(not cell.is_converged for cell in cells.values())
     told = {"stopped": stopped, "left": left, "improving": improving}
     recommended = recommend(measures, comparisons, commonest=usual, **told)
+    gap = comparisons.between(OWN, recommended.name)
+    gap = gap or comparisons.between(OWN, comparisons.reference)
+    if gap:
+        how = "better than" if gap.difference > 0 else "worse than"
+        how = f"significantly {how}" if gap.differs else "not significantly different from"
+        judged = (f"The checkpoint's own head is {how} `{gap.other}`.", *judged)
     return wording.so_far(judged, cells.values(), asked, stopped), recommended
 
 
@@ -404,6 +423,11 @@ def facts_of(run: RunFolder) -> dict[str, Any]:
     except DataError:
         return _told(run, {}, {}, "broken", 0)
     state = end.get("state") or ("running" if run.is_busy else "unfinished")
+    listed = {cell["recipe"] for cell in found.get("cells", [])}
+    numbers = [n for n, name in enumerate(facts.get("recipes", [])) if name in listed]
+    files = (file for n in numbers for file in (f"cells/{n:03}.json", head_file(n)))
+    if not all((run.path / file).is_file() for file in files):
+        state = "broken"
     return _told(run, facts, found, state, out)
 
 
@@ -423,6 +447,7 @@ def _told(
     run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str, stopped: int
 ) -> dict[str, Any]:
     has_no_texts = bool(facts.get("vectors", {}).get("are_named"))  # in which words are counted
+    has_own = "own" in facts.get("account", {})
     cells = run.path / "cells"
     done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
     best = found.get("best", "")
@@ -438,7 +463,7 @@ def _told(
         "model": facts.get("model", ""),
         "created": facts.get("created", 0.0),
         "cells": done + stopped,  # who is stopped in a race is done with
-        "planned": len(facts.get("recipes", [])) + len(BASELINES) - has_no_texts,
+        "planned": len(facts.get("recipes", [])) + 2 - has_no_texts + has_own,
         "state": state,
         "best": best,
         "score": of_best.get("score"),

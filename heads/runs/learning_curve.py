@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from heads.data.splits import FEWEST_DEVELOPMENT, on_fewer_rows
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import SHARES, subsets
 from heads.evaluation.predictions import BASELINES, Answers, CellPredictions, scores, strata
 from heads.evaluation.significance import compare
@@ -145,13 +145,13 @@ def _stage(
     answers: Sequence[CellPredictions | Answers], training_data: TrainingData
 ) -> dict[str, Any]:
     reference = reference_of([one.name for one in answers])
-    compared = compare(
-        answers, training_data.task, reference=reference, seed=training_data.config.seed
-    )
-    told = {}
-    for one in answers:
-        low, high = score_interval(one, training_data.task)
-        told[one.name] = {"score": fmean(scores(one, training_data.task)), "low": low, "high": high}
+    seed = training_data.config.seed
+    compared = compare(answers, training_data.task, reference=reference, seed=seed)
+    task = training_data.task
+    told = {
+        one.name: {"score": fmean(scores(one, task)), "low": low, "high": high}
+        for one, (low, high) in zip(answers, score_intervals(answers, task), strict=True)
+    }
     return {
         "rows": len(training_data.splits.train[0]),
         "scores": told,

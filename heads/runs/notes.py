@@ -20,16 +20,12 @@ from heads.training.racing import WRONG
 # The simplest head on what the base model was trained to give, and on the average of its tokens.
 REFERENCES = ("trained+linear", "mean+linear")
 LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
+FEW_ROWS_PER_CLASS = 10  # below which intervals from folds hold too seldom (docs/statistics.md)
 LISTED = 5  # heads, by name; more are counted
 
 
 def reference_of(names: Sequence[str], tuned: Collection[str] = ()) -> str:
-    """The head that all are compared with: the linear one on the reading of the base model's
-    training, or mean+linear, or the first linear one, or the first.
-
-    Args:
-        tuned: Heads that learn their base model as well: none of them, where there are others.
-    """
+    """Return the head that all others are compared with: linear, and not tuned, if there is one."""
     every = [name for name in names if name not in BASELINES]
     heads = [name for name in every if name not in tuned] or every
     linear = [name for name in heads if name.endswith("+linear")]
@@ -50,6 +46,8 @@ def protocol(splits: Splits, asked: RunSpec) -> str:
     chosen = f"settings chosen on {len(splits.development[0]):,} of them"
     if seeds > 1 and not torch.equal(splits.development[0], splits.development[1]):
         chosen += ", drawn anew each time"
+    if splits.folds and len(splits.folds[0]):
+        chosen += "; of linear and other solved heads on all, by cross-validation"
     times = "once" if seeds == 1 else f"{seeds} times"
     if splits.kind == "per class":
         each = asked.config.per_class
@@ -97,18 +95,26 @@ def lopsided(asked: RunSpec) -> list[str]:
     name = asked.corpus.classes[int(counts.argmax())]
     return [
         f"{share:.0%} of the rows are '{name}', and accuracy says little of the other classes: "
-        "--metric balanced_accuracy or macro_f1 ranks by all classes alike.".replace("%", " %", 1)
+        "the metric balanced_accuracy or macro_f1 ranks by all classes alike.".replace("%", " %", 1)
+    ]
+
+
+def few_rows_per_class(asked: RunSpec) -> list[str]:
+    """Warn that folds give scores that are too high where classes have few rows."""
+    rows, classes = len(asked.corpus), len(asked.corpus.classes)
+    is_many = not asked.corpus.problem.is_exclusive or rows >= FEW_ROWS_PER_CLASS * classes
+    if asked.splits.kind != FOLDS or is_many:
+        return []
+    return [
+        f"With {rows / classes:.1f} rows per class, scores from folds may be too high and their "
+        "intervals too narrow. Score on a test set instead."
     ]
 
 
 def so_far(
     verdict: tuple[str, ...], cells: Collection[Cell], asked: RunSpec, stopped: int
 ) -> tuple[str, ...]:
-    """The verdict of a run says first that it is not at its end, and last whom it leaves out.
-
-    Args:
-        stopped: How many heads were stopped in a race.
-    """
+    """Return the verdict, which says first if heads are missing, and last whom it leaves out."""
     done = sum(not cell.is_baseline for cell in cells)
     if stopped:
         heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
@@ -130,7 +136,7 @@ def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
     passes = "the last of the passes that tuning was given"
     return (
         *_cut_off(frozen, cap, "a little low"),
-        *_cut_off(tuned, passes, "low, and more passes (--epochs) would tell"),
+        *_cut_off(tuned, passes, "low, and more passes would tell"),
     )
 
 
@@ -185,10 +191,7 @@ def _failures(run: RunFolder, asked: RunSpec) -> list[str]:
 
 
 def _of(account: Mapping[str, Any] | None) -> list[str]:
-    """How a file was read, and its warnings.
-
-    That texts are too long is said by the run, which knows whether its recipes cut them.
-    """
+    """Return how a file was read, and its warnings, but for long texts: the run knows of those."""
     if not account:
         return []
     told = (one["says"] for one in account["warnings"] if one["kind"] != TOKENS_CUT)
@@ -198,14 +201,11 @@ def _of(account: Mapping[str, Any] | None) -> list[str]:
 def notes(
     run: RunFolder, asked: RunSpec, facts: Mapping[str, Any], stopped: int
 ) -> tuple[str, ...]:
-    """What failed or was stopped, how the data were read, what spoils the comparison; each once.
-
-    Args:
-        stopped: How many heads were stopped in a race.
-    """
+    """Return what failed or was stopped, how data were read and what spoils the comparison."""
     notes = [raced(stopped)] if run.read("race.json") else []
     notes += [
         *lopsided(asked),
+        *few_rows_per_class(asked),
         *_failures(run, asked),
         *asked.account.get("between", []),
         *_of(asked.account),
@@ -237,7 +237,7 @@ def of_tuned(cells: Sequence[Cell]) -> list[str]:
         if table is not None and (table.sum(dim=0) > 0).sum() == 1:
             told.append(
                 f"{cell.name} gives every text the same class: its training has not left the "
-                "constant answer. More passes (--epochs), or another --tuning-rate, may help."
+                "constant answer. More passes, or another tuning rate, may help."
             )
     counts = {cell.trials for cell in heads if cell.trials}
     if tuned and len(counts) > 1:

@@ -10,11 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from heads.errors import DataError
 from heads.events import Progress
 from heads.runs.cells import keep_failure
 from heads.runs.folder import RunFolder
@@ -79,7 +76,7 @@ def stopped_of(run: RunFolder) -> tuple[Eliminated, ...]:
             Eliminated(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"]
         )
     except (KeyError, TypeError) as error:
-        raise _broken(run, DECISION) from error
+        raise run.broken(DECISION) from error
 
 
 def _told(done: int, cells: int) -> Progress:
@@ -171,7 +168,7 @@ def _kept(run: RunFolder, number: int) -> SearchFinished | None:
     if values is None:
         return None
     try:
-        read, found = load_file(run.path / f"race/{number:03}.safetensors"), []
+        read, found = run.read_tensors(f"race/{number:03}.safetensors"), []
         # In a file they lie anywhere, and the last bits of a product depend on where.
         tensors = {name: one.clone() for name, one in read.items()}
         for seed, told in enumerate(values["found"]):
@@ -188,10 +185,5 @@ def _kept(run: RunFolder, number: int) -> SearchFinished | None:
             tried=tuple(TriedSettings(**point) for point in values["tried"]),
             seconds=values["seconds"],
         )
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        raise _broken(run, f"race/{number:03}") from error
-
-
-def _broken(run: RunFolder, name: str) -> DataError:
-    what = f"The run {run.id} is broken: {name} cannot be read."
-    return DataError(what, "Delete the run and train again.")
+    except (KeyError, TypeError, ValueError) as error:
+        raise run.broken(f"race/{number:03}.json") from error

@@ -16,10 +16,17 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.errors import RecipeError
 from heads.evaluation.details import measure
-from heads.evaluation.predictions import MAJORITY, TFIDF
+from heads.evaluation.predictions import MAJORITY, OWN, TFIDF
 from heads.events import Progress, rising, within
 from heads.runs import spec
-from heads.runs.baseline_cells import Baseline, commonest, is_kept, keep_baseline, words_job
+from heads.runs.baseline_cells import (
+    Baseline,
+    commonest,
+    is_kept,
+    keep_baseline,
+    own_answers,
+    words_job,
+)
 from heads.runs.cells import Cell, TuningReport, keep, keep_failure, kept
 from heads.runs.duration import Expected, check_tuning, expected
 from heads.runs.folder import Clock, RunFolder, new_folder
@@ -37,7 +44,7 @@ from heads.runs.preparation import (
     training_data_of,
 )
 from heads.runs.racing import race, stopped_of
-from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, for_tuned, specified
+from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, fill_counts, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import ExperimentConfig, Limits
 from heads.training.finetuning.checkpoints import forget
@@ -78,6 +85,9 @@ def filled(
         yield _done(
             run, asked, keep_baseline(run, asked, commonest(asked, training_data), training_data)
         )
+    if OWN in asked.baselines and not is_kept(run, asked, OWN):
+        own = own_answers(asked, training_data, backbone)
+        yield _done(run, asked, keep_baseline(run, asked, own, training_data))
     searched: Mapping[str, SearchFinished | TrialFailed] = {}
     if asked.config.race:
         searched = yield from race(run, asked, cells, training_data, workers, scheduler)
@@ -202,7 +212,7 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
     by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
-    config, told = for_tuned(_bounded(request.config, limits), chosen, by_seed=by_seed)
+    config, told = fill_counts(_bounded(request.config, limits), chosen, by_seed=by_seed)
     allowed = replace(request, config=config)
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
@@ -267,6 +277,7 @@ def working(
         HeadsError: The run is broken, busy, or its base model has changed.
     """
     with run.held():
+        _mend(run)
         if _is_whole(run):
             # One that was killed at its very end lacks it.
             yield leaderboard(run) if run.read("leaderboard.json") else _compared(run)
@@ -289,6 +300,23 @@ def working(
         finally:
             clock.stop(state)
         yield _compared(run)
+
+
+def _mend(run: RunFolder) -> None:
+    """Delete what is damaged, and each cell of which a file is missing: they are computed anew."""
+    asked, is_any = spec.load(run), run.delete_damaged()
+    for number, name in enumerate(asked.names):
+        files = {
+            f"cells/{number:03}.json": ["cells", "heads"] if name in asked.recipes else ["cells"],
+            f"race/{number:03}.json": ["race"],
+        }
+        for note, folders in files.items():
+            paths = [run.path / folder / f"{number:03}.safetensors" for folder in folders]
+            if (run.path / note).is_file() and not all(path.is_file() for path in paths):
+                (run.path / note).unlink()
+                is_any = True
+    if is_any:
+        (run.path / "end.json").unlink(missing_ok=True)
 
 
 def _has_enough(run: RunFolder, asked: RunSpec, before: int) -> bool:

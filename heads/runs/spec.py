@@ -16,8 +16,12 @@ from heads.backbone import given
 from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
 from heads.caching import writing
+from heads.checked_files import CRC, crc_of_file
+from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import check_pairs
+from heads.classifier.label_names import Names, own_on_rows
 from heads.classifier.module import assemble
+from heads.classifier.pretrained import is_own
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
@@ -25,7 +29,7 @@ from heads.data.splits import Splits, every_row, split
 from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.evaluation.metrics import MetricName, metric_of
-from heads.evaluation.predictions import BASELINES, TFIDF, EvaluationTask, strata
+from heads.evaluation.predictions import BASELINES, OWN, TFIDF, EvaluationTask, strata
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
 from heads.parts.resolved_recipe import (
@@ -43,13 +47,12 @@ from heads.parts.resolved_recipe import (
 from heads.problem import problem_of
 from heads.recipe import Recipe, as_value
 from heads.rng import IsolatedRng
-from heads.runs.folder import VERSION, RunFolder
+from heads.runs.folder import VECTORS, VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import SEEDS, TUNED_SEEDS, ExperimentConfig, Limits
 from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
 
-VECTORS = "vectors.npy"  # the file of a run that holds them
 NONE = "none"  # of what is written before a text
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
@@ -61,7 +64,8 @@ class RunRequest:
     Attributes:
         data: The rows.
         test: Rows that are scored; without them some of the data are held out.
-        recipes: The heads; without any, those of the grid.
+        recipes: The heads; without any, those of the grid. "own" is the head that the base model's
+            checkpoint came with: it is scored beside them and not trained.
         grid: small, full, layers (layers:cls for another pooling), heads (heads:cls on another
             reading than the mean) or poolings (poolings:mlp under another head than linear).
         pairs: How two texts enter: joint, siamese, features (all that Sentence-BERT compares),
@@ -74,6 +78,8 @@ class RunRequest:
             the base model, or none; each gives a cell of its own.
         model: The base model; where the data hold vectors, there is none.
         config: The settings.
+        label_names: The names of the classes of "own", in the order of its logits or by those that
+            its config has; those of the config, if none are given.
     """
 
     data: Data
@@ -86,6 +92,7 @@ class RunRequest:
     prefixes: Sequence[str] = (NONE,)
     model: str = BUNDLED
     config: ExperimentConfig = field(default_factory=ExperimentConfig)
+    label_names: Names = ()
 
     @property
     def base(self) -> str:
@@ -108,7 +115,7 @@ def base_of(corpus: Corpus, model: str) -> str:
     own = given.named(corpus.vectors.width)
     if model not in (BUNDLED, own):
         what = f"{corpus.name} is learned from by its vectors, which {model[:80]} does not read."
-        raise DataError(what, "Leave out the base model, or choose a column of texts (--text).")
+        raise DataError(what, "Leave out the base model, or choose a column of texts.")
     return own
 
 
@@ -122,8 +129,11 @@ class RunSpec:
         revision: Which version of it.
         recipes: The heads, in order; the baselines come after them.
         config: The settings.
-        account: How the data were read: rows, columns, what was dropped, warnings; and whether
-            folds set rows aside, which older runs have scored.
+        account: How the data were read: rows, columns, what was dropped, warnings; whether
+            folds set rows aside, which older runs have scored; whether settings of solved heads are
+            cross-validated, which older runs chose on development rows; what may make every score
+            too high (`warning`); and the classes of the checkpoint's own head, if that is scored
+            (`own`).
         created: Seconds since 1970.
         versions: Of the packages that compute.
         is_scored: Whether rows are held out and scored; else every row is learned from, which no
@@ -153,7 +163,9 @@ class RunSpec:
     @property
     def baselines(self) -> tuple[str, ...]:
         """What heads are held against; where there are no texts no words are counted."""
-        return tuple(n for n in BASELINES if n != TFIDF or not self.corpus.are_named)
+        absent = {TFIDF} if self.corpus.are_named else set[str]()
+        absent |= set[str]() if "own" in self.account else {OWN}
+        return tuple(name for name in BASELINES if name not in absent)
 
     @cached_property
     def task(self) -> EvaluationTask:
@@ -171,7 +183,8 @@ class RunSpec:
         if not self.is_scored:
             return every_row(strata(self.task), self.task.groups, self.config)
         aside = bool(self.account.get("aside"))
-        return splits_of(self.corpus, self.task, self.config, aside=aside)
+        splits = splits_of(self.corpus, self.task, self.config, aside=aside)
+        return splits if self.account.get("cross_validated") else replace(splits, folds=())
 
 
 def task_of(corpus: Corpus, metric: MetricName | None = None) -> EvaluationTask:
@@ -226,6 +239,12 @@ def specified(
     between = [*notes, *found]
     account = data.as_json() | ({"test": test.as_json()} if test else {})
     account |= {"between": between} if test or between else {}
+    account |= {"warning": fine_tuned_warning(backbone, has_test="test" in corpus.parts)}
+    if any(map(is_own, request.recipes)):
+        account |= {"own": own_on_rows(corpus, backbone, request.label_names).classes}
+    elif request.label_names:
+        what = "Label names are for the classes of own, which is not among the recipes."
+        raise RecipeError(what, "Add the recipe own, or leave the label names out.")
     return spec_of(corpus, backbone, recipes, request.config, account)
 
 
@@ -264,7 +283,7 @@ def spec_of(
         revision=backbone.revision,
         recipes=tuple(recipes),
         config=config,
-        account=account,
+        account={**account, "cross_validated": True},
         created=time.time(),
         versions={name: version(name) for name in PACKAGES},
         is_scored=is_scored,
@@ -273,7 +292,7 @@ def spec_of(
     if not says:
         return asked
     own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
-    return replace(asked, account={**account, **own})
+    return replace(asked, account={**asked.account, **own})
 
 
 def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
@@ -285,32 +304,37 @@ def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
         raise DataError(what, "Leave it out.")
 
 
-TUNED_SEEDS, TUNED_TRIALS = 5, 3
+TUNED_TRIALS = 3
 
 
-def for_tuned(
+def fill_counts(
     config: ExperimentConfig, recipes: Sequence[ResolvedRecipe], *, by_seed: bool = True
 ) -> tuple[ExperimentConfig, list[str]]:
-    """The settings of a run some of whose cells tune the base model, and what is to be said of it.
+    """Return the config with open numbers of seeds and trials filled in, and notes on them.
 
-    All cells try as many settings, or "tuned beats frozen" would only say who was searched for
-    longer; and there are enough seeds to see the luck of tuned cells, which have more of it.
+    Where a recipe tunes the base model, every cell tries the same number of settings: otherwise
+    "tuned beats frozen" would only say which was searched for longer. A number of seeds that was
+    chosen is never changed; the default is larger for tuned cells, which vary more between seeds.
 
     Args:
-        by_seed: Whether heads are trained once a seed; else it is once a fold.
+        by_seed: True if heads are trained once per seed, False if once per fold.
     """
-    if not any(recipe.is_tuned for recipe in recipes):
-        return config, []
+    is_tuned = any(recipe.is_tuned for recipe in recipes)
+    seeds = config.seeds or (TUNED_SEEDS if is_tuned else SEEDS) * by_seed
+    if not is_tuned:
+        return replace(config, seeds=seeds), []
     trials = config.trials or TUNED_TRIALS
-    seeds = max(config.seeds, TUNED_SEEDS) if by_seed else config.seeds
     each = "setting" if trials == 1 else "settings"
-    more = f" and is trained with {seeds} seeds" if seeds > config.seeds else ""
+    more = f" and is trained with {seeds} seeds" if by_seed and not config.seeds else ""
     fair = "so that frozen and tuned base models are compared fairly"
-    told = [f"Every head tries {trials} {each}{more}, {fair}."]
-    if not by_seed and (count := config.folds * config.repetitions) < TUNED_SEEDS:
-        luck = f"The luck of a tuned base model is seen in {count} trainings only"
-        told.append(f"{luck}, so its intervals are wide: take {TUNED_SEEDS} folds or more.")
-    return replace(config, trials=trials, seeds=seeds), told
+    notes = [f"Every head tries {trials} {each}{more}, {fair}."]
+    count, unit = (seeds, "seeds") if by_seed else (config.folds * config.repetitions, "folds")
+    if count < TUNED_SEEDS:
+        notes.append(
+            f"A tuned base model varies between trainings, and {count} are few: intervals are "
+            f"wide. Use {TUNED_SEEDS} {unit} or more."
+        )
+    return replace(config, trials=trials, seeds=seeds), notes
 
 
 def save(run: RunFolder, asked: RunSpec) -> None:
@@ -322,9 +346,11 @@ def save(run: RunFolder, asked: RunSpec) -> None:
     corpus = asked.corpus
     rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts", "groups")}
     rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
+    vectors: Mapping[str, Any] = {}
     if corpus.vectors is not None:
         with writing("The vectors of the run"):
             corpus.vectors.save(run.path / VECTORS)
+            vectors = {"are_named": corpus.are_named, CRC: crc_of_file(run.path / VECTORS)}
     run.write("rows.json", rows)
     run.write(
         "run.json",
@@ -342,7 +368,7 @@ def save(run: RunFolder, asked: RunSpec) -> None:
             "account": asked.account,
             "created": asked.created,
             "versions": asked.versions,
-            **({"vectors": {"are_named": corpus.are_named}} if corpus.vectors else {}),
+            **({"vectors": vectors} if vectors else {}),
         },
     )
 
@@ -354,6 +380,8 @@ def load(run: RunFolder) -> RunSpec:
         DataError: It is broken, or of another version.
     """
     facts, rows = run.read("run.json"), run.read("rows.json")
+    if facts and not rows:
+        raise run.broken("rows.json")
     try:
         if facts["version"] != VERSION:  # a run that is gone has no facts
             raise ValueError("another version")
@@ -371,7 +399,7 @@ def load(run: RunFolder) -> RunSpec:
             lines=tuple(rows["lines"]),
             parts=tuple(rows["parts"]),
             groups=tuple(rows["groups"]),
-            vectors=Vectors.opened(run.path / VECTORS) if vectors else None,
+            vectors=_open_vectors(run, vectors) if vectors else None,
             are_named=bool(vectors and vectors["are_named"]),
         )
         return RunSpec(
@@ -388,6 +416,14 @@ def load(run: RunFolder) -> RunSpec:
     except (KeyError, TypeError, ValueError, OSError) as error:
         what = f"The run {run.id} is broken, or of another version of this app."
         raise DataError(what, "Delete it and train again.") from error
+
+
+def _open_vectors(run: RunFolder, facts: Mapping[str, Any]) -> Vectors:
+    """Open the vectors of a run, which must be what was written."""
+    with suppress(OSError, ValueError):
+        if facts.get(CRC) in (None, crc_of_file(run.path / VECTORS)):
+            return Vectors.opened(run.path / VECTORS)
+    raise run.broken(VECTORS)
 
 
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
@@ -456,7 +492,7 @@ def named_recipes(recipes: Sequence[str], limits: Limits) -> list[ResolvedRecipe
         LimitError: They are more than this place allows.
         RecipeError: One is none, or a part or an option of it does not exist.
     """
-    asked = {str(one): one for one in recipes}
+    asked = {str(one): one for one in recipes if not is_own(one)}
     if len(asked) > limits.cells:
         what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
         raise LimitError(what, "Take some away.")
@@ -495,9 +531,7 @@ def chosen_recipes(
     ways = _ways(request.pairs or (JOINT,))
     if ways != [JOINT] and not corpus.pairs:
         what = f"{corpus.name} has one text a row, and a siamese way in needs two."
-        raise DataError(
-            what, "Name the column of second texts (--pair), or leave the way in joint."
-        )
+        raise DataError(what, "Name the column of second texts, or leave the way in joint.")
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
     tunes = [tuned(name) for name in request.tunes or (FROZEN,)]

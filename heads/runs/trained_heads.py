@@ -2,8 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -12,19 +12,21 @@ import torch
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
-from heads.classifier.classifier import Classifier
+from heads.classifier.calibration import calibrate
 from heads.classifier.inputs import base_inputs, vector_inputs
+from heads.classifier.label_names import rename_classes
 from heads.classifier.module import RecipeModule, TrainedHead
+from heads.classifier.pretrained import own_head
 from heads.errors import CheckpointError, DataError
 from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
-from heads.evaluation.predictions import MAJORITY, EvaluationTask, first, scores
+from heads.evaluation.predictions import MAJORITY, OWN, EvaluationTask, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve, with_options
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.runs import spec
-from heads.runs.cells import kept
+from heads.runs.cells import kept, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
 from heads.settings import Limits
@@ -51,7 +53,7 @@ def keep_head(
     """
     scores = scores_of(result, asked, measures, majority_of(run, asked))
     head = trained_head(result, asked, scores, backbone)
-    run.put(f"heads/{number:03}.safetensors", lambda place: head_cache.save(head, place))
+    run.put(head_file(number), lambda place: head_cache.save(head, place))
 
 
 def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority: float) -> Scores:
@@ -138,41 +140,49 @@ def _temperature(result: TrialResult, asked: RunSpec) -> float:
     return temperature(logits, asked.task.targets[rows], asked.task.problem)
 
 
-def classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
-    """A head of a run on its base model: to ask, or to export.
-
-    Args:
-        name: The recipe, as the leaderboard names it.
-
-    Raises:
-        DataError: The run has no such head, or its base model is not what it was.
-    """
-    asked = spec.load(run)
-    backbone = load(asked.model, limits=limits)
-    check_model(run, asked, backbone)
-    return Classifier(backbone=backbone, head=head_of(run, asked, name, backbone, limits))
-
-
 def head_of(
     run: RunFolder, asked: RunSpec, name: str, backbone: Backbone, limits: Limits
 ) -> TrainedHead:
-    """A trained head of a run.
+    """Load a trained head of a run, calibrated.
 
     Raises:
         DataError: The run has no such head.
     """
-    path = (
-        run.path / f"heads/{asked.recipes.index(name):03}.safetensors"
-        if name in asked.recipes
-        else None
-    )
-    if path is None or not path.is_file():
-        what = f"The run {run.id} has no trained head {name[:80]}."
-        raise DataError(what, f"List those that it has with: heads runs {run.id}")
-    try:
-        return head_cache.load_again(path, backbone, limits)
-    except CheckpointError as error:
-        raise DataError(f"The run {run.id} is broken: {error.what}", "Train again.") from error
+    if name == OWN and OWN in asked.baselines:
+        return rename_classes(own_head(backbone), asked.account["own"])
+    number = asked.recipes.index(name) if name in asked.recipes else -1
+    file = head_file(number)
+    if number >= 0 and ((run.path / file).is_file() or kept(run, number)):
+        try:
+            head = head_cache.load_again(run.path / file, backbone, limits)
+            return calibrate(_replace_interval(head, run, name))
+        except CheckpointError as error:
+            if isinstance(error.__cause__, OSError):
+                raise run.broken(file, name) from error
+            raise DataError(f"The run {run.id}: {error.what}", error.hint) from error
+    what = f"The run {run.id} has no trained head {name[:80]}."
+    raise DataError(what, f"List those that it has with: heads runs {run.id}")
+
+
+def _replace_interval(head: TrainedHead, run: RunFolder, name: str) -> TrainedHead:
+    """Return a head with the interval of the leaderboard, which takes all cells together."""
+    with contextlib.suppress(DataError):
+        for cell in (run.read("leaderboard.json") or {}).get("cells", []):
+            if cell["recipe"] == name and head.scores:
+                scores = replace(head.scores, low=cell["low"], high=cell["high"])
+                return replace(head, scores=scores)
+    return head
+
+
+def head_file(number: int) -> str:
+    """Return the name of the file of a trained head in its run."""
+    return f"heads/{number:03}.safetensors"
+
+
+def missing_heads(run: RunFolder, asked: RunSpec, names: Collection[str]) -> list[DataError]:
+    """Return what to say of each head that was trained, and whose file is gone."""
+    files = {name: head_file(asked.recipes.index(name)) for name in asked.recipes if name in names}
+    return [run.broken(file, n) for n, file in files.items() if not (run.path / file).is_file()]
 
 
 def heads_of(
@@ -186,19 +196,20 @@ def heads_of(
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits)
     check_model(run, asked, backbone)
-    named = (str(one) if str(one) in asked.recipes else str(resolve(one)) for one in recipes)
+    named = (str(one) if str(one) in asked.names else str(resolve(one)) for one in recipes)
     names = dict.fromkeys(named) or trained_names(run, asked)[:FEW]
     return asked, backbone, {name: head_of(run, asked, name, backbone, limits) for name in names}
 
 
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
-    """The recipes of a run whose heads are there, the best first."""
-    scores = {
-        name: cell.measures.score
-        for number, name in enumerate(asked.recipes)
-        if (run.path / f"heads/{number:03}.safetensors").is_file() and (cell := kept(run, number))
-    }
-    return sorted(scores, key=lambda name: -scores[name])
+    """The recipes of a run whose heads were trained, the best first.
+
+    Raises:
+        DataError: A cell is broken, or gone.
+    """
+    cells = read_cells(run, asked.names)
+    names = [name for name in asked.recipes if name in cells]
+    return sorted(names, key=lambda name: -cells[name].measures.score)
 
 
 def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:

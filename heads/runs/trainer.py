@@ -6,17 +6,20 @@ its scores and its temperature are those of its own split. Or it learns from eve
 first does that a run scores on a test set, and has no scores.
 """
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.precision import products
 from heads.classifier import head_cache
+from heads.classifier.calibration import calibrate
 from heads.classifier.inputs import check_pairs
-from heads.classifier.module import TrainedHead
+from heads.classifier.module import Refit, TrainedHead
 from heads.data.corpus import Corpus
 from heads.data.joining import met
 from heads.evaluation.details import measure
@@ -38,8 +41,8 @@ from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
 from heads.runs.trained_heads import scores_of, trained_head
 from heads.settings import ExperimentConfig, Limits
 from heads.training.objective import check_order
-from heads.training.scheduler import TrainingData, TrialFailed, run_trials
-from heads.training.search import TrialResult, trial_job
+from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
+from heads.training.search import TrialResult, refit_job, trial_job
 from heads.training.trial import Trial, trials
 
 
@@ -67,8 +70,45 @@ def train(
     cells = _checked(recipes, corpus, backbone, limits)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
     reads = in_chunks(asked, config.precision, config.precision)
-    found = yield from _trained(asked, cells, backbone, limits, *reads)
+    found = yield from _trained(asked, cells, backbone, limits, reads)
     return [found[str(recipe)] for recipe in recipes]
+
+
+def refit(
+    head: TrainedHead,
+    corpus: Corpus,
+    backbone: Backbone,
+    config: ExperimentConfig,
+    limits: Limits,
+    trainings: int,
+) -> Generator[Progress, None, TrainedHead]:
+    """Train a scored head again on every row, with the settings that its search chose.
+
+    Temperature and thresholds stay as they were found, on rows that the scored head had not seen.
+
+    Args:
+        corpus: The rows, which were split into folds.
+        trainings: How many trainings the score is the mean of.
+
+    Raises:
+        HeadsError: As of `train`.
+    """
+    begun = time.perf_counter()
+    cells = _checked([head.asked], corpus, backbone, limits)
+    scored = spec_of(corpus, backbone, [cells[0].name], config)
+    reads = in_chunks(scored, config.precision, config.precision)  # as they are kept
+    has_learned = head.scores is not None and head.scores.accuracy > head.scores.majority
+    job = partial(refit_job, chosen=head.chosen, has_learned=has_learned)
+    asked = replace(scored, is_scored=False)
+    found = yield from _trained(asked, cells, backbone, limits, reads, job)
+    how = Refit(rows=head.rows, trainings=trainings, seconds=time.perf_counter() - begun)
+    return replace(
+        found[cells[0].name],
+        scores=head.scores and replace(head.scores, own=None),
+        temperature=head.temperature,
+        thresholds=head.thresholds,
+        refit=how,
+    )
 
 
 def fit(
@@ -89,8 +129,8 @@ def fit(
     cells = _checked([recipe], corpus, backbone, limits)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config, is_scored=False)
     reads = extract_by_text, extract_by_text
-    found = yield from _trained(asked, cells, backbone, limits, *reads)
-    return found[str(recipe)]
+    found = yield from _trained(asked, cells, backbone, limits, reads)
+    return calibrate(found[str(recipe)])
 
 
 def _checked(
@@ -109,8 +149,8 @@ def _trained(
     cells: Sequence[Trial],
     backbone: Backbone,
     limits: Limits,
-    joined: Extract,
-    apart: Extract,
+    reads: tuple[Extract, Extract],
+    job_of: Callable[[Trial, TrainingData], Job] = trial_job,
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name: texts read, then learned from on the first split."""
     check_room(asked, cells, backbone, limits)
@@ -119,7 +159,7 @@ def _trained(
     # Texts are read again where the states of tokens are kept, or those at a cut.
     again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
     once = 0.5 / (1 + sum(again))
-    read = yield from within(features(asked, cells, backbone, joined, apart), 0.0, once)
+    read = yield from within(features(asked, cells, backbone, *reads), 0.0, once)
     states = yield from within(
         token_states(asked, cells, read, backbone, limits, config.precision), once, once
     )
@@ -135,15 +175,15 @@ def _trained(
         pairs=asked.corpus.pairs,
         cut_states=cut,
     )
-    return (yield from _fitted(asked, cells, training_data, backbone))
+    jobs = [job_of(cell, training_data) for cell in cells]
+    return (yield from _fitted(asked, jobs, training_data, backbone))
 
 
 def _fitted(
-    asked: RunSpec, cells: Sequence[Trial], training_data: TrainingData, backbone: Backbone
+    asked: RunSpec, jobs: Sequence[Job], training_data: TrainingData, backbone: Backbone
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name, on all cores."""
     score = _scorer(asked, training_data) if asked.is_scored else None
-    jobs = [trial_job(cell, training_data) for cell in cells]
     found = dict[str, TrainedHead]()
     with closing(run_trials(jobs, training_data, max(1, torch.get_num_threads()))) as events:
         for event in events:
@@ -153,7 +193,7 @@ def _fitted(
                 scores = score(event) if score else None
                 found[event.trial.name] = trained_head(event, asked, scores, backbone)
                 yield Progress(
-                    says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(cells) / 2
+                    says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(jobs) / 2
                 )
     return found
 
@@ -188,7 +228,7 @@ def trained(
     """Finds heads that were trained on these texts before, and trains those that were not.
 
     Returns:
-        The heads, in the order of the recipes.
+        The heads, calibrated, in the order of the recipes.
 
     Raises:
         HeadsError: As of `train`.
@@ -203,4 +243,4 @@ def trained(
         for key, head in zip(missing, heads, strict=True):
             found[key] = head
             head_cache.keep(key, head)
-    return [head for key in keys if (head := found[key])]
+    return [calibrate(head) for key in keys if (head := found[key])]

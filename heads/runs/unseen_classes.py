@@ -65,6 +65,7 @@ def set_aside(splits: Splits, task: EvaluationTask) -> Splits:
         test=some(test),
         repetition=some(splits.repetition),
         repeats=some(splits.repeats),
+        folds=some(splits.folds),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,14 @@ from heads.backbone.engine import InferenceEngine, backends
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.backbone.precision import EXACT
+from heads.caching import own_code
 from heads.data.columns import guess
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.data.frames import read_frame
 from heads.data.table import Columns
+from heads.data.text import normalize_text
 from heads.errors import DataError, RecipeError
-from heads.events import Progress
+from heads.events import Progress, result
 from heads.features.extraction import (
     Group,
     Pace,
@@ -102,11 +104,7 @@ def extracting(
 
 
 def _fixed(reading: str, backbone: Backbone) -> ResolvedRecipe:
-    """A reading as a recipe, which must be one that is not learned.
-
-    Raises:
-        RecipeError: It is no reading, is learned, or does not fit the base model.
-    """
+    """A reading as a recipe, which must be one that is not learned."""
     recipe = resolve(reading if "+" in reading else f"{reading}+linear")
     if recipe.needs_states or recipe.is_tuned:
         what = f"{reading} is learned together with its head, so its features cannot be kept."
@@ -119,11 +117,7 @@ SAMPLED = 1_000  # rows in which the columns of the texts are found
 
 
 def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str, str]:
-    """The columns of the texts, found as in files that are learned from where they are not named.
-
-    Raises:
-        DataError: There is none.
-    """
+    """The columns of the texts, guessed where they are not named."""
     if not text:
         found = _guessed(source, limits)
         text, pair = found.text, pair or found.pair
@@ -136,11 +130,7 @@ def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str,
 
 
 def _guessed(source: Source, limits: Limits) -> Columns:
-    """The columns of the texts by what the first rows hold, whether there are labels or not.
-
-    Raises:
-        DataError: It cannot be told.
-    """
+    """The columns of the texts by what the first rows hold, whether there are labels or not."""
     from pyarrow import types
 
     kinds = (types.is_string, types.is_large_string)
@@ -161,15 +151,12 @@ def _facts(
 ) -> dict[str, Any]:
     """All that features depend on besides the texts, as plain values."""
     way = backends(backbone, EXACT)[0]
-    read = json.dumps(read_by(backbone, way, bool(pair)), default=str)
-    widths = {}
-    for one in resolved:
-        reader = Featurizer(one.side if one.pair else one, backbone)
-        widths[one.reading] = one.widened(reader.width)
+    facts = *read_by(backbone, way, bool(pair)), own_code("data/corpus", "data/text")
+    read = json.dumps(facts, default=str)
     return {
         "model": backbone.id,
         "revision": backbone.revision,
-        "readings": widths,
+        "readings": widths_of(resolved, backbone),
         "text": text,
         "pair": pair,
         "dtype": dtype,
@@ -218,7 +205,7 @@ class Reading:
 
         asked = self.extractor
         columns = [asked.text, *([asked.pair] if asked.pair else [])]
-        texts = [[self._gated(cell) for cell in table.column(name).to_pylist()] for name in columns]
+        texts = [[self._text(cell) for cell in table.column(name).to_pylist()] for name in columns]
         rows = list(zip(*texts, strict=True))
         there = np.array([all(row) for row in rows])
         different = list(dict.fromkeys(row for row, yes in zip(rows, there, strict=True) if yes))
@@ -235,18 +222,19 @@ class Reading:
         told = json.dumps({"texts": len(different), "missing": int((~there).sum())})
         return found.replace_schema_metadata({NOTES: told.encode()})
 
-    def _gated(self, cell: object) -> str:
-        """A text as a tokenizer may see it; "" where there is none."""
+    def _text(self, cell: object) -> str:
+        """Return the text of a cell; "" where it is blank."""
         try:
-            own = "" if cell is None else str(cell).replace("\r\n", "\n").replace("\r", "\n")
-            return gate(own, self.extractor.limits, "text")
+            text = "" if cell is None else str(cell)
+            return check_text(text, self.extractor.limits, "text")
         except DataError:
             return ""
 
     def _vectors(self, rows: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
         """The vectors of different texts under every reading."""
         if not rows:
-            return {name: _none(one, self.backbone) for name, one in self.resolved.items()}
+            widths = widths_of(self.resolved.values(), self.backbone)
+            return {name: Tensor(0, width) for name, width in widths.items()}
         joint = {name: one for name, one in self.resolved.items() if not one.pair}
         siamese = {name: one for name, one in self.resolved.items() if one.pair}
         firsts, *seconds = (list(part) for part in zip(*rows, strict=True))
@@ -270,12 +258,7 @@ class Reading:
             if self.engine is None or self.engine.backbone is not prompted:
                 self.engine = engine_of(group, prompted)
             work = read_texts(texts, pairs, readers, self.engine, Pace("Reading", group.rows))
-            while True:
-                try:
-                    next(work)
-                except StopIteration as end:
-                    found |= end.value.vectors
-                    break
+            found |= result(work).vectors
         return found
 
     def _column(self, vectors: Tensor, index: np.ndarray, there: np.ndarray) -> pyarrow.Array:
@@ -292,11 +275,17 @@ class Reading:
         )
 
 
-def _none(recipe: ResolvedRecipe, backbone: Backbone) -> Tensor:
-    width = Featurizer(recipe.side if recipe.pair else recipe, backbone).width
-    return Tensor(0, recipe.widened(width))
+def widths_of(recipes: Iterable[ResolvedRecipe], backbone: Backbone) -> dict[str, int]:
+    """How many numbers a vector has under each reading."""
+    return {
+        recipe.reading: recipe.widened(
+            Featurizer(recipe.side if recipe.pair else recipe, backbone).width
+        )
+        for recipe in recipes
+    }
 
 
 def _hash(row: tuple[str, ...]) -> int:
     """The same number for the same texts, by which copies of a text stay in one split."""
-    return int.from_bytes(hashlib.blake2b("\0".join(row).encode(), digest_size=8).digest(), "big")
+    key = "\0".join(map(normalize_text, row))
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")

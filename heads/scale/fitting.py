@@ -36,7 +36,7 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.statistics import Scores
-from heads.events import Progress
+from heads.events import Progress, result
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import resolve, with_options
@@ -59,8 +59,8 @@ from heads.scale.streaming import (
 from heads.scale.sums import Moments, Shards, moments
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
-from heads.training.fitters.closed_form import ClosedFormFitter, first_settings
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, score_settings, surest
+from heads.training.fitters.closed_form import ClosedFormFitter, settings_of
 from heads.training.fitters.logistic import STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.objective import Objective
@@ -232,7 +232,8 @@ def fitting(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    begun, limits, config = time.perf_counter(), limits or limits_here(), config or _config()
+    begun, limits = time.perf_counter(), limits or limits_here()
+    config = config or ExperimentConfig(curve=False)
     check_where(on)
     shards = data if isinstance(data, FeatureShards) else FeatureShards.opened(data, limits)
     backbone = _backbone(shards, vectors, limits)
@@ -256,10 +257,6 @@ def fitting(
         return race.compared(time.perf_counter() - begun)
 
 
-def _config() -> ExperimentConfig:
-    return ExperimentConfig(curve=False)
-
-
 def _backbone(shards: FeatureShards, vectors: str, limits: Limits) -> Backbone:
     """The base model that read the texts, or what stands for it where that is not known."""
     if shards.model:
@@ -272,11 +269,7 @@ def _backbone(shards: FeatureShards, vectors: str, limits: Limits) -> Backbone:
 
 
 def _column(shards: FeatureShards, vectors: str) -> str:
-    """The column of vectors that came from elsewhere.
-
-    Raises:
-        DataError: It is not there, or there are several.
-    """
+    """The column of vectors that came from elsewhere."""
     if vectors:
         shards.check_reading(vectors)
         return vectors
@@ -289,11 +282,7 @@ def _column(shards: FeatureShards, vectors: str) -> str:
 def _recipes(
     recipes: Sequence[str], shards: FeatureShards, backbone: Backbone, vectors: str
 ) -> list[ResolvedRecipe]:
-    """The recipes that are asked for; without any, some heads on every reading there is.
-
-    Raises:
-        RecipeError: One is none, or reads what was not extracted.
-    """
+    """The recipes that are asked for; without any, some heads on every reading there is."""
     readings = [GIVEN.name] if backbone.is_given else list(shards.readings)
     named = recipes or [f"{reading}+{head}" for reading in readings for head in HEADS]
     found = [resolve(one) for one in named]
@@ -402,12 +391,11 @@ class Race:
             reader = self.reader(reading, share or 1.0)
             pieces = self.pieces(reading)
             tasks = [Collecting(reader=reader, pieces=(one,), parts=parts) for one in pieces]
-            found = dict[int, dict[Part, ShardRows]]()
-            for ended in self.pool.map(tasks):
-                if ended is not None:
-                    found[ended[0].pieces[0].row] = ended[1]
+            by_piece: dict[int, dict[Part, ShardRows]] = {
+                task.pieces[0].row: rows for task, rows in filter(None, self.pool.map(tasks))
+            }
             self.held[reading] = {
-                part: ShardRows.together([found[row][part] for row in sorted(found)])
+                part: ShardRows.together([by_piece[row][part] for row in sorted(by_piece)])
                 for part in parts
             }
         rows = next(iter(self.held.values()))
@@ -467,24 +455,21 @@ class Race:
         """The rows in memory: first a share of those to learn from, then the development rows."""
         sample = replace(self.sample, share=share)
         some = {
-            reading: (rows["train"].where(sample.chosen(rows["train"].keys)), rows["development"])
+            reading: (rows["train"].some(sample.chosen(rows["train"].keys)), rows["development"])
             for reading, rows in self.held.items()
         }
         together = {reading: ShardRows.together(rows) for reading, rows in some.items()}
-        parts = {reading: ({"vectors": rows.vectors},) for reading, rows in together.items()}
         both, cut = next(iter(together.values())), len(next(iter(some.values()))[0])
         size = len(both)
         groups = _numbered(both.keys)
-        none, every = torch.zeros(size, dtype=torch.long), torch.arange(size)
-        matrices = FeatureMatrices(
-            index=every, parts=parts, tokens=none, whole=none, unknown=none, seconds=0.0, fresh=0,
-            engine="", precision="float32", says="",
-        )  # fmt: skip
+        every = torch.arange(size)
+        vectors = {reading: rows.vectors for reading, rows in together.items()}
+        matrices = FeatureMatrices.of_vectors(every, vectors)
         dice = torch.Generator().manual_seed(self.config.seed)
         search = torch.randperm(cut, generator=dice)[:3_000].sort().values
         splits = Splits(
             kind=TEST_SET, search=(search,), development=(every[cut:],), train=(every,),
-            test=(every[:0],),
+            test=(every[:0],), are_given=True,
         )  # fmt: skip
         task = EvaluationTask(
             targets=both.targets, classes=self.classes, groups=groups, problem=SINGLE_LABEL
@@ -550,7 +535,7 @@ class Race:
         shards, found = self._rows(cell, share), self.moments[cell.reading, share]
         fitter = cell.fitter
         if isinstance(fitter, ClosedFormFitter):
-            options = first_settings(fitter, found.rows)
+            options = settings_of(fitter, found.rows)
             if before:
                 options = [before.result.chosen]
             states = [solve_closed_form(shards, found, fitter, one) for one in options]
@@ -591,7 +576,8 @@ class Race:
         results = {cell.name: self.found[cell.name].result for cell in there}
         scores = {name: one.point.score for name, one in results.items()}
         if share >= 1:
-            return self._note(there, scores, {}, seconds)
+            self.rungs.append(Rung(rows=self.learned, scores=scores, stopped={}, seconds=seconds))
+            return there
         parts = [one.point.parts for one in results.values() if one.point.parts is not None]
         keys = next(iter(self.held.values()))["development"].keys
         out = eliminated(list(results), torch.stack(parts, dim=1), _numbered(keys))
@@ -601,18 +587,8 @@ class Race:
         }
         ranked = sorted((n for n in scores if n not in stopped), key=lambda n: -scores[n])
         stopped |= dict.fromkeys(ranked[keep:], f"not among the best {keep} of those left")
-        return self._note([c for c in there if c.name not in stopped], scores, stopped, seconds)
-
-    def _note(
-        self,
-        left: list[Trial],
-        scores: Mapping[str, float],
-        stopped: Mapping[str, str],
-        seconds: float,
-    ) -> list[Trial]:
-        own = Rung(rows=self.learned, scores=scores, stopped=stopped, seconds=seconds)
-        self.rungs.append(own)
-        return left
+        self.rungs.append(Rung(rows=self.learned, scores=scores, stopped=stopped, seconds=seconds))
+        return [cell for cell in there if cell.name not in stopped]
 
     def compared(self, seconds: float) -> ShardedComparison:
         """The heads that are left, on the rows that are scored."""
@@ -719,23 +695,18 @@ def _best(
     """The settings that did best on the development rows."""
     rows, points, answers = torch.arange(len(task.targets)), list[TriedSettings](), list[Tensor]()
     for chosen, state in tried:
-        chain = _chain(fitter, task, chosen)
+        if isinstance(fitter, ClosedFormFitter):
+            chain = fitter.chain(task.classes, chosen)
+        else:
+            with IsolatedRng().rolling():
+                chain = fitter.resolved.chain(task.vectors.shape[1], task.classes)
         chain.load_state_dict(dict(state))
         with torch.no_grad():
             answers.append(torch.cat([chain.eval()(one) for one in task.vectors.split(4_096)]))
-        points.append(judged(chosen, 0, answers[-1], task, rows))
+        points.append(score_settings(chosen, 0, answers[-1], task, rows))
     top = surest(points, task)
     place = points.index(top)
     return SearchResult(chosen=top.settings, point=top, held=answers[place], state=tried[place][1])
-
-
-def _chain(
-    fitter: LinearFitter | ClosedFormFitter, task: TrainingTask, chosen: Chosen
-) -> torch.nn.Sequential:
-    if isinstance(fitter, ClosedFormFitter):
-        return fitter.chain(task.classes, chosen)
-    with IsolatedRng().rolling():
-        return fitter.resolved.chain(task.vectors.shape[1], task.classes)
 
 
 # --- What a worker does by itself.
@@ -793,8 +764,4 @@ class Stepping:
         task = task_of_rows(self.vectors, self.targets, self.objective)
         settings = self.settings or fitter.settings(task)
         work = learn_by_steps(shards, self.found, fitter, settings, task, self.seed, self.start)
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                return end.value
+        return result(work)

@@ -185,20 +185,8 @@ def grouped(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> l
 def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
     """The rows under one reading alone, in memory: what can be sent to another machine."""
     vectors, index = training_data.read.vectors(reading)
-    none = index.new_zeros(len(vectors))
-    held = FeatureMatrices(
-        index=index,
-        parts={reading: ({"vectors": vectors},)},
-        tokens=none,
-        whole=none,
-        unknown=none,
-        seconds=0.0,
-        fresh=0,
-        engine="",
-        precision="",
-        says="",
-    )
-    store = FeatureStore(joint=held, alone=None, siamese={})
+    matrices = FeatureMatrices.of_vectors(index, {reading: vectors})
+    store = FeatureStore(joint=matrices, alone=None, siamese={})
     return replace(training_data.unread, read=store, workspace=None)
 
 

@@ -32,27 +32,24 @@ class CountTask:
     label: str
     most: int
 
-    def __call__(self) -> tuple[Counter[str], int]:
-        """How often each label stands there, and how many rows have none."""
+    def __call__(self) -> Counter[str]:
+        """How often each label stands there."""
         from pyarrow import types
 
         from heads.data.formats.parquet_files import compute
 
-        counts, none = Counter[str](), 0
+        counts = Counter[str]()
         for piece in self.pieces:
             column = plain(piece.read([self.label]).column(0))
             if types.is_nested(column.type):
                 what = f"{piece} hold lists or objects in '{short(self.label)}'."
                 raise DataError(what, "Give a column with one label a row.")
             for pair in compute().value_counts(column).to_pylist():
-                value, count = pair["values"], pair["counts"]
-                if is_missing(value):
-                    none += count
-                else:
-                    counts[label_of(value)] += count
+                if not is_missing(pair["values"]):
+                    counts[label_of(pair["values"])] += pair["counts"]
             if len(counts) > self.most:
                 break
-        return counts, none
+        return counts
 
 
 def label_column(shards: FeatureShards, label: str) -> str:
@@ -84,9 +81,8 @@ def counted(
     pieces = shards.source.pieces(1_000_000)
     tasks = [CountTask(pieces=(one,), label=label, most=limits.classes) for one in pieces]
     counts = Counter[str]()
-    for ended in pool.map(tasks):
-        if ended is not None:
-            counts += ended[1][0]
+    for _, some in filter(None, pool.map(tasks)):
+        counts += some
     if len(counts) > limits.classes:
         what = f"'{short(label)}' has more than {limits.classes:,} different labels; is it an id, "
         raise LimitError(f"{what}a number, or a text?", "Name the column of the classes (--label).")

@@ -126,6 +126,7 @@ def write_table(place: str, table: pyarrow.Table, notes: Mapping[str, Any]) -> i
     parquet.write_table(
         table.replace_schema_metadata(own), sink, compression=kinds,
         row_group_size=max(1, len(table)), use_dictionary=False, write_statistics=False,
+        write_page_checksum=True,
     )  # fmt: skip
     content = sink.getvalue()
     write_bytes(place, content)
@@ -188,12 +189,16 @@ class Piece:
         fs, path = filesystem(self.file)
         try:
             with fs.open(path, "rb") as opened:
-                file = parquet.ParquetFile(opened)
+                file = parquet.ParquetFile(opened, page_checksum_verification=True)
                 groups, before = _groups(file.metadata, self.start, self.rows)
                 table = file.read_row_groups(groups, columns=columns)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             what = f"{self} cannot be read ({short(str(error), 100)})."
             raise DataError(what, "Write the file again.") from None
+        except OSError as error:
+            if "checksum" not in str(error):
+                raise  # a disk or network that may do better later
+            raise DataError(f"{self} are damaged.", "Write the file again.") from None
         return table.slice(before, self.rows)
 
 
@@ -293,11 +298,7 @@ class Source:
         return found
 
     def check_column(self, name: str, what: str) -> None:
-        """Refuses a name that no column has.
-
-        Raises:
-            DataError: So it is.
-        """
+        """Raise DataError for a name that no column has."""
         if name not in self.schema.names:
             says = f"{self.name} has no column '{short(name)}' for the {what}."
             raise DataError(says, did_you_mean(name, map(short, self.schema.names)), column=name)
@@ -353,11 +354,7 @@ def _is_parquet(file: str) -> bool:
 
 
 def _staged(file: str, stage: str, limits: Limits) -> str:
-    """Writes a file of another format as Parquet; an earlier copy of the same file is found again.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Write a file of another format as Parquet, unless an earlier copy of it is there."""
     import tempfile
 
     place, stamp = joined(stage, STAGED), stamp_of(file)
@@ -374,24 +371,12 @@ def _staged(file: str, stage: str, limits: Limits) -> str:
         with written(copy, stream, ()) as writer:
             for block in stream.blocks(MOST):
                 writer.write(block, [()] * len(block))
-        _noted(copy, place, {"stamp": stamp})
+            writer.file.add_key_value_metadata({NOTES: json.dumps({"stamp": stamp})})
+        fs, path = filesystem(place)
+        fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        fs.put_file(str(copy), f"{path}{UNFINISHED}")
+        fs.mv(f"{path}{UNFINISHED}", path)
     return place
-
-
-def _noted(copy: Path, place: str, notes: Mapping[str, Any]) -> None:
-    """Puts a Parquet file in its place, with what we say of it; a group of rows at a time."""
-    import pyarrow.parquet as parquet
-
-    held = parquet.ParquetFile(copy)
-    own = {**(held.schema_arrow.metadata or {}), NOTES: json.dumps(notes).encode()}
-    again = copy.with_suffix(".noted")
-    with held, parquet.ParquetWriter(again, held.schema_arrow.with_metadata(own)) as writer:
-        for batch in held.iter_batches():
-            writer.write_batch(batch)
-    fs, path = filesystem(place)
-    fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-    fs.put_file(str(again), f"{path}{UNFINISHED}")
-    fs.mv(f"{path}{UNFINISHED}", path)
 
 
 # --- Pieces worked on, and what they came to.
@@ -568,22 +553,17 @@ def worked(
 
 
 def _begin(work: Work) -> None:
-    """Takes a folder for some work, which may have been begun in it before.
-
-    Raises:
-        DataError: It holds something else.
-    """
+    """Takes a folder for some work, which may have been begun in it before."""
     fs, path = filesystem(work.to)
     known = read_json(joined(work.to, JOB))
+    job = {"kind": work.kind, **work.facts, "rows_each": work.rows_each}
     if known is None:
         if fs.exists(path) and [one for one in fs.ls(path, detail=False) if STAGED not in one]:
             what = f"{short(work.to, 80)} holds something else."
             raise DataError(what, "Name a new folder.")
-        told = {"version": VERSION, "kind": work.kind, **work.facts, "rows_each": work.rows_each}
-        write_bytes(joined(work.to, JOB), _json(told))
+        write_bytes(joined(work.to, JOB), _json({"version": VERSION, **job}))
         return
-    own = json.loads(_json({"kind": work.kind, **work.facts, "rows_each": work.rows_each}))
-    other = [name for name, value in own.items() if known.get(name) != value]
+    other = [name for name, value in json.loads(_json(job)).items() if known.get(name) != value]
     if other:
         what = f"{short(work.to, 80)} was begun with another {other[0].replace('_', ' ')}"
         told = f" ({short(str(known.get(other[0])), 60)})."

@@ -30,7 +30,7 @@ Result = TypeVar("Result", covariant=True)
 Make = Callable[[], Callable[[Task], Result]]  # loads what a worker needs, and returns its work
 
 HERE, RAY = "here", "ray"
-INSTALL = 'Run: pip install "head-to-head[scale]"'
+INSTALL = "Run: pip install ray"
 ATTEMPTS = 4  # times that a task is begun whose worker was lost, or which failed to read or write
 STARTS = 8  # workers that are lost one after another before they are ready, until it is given up
 BEAT = 1.0  # seconds between two looks at whether the work is still wanted
@@ -44,13 +44,10 @@ PAUSE = 1.0  # seconds before a task that failed to read or write is begun again
 
 
 def check_where(on: str) -> str:
-    """Where work is to be done: here, or on Ray.
+    """Where work is to be done, here or on Ray; HeadsError where neither can be.
 
     >>> check_where("here"), check_where("")
     ('here', 'here')
-
-    Raises:
-        HeadsError: It is neither, or Ray is not installed.
     """
     if on in ("", HERE):
         return HERE
@@ -61,11 +58,7 @@ def check_where(on: str) -> str:
 
 
 def ray_library() -> Any:
-    """Ray, where it is installed.
-
-    Raises:
-        HeadsError: It is not.
-    """
+    """Ray, where it is installed; HeadsError where it is not."""
     quieten_ray()
     try:
         import ray
@@ -86,20 +79,29 @@ def connect(on: str = RAY) -> Any:
     address = on.removeprefix(RAY).removeprefix(":") or None
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except Exception as error:  # Ray raises a bare Exception where a node starts too slowly
+        ray.shutdown()
         first = str(error).strip().split("\n", 1)[0][:160]
         what = f"The Ray cluster {address or ''} does not answer ({first})."
-        hint = "Begin one (ray start --head), and check its address."
-        raise HeadsError(" ".join(what.split()), hint) from None
+        raise HeadsError(" ".join(what.split()), _connection_hint(error, address)) from None
     return ray
 
 
-class Pool(Protocol[Task, Result]):
-    """Workers that live until the pool is closed.
+def _connection_hint(error: Exception, address: str | None) -> str:
+    """Return what to do about an error of `ray.init`."""
+    if "authenticat" in f"{type(error).__name__} {error}".lower():
+        # Ray writes a token into ~/.ray/auth_token by itself, and asks for it from then on.
+        return (
+            "Set RAY_AUTH_MODE=token here and where the cluster is started, with the same token "
+            "on all machines (~/.ray/auth_token or RAY_AUTH_TOKEN); or RAY_AUTH_MODE=disabled."
+        )
+    if address is None:
+        return "The machine may be busy: try again, or start a cluster with ray start --head."
+    return "Start one with ray start --head, and check its address."
 
-    Attributes:
-        size: How many workers there may be.
-    """
+
+class Pool(Protocol[Task, Result]):
+    """Workers that live until the pool is closed."""
 
     @property
     def size(self) -> int:
@@ -144,11 +146,7 @@ def pool(make: Make[Task, Result], on: str = HERE, workers: int = 0) -> Pool[Tas
 def work_through(
     make: Make[Task, Result], tasks: Iterable[Task], on: str = HERE, workers: int = 0
 ) -> Iterator[tuple[Task, Result]]:
-    """Works through tasks with a pool of its own: as `pool` and its `map`.
-
-    Raises:
-        HeadsError: As of these.
-    """
+    """Work through tasks with a pool of its own; raises as `pool` and its `map` do."""
     with contextlib.closing(pool(make, on, workers)) as own:
         yield from filter(None, own.map(tasks))
 
@@ -160,11 +158,7 @@ def applying() -> Callable[[Callable[[], Any]], Any]:
 
 @dataclass(kw_only=True, eq=False)
 class OneWorker(Generic[Task, Result]):
-    """A worker in this process.
-
-    Attributes:
-        make: As of `pool`.
-    """
+    """A worker in this process, made as of `pool`."""
 
     make: Make[Task, Result]
     size: int = 1
@@ -367,15 +361,12 @@ class ActorPool(Generic[Task, Result]):
                 self._lose(actor, error)
                 continue
             actor.waited_for = None
-            if actor.task is None:
-                self._started(found)
-            else:
+            if actor.task is not None:
                 yield from self._answered(actor, found)
-
-    def _started(self, broken: Exception | None) -> None:
-        if broken is not None:
-            raise broken
-        self._seen_worker, self._failed = time.monotonic(), 0
+            elif found is not None:  # the worker could not be made
+                raise found
+            else:
+                self._seen_worker, self._failed = time.monotonic(), 0
 
     def _answered(self, actor: _Actor, answer: Answer) -> Iterator[tuple[Task, Result]]:
         assert actor.task is not None
@@ -390,11 +381,7 @@ class ActorPool(Generic[Task, Result]):
             raise answer.error
 
     def _lose(self, actor: _Actor, error: Exception | None = None) -> None:
-        """A worker is gone: another one does what it had in its hands.
-
-        Raises:
-            HeadsError: That has happened with the same task too often, or no worker can be begun.
-        """
+        """A worker is gone: another one does what it had in its hands."""
         self._actors.remove(actor)
         with contextlib.suppress(Exception):
             self._ray.kill(actor.handle)
@@ -412,11 +399,7 @@ class ActorPool(Generic[Task, Result]):
         self._again.appendleft((task, begun))
 
     def _look_after(self) -> None:
-        """Gives up workers that stand still, and the work where none can be begun.
-
-        Raises:
-            HeadsError: No worker could be begun for a long time.
-        """
+        """Gives up workers that stand still, and the work where none can be begun."""
         interruption.check()
         now = time.monotonic()
         most = max(STALLED_SECONDS, STALLED * self._longest)

@@ -25,7 +25,6 @@ from heads.scale.pieces import (
     NOTES,
     Outcome,
     Piece,
-    Source,
     Work,
     found_by_all,
     opened,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 ANSWERS = "answers"
+CODE = "backbone/backbone", "classifier/classifier", "data/corpus", "data/rows", "data/text"
 FIRST = 200  # rows in which the columns of the texts are found
 
 
@@ -192,7 +192,8 @@ def predicting_shards(
     source = opened(data, to, limits)
     # The columns are found once, so that no piece takes another for the texts; and what cannot be
     # answered is said before any worker is begun.
-    first = result(predicting(_first(source), recipe=head, limits=limits, **choice.columns))
+    rows = source.pieces(FIRST)[0].read()
+    first = result(predicting(rows, recipe=head, limits=limits, **choice.columns))
     choice = replace(choice, text=first.text, pair=first.pair, vectors=first.vectors)
     work = Work(
         to=to,
@@ -205,33 +206,22 @@ def predicting_shards(
     return _account(found, head, first.columns, choice)
 
 
-def _first(source: Source) -> Any:
-    """The first rows of a source, as a table."""
-    return source.pieces(FIRST)[0].read()
-
-
 def _facts(head: ChosenHead, choice: Choice, columns: Sequence[str]) -> dict[str, Any]:
     """All that answers depend on besides the rows, as plain values."""
-    classifier = head.classifier
+    classifier, digest = head.classifier, hashlib.sha256()
+    for name, tensor in sorted(classifier.head.module.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
     return {
         "head": classifier.head.name,
         "model": classifier.head.model,
         "classes": list(classifier.classes),
-        "state": _digest(classifier),
+        "state": digest.hexdigest()[:16],
         "columns": list(columns),
         **choice.columns,
         "run": find(choice.run).id if choice.run else "",
         "precision": EXACT,
-        "code": own_code("backbone/backbone", "classifier/classifier")[:16],
+        "code": own_code(*CODE)[:16],
     }
-
-
-def _digest(classifier: Classifier) -> str:
-    """Of the numbers of a head."""
-    digest = hashlib.sha256()
-    for name, own in sorted(classifier.head.module.state_dict().items()):
-        digest.update(name.encode() + own.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _account(

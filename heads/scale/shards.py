@@ -76,24 +76,17 @@ class FeatureShards(display.Displayed):
         """
         limits = limits or limits_here()
         if isinstance(data, str | Path) and read_json(joined(str(data), MANIFEST)) is not None:
-            return cls._extracted(str(data), limits)
+            told, parts = parts_of(str(data), FEATURES)
+            files = [joined(str(data), "parts", part.name) for part in parts]
+            names = ("readings", "model", "revision", "text", "pair", "dtype")
+            facts = {name: told[name] for name in names}
+            return cls(source=opened(files, str(data), limits), to=str(data), **facts)
         source = opened(data, ".", limits)
         widths = _widths(source)
         if not widths:
             what = f"{source.name} has no column of vectors."
             raise DataError(what, "Make features first: heads extract FILES --to FOLDER")
         return cls(source=source, readings=widths)
-
-    @classmethod
-    def _extracted(cls, folder: str, limits: Limits) -> FeatureShards:
-        told, parts = parts_of(folder, FEATURES)
-        files = [joined(folder, "parts", part.name) for part in parts]
-        source = opened(files, folder, limits)
-        return cls(
-            source=source, readings=told["readings"], model=told["model"],
-            revision=told["revision"], text=told["text"], pair=told["pair"], dtype=told["dtype"],
-            to=folder,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         named = ", ".join(f"{name} ({width})" for name, width in self.readings.items())
@@ -115,11 +108,7 @@ class FeatureShards(display.Displayed):
         }  # fmt: skip
 
     def check_reading(self, name: str) -> None:
-        """Refuses a reading that is not there.
-
-        Raises:
-            DataError: So it is.
-        """
+        """Raise DataError for a reading that is not there."""
         if name not in self.readings:
             what = f"{self.source.name} has no features '{short(name, 40)}'."
             raise DataError(what, did_you_mean(name, self.readings))
@@ -229,19 +218,11 @@ class ShardRows:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def some(self, which: slice) -> ShardRows:
-        """Some of them, one after another."""
+    def some(self, which: slice | np.ndarray) -> ShardRows:
+        """Some of them, one after another, or those of which it is said (n,)."""
         return ShardRows(
             vectors=self.vectors[which], targets=self.targets[which], rows=self.rows[which],
             keys=self.keys[which],
-        )  # fmt: skip
-
-    def where(self, yes: np.ndarray) -> ShardRows:
-        """Those of which it is said (n,)."""
-        own = torch.from_numpy(yes)
-        return ShardRows(
-            vectors=self.vectors[own], targets=self.targets[own], rows=self.rows[yes],
-            keys=self.keys[yes],
         )  # fmt: skip
 
     @classmethod
@@ -284,11 +265,7 @@ class ShardReader:
         return self.parts(piece, (part,))[part]
 
     def parts(self, piece: Piece, parts: Sequence[Part]) -> dict[Part, ShardRows]:
-        """The rows of a piece by the parts that they belong to.
-
-        Raises:
-            DataError: As of `read`.
-        """
+        """The rows of a piece by the parts that they belong to; raises as `read` does."""
         names = [self.reading, self.label, *([TEXT_HASH] if self.has_hash else [])]
         table = piece.read([*names, *([self.sample.split] if self.sample.split else [])])
         keys, wanted = self._wanted(table, piece)

@@ -42,11 +42,7 @@ ROUGH = 5e-3  # the same, down to which products in 32 bits serve as well
 
 
 def check_streams(fitter: Fitter, name: str) -> None:
-    """Refuses a head that cannot be learned from shards.
-
-    Raises:
-        RecipeError: So it is.
-    """
+    """Raise RecipeError for a head that cannot be learned from shards."""
     solved = isinstance(fitter, ClosedFormFitter)
     known = not solved or fitter.resolved.head.solve in CLOSED_FORMS
     if not (known and isinstance(fitter, LinearFitter | ClosedFormFitter | SGDFitter)):
@@ -140,7 +136,7 @@ def axes_of(
     gain = torch.ones_like(spread)
     if standardise:
         flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
-        gain = torch.where(flat, 0.0, 1 / spread.clamp_min(1e-12))
+        gain = torch.where(flat, 0.0, 1 / solvers.divisor(found.mean, spread))
     shift = found.mean if centred else torch.zeros_like(found.mean)
     squares = found.covariance + (0 if centred else torch.outer(found.mean, found.mean))
     seen = squares * torch.outer(gain, gain)
@@ -157,12 +153,8 @@ def axes_of(
 Solver = Callable[..., None]
 
 
-def _linear(chain: nn.Sequential) -> nn.Linear:
-    return [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
-
-
 def _put(chain: nn.Sequential, weight: Tensor, bias: Tensor | None = None) -> None:
-    layer = _linear(chain)
+    layer = [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
     with torch.no_grad():
         layer.weight.copy_(weight)
         if bias is not None:
@@ -171,16 +163,12 @@ def _put(chain: nn.Sequential, weight: Tensor, bias: Tensor | None = None) -> No
 
 def _put_standard(chain: nn.Sequential, weight: Tensor, bias: Tensor, found: Moments) -> None:
     """Folds the standardisation into the layer."""
-    raw = weight / _spread(found)
+    raw = weight / solvers.divisor(found.mean, found.spread)
     _put(chain, raw, bias - raw @ found.mean)
 
 
-def _spread(found: Moments) -> Tensor:
-    return torch.where(found.spread > 1e-9, found.spread, 1.0)
-
-
 def _ridge(chain: nn.Sequential, found: Moments, shards: Shards, *, alpha: float) -> None:
-    spread = _spread(found)
+    spread = solvers.divisor(found.mean, found.spread)
     gram = found.covariance / torch.outer(spread, spread) * found.rows
     centred = (found.means - found.mean) / spread * found.counts[:, None]  # (c, w)
     bias = 2 * found.shares - 1
@@ -189,7 +177,7 @@ def _ridge(chain: nn.Sequential, found: Moments, shards: Shards, *, alpha: float
 
 
 def _lda(chain: nn.Sequential, found: Moments, shards: Shards, *, shrinkage: float) -> None:
-    spread = _spread(found)
+    spread = solvers.divisor(found.mean, found.spread)
     means = torch.where(found.counts[:, None] > 0, (found.means - found.mean) / spread, 0.0)
     between = means.T @ (means * found.shares[:, None])
     within = found.covariance / torch.outer(spread, spread) - between
@@ -203,7 +191,9 @@ def _shrinkage(found: Moments, within: Tensor, shards: Shards) -> float:
 
     Source: scikit-learn's `ledoit_wolf_shrinkage`, of rows that have mean 0.
     """
-    fourth = shards.sum(FourthPowers(means=found.means, spread=_spread(found)))["fourth"]
+    fourth = shards.sum(
+        FourthPowers(means=found.means, spread=solvers.divisor(found.mean, found.spread))
+    )["fourth"]
     rows, width = found.rows, len(within)
     trace = within.trace() / width
     squares = within.square().sum()
@@ -292,7 +282,9 @@ class ShardedCopies:
         course = self._course or self._begun()
         while course.steps < until:
             if not self._left:
-                self._turn(course)
+                task, rows = self._next()
+                course.go_on_with(task, self._data(task, rows))
+                self._left = self._steps(rows)
             steps = min(self._left, until - course.steps)
             course.learn(course.steps + steps)
             self._left -= steps
@@ -317,11 +309,6 @@ class ShardedCopies:
         )  # fmt: skip
         self._left = self._steps(rows)
         return self._course
-
-    def _turn(self, course: AdamWCopies) -> None:
-        task, rows = self._next()
-        course.go_on_with(task, self._data(task, rows))
-        self._left = self._steps(rows)
 
     def _steps(self, rows: Tensor) -> int:
         return max(1, len(rows) // self.batch)

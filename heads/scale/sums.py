@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import torch
@@ -57,8 +58,8 @@ class SumTask:
             interruption.check()
             rows = self.reader.read(piece, self.part)
             for start in range(0, len(rows), BLOCK):
-                own = self.statistic(rows.some(slice(start, start + BLOCK)))
-                total = own if total is None else added(total, own)
+                sums = self.statistic(rows.some(slice(start, start + BLOCK)))
+                total = added(total, sums) if total else sums
         return total
 
 
@@ -86,24 +87,16 @@ class Shards:
         The order in which they are added is always the same, whoever was faster: so is the result.
         """
         self.passes += 1
-        groups = [
-            self.pieces[start : start + TOGETHER] for start in range(0, len(self.pieces), TOGETHER)
-        ]
         tasks = [
-            SumTask(reader=self.reader, pieces=own, part=self.part, statistic=statistic)
-            for own in groups
-        ]
-        found: dict[int, Sums | None] = {}
-        for ended in self.pool.map(tasks):
-            if ended is not None:
-                found[tasks.index(ended[0])] = ended[1]
-        total: Sums | None = None
-        for number in range(len(tasks)):
-            own = found[number]
-            if own is not None:
-                total = own if total is None else added(total, own)
-        assert total is not None  # there are rows to learn from
-        return total
+            SumTask(
+                reader=self.reader, pieces=self.pieces[start : start + TOGETHER], part=self.part,
+                statistic=statistic,
+            )
+            for start in range(0, len(self.pieces), TOGETHER)
+        ]  # fmt: skip
+        sums: dict[SumTask, Sums | None] = dict(filter(None, self.pool.map(tasks)))
+        # There are rows to learn from, so that not all are None.
+        return reduce(added, filter(None, (sums[task] for task in tasks)))
 
     def rows(self) -> Iterator[ShardRows]:
         """The rows themselves, a shard at a time, read in this process."""

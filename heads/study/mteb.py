@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.features.featurizer import Featurizer
@@ -209,7 +209,7 @@ def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], 
         held = f"{len(table) - 1:,} rows of {len(found):,} classes"
         what = f"{path.name} holds {held}; {name} has {rows:,} of its {benchmark.classes:,}."
         raise DataError(what, hint)
-    texts = [gate(text, limits, "text") for text, _ in table[1:]]
+    texts = [check_text(text, limits, "text") for text, _ in table[1:]]
     numbers = {label: number for number, label in enumerate(order)}
     return texts, [numbers[label] for _, label in table[1:]]
 

@@ -7,7 +7,8 @@ Legend: c outputs; `logits` (…, c); `targets` (…) numbers of classes, or num
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isnan
 
 import torch
 from torch import Tensor
@@ -19,6 +20,10 @@ from heads.parts.losses import hinge_gradient, near, squared
 from heads.parts.registry import loss as losses
 from heads.parts.resolved_recipe import HINGE, ORDINAL, OVR, SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType
+
+SECANTS = 16  # steps to the temperature at most; from the one before 1 or 2 will do
+NEAR, STRIDE = 0.01, 4.0  # of the factor, between the first two that are tried; its longest step
+FARTHEST = (1e-2, 1e2)  # that the factor may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,6 +137,48 @@ class Objective:
         return squashed.sub_(target_matrix)
 
 
+@torch.no_grad()
+def factor_of(
+    logits: Tensor, targets: Tensor, objective: Objective, start: float, counts: Tensor
+) -> float:
+    """The factor of some logits (m, c) for the smallest loss: one over the temperature.
+
+    The loss is the one by which settings are judged, rows counting as they do there; where it is
+    focal or weighs classes, another factor suits it than the plain cross-entropy. 1 for numbers,
+    and for a hinge, which has a scale of its own. By secants, from a factor that was near before,
+    until it hardly moves.
+
+    Args:
+        counts: (m,), how much each row counts.
+
+    Source: Guo et al. 2017 (arXiv 1706.04599).
+    """
+    if not objective.problem.has_classes or objective.loss == HINGE:
+        return 1.0
+    judged_by, weights = replace(objective, margin=0.0), counts[:, None].double()
+
+    def pull(factor: float) -> float:
+        """The derivative of the loss by the factor."""
+        return float((logits * judged_by.gradient(logits * factor, targets) * weights).sum())
+
+    at = min(max(start, FARTHEST[0]), FARTHEST[1])
+    last, there = at * (1 + NEAR), pull(at * (1 + NEAR))
+    for _ in range(SECANTS):
+        here = pull(at)
+        # The slope of `pull` between the last two, times the factor: so the step is a relative one.
+        bend = (there - here) / (last / at - 1)
+        if bend > 0:
+            move = min(max(1 - here / bend, 1 / STRIDE), STRIDE)
+        elif isnan(bend) or not here:
+            break
+        else:  # a focal loss is not convex, and nothing bends where all is sure
+            move = STRIDE if here < 0 else 1 / STRIDE
+        last, there, at = at, here, min(max(at * move, FARTHEST[0]), FARTHEST[1])
+        if abs(at / last - 1) < NEAR:  # the next step would be far shorter
+            break
+    return at
+
+
 def balance_of(targets: Tensor, classes: int) -> Tensor:
     """(2, c): no and yes of every class weigh alike; targets (n, c), or (n,) class numbers.
 
@@ -194,6 +241,5 @@ def check_order(resolved: ResolvedRecipe, corpus: Corpus) -> None:
         other = "head" if resolved.head.ordered else "loss"
         raise DataError(
             what,
-            "Say it from low to high (--order low,middle,high), take numbers as labels, or choose "
-            f"another {other}.",
+            f"Give it from low to high, take numbers as labels, or choose another {other}.",
         )

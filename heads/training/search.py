@@ -4,6 +4,7 @@ Either in one piece, or the search by itself, where a race decides who goes on.
 Legend: s seeds, m development rows of a seed.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.predictions import CellPredictions
 from heads.settings import ExperimentConfig
+from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
 from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
 from heads.training.objective import TargetScaler, balance_of
@@ -200,6 +202,30 @@ def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished)
     return _job(trial, training_data, work)
 
 
+def refit_job(
+    trial: Trial, training_data: TrainingData, chosen: Chosen, *, has_learned: bool
+) -> Job:
+    """Return the work of learning once on all rows to learn from, with settings known before.
+
+    Args:
+        has_learned: Whether the settings are known to lead anywhere; else no training counts as
+            diverged where it ends no better than a constant answer.
+    """
+    plan = training_data.unread
+
+    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
+        taught, begin = on_task(trial, training_task, plan.splits, plan.config), None
+        if isinstance(trial.fitter, TuningFitter):
+            (begin,) = trial.fitter.begins(taught.training_task, plan.splits, seeds_of(plan))
+        loss = 0.0 if has_learned else math.inf
+        point = TriedSettings(settings=chosen, step=0, score=0.0, loss=loss)
+        known = SearchResult(chosen=chosen, point=point, state=begin)
+        searched = SearchFinished(name=trial.name, found=(known,), tried=(), seconds=0.0)
+        return _learned(taught, searched, plan, tell)
+
+    return _job(trial, training_data, work)
+
+
 def _job(
     trial: Trial, training_data: TrainingData, work: Callable[[TrainingTask, Tell], object]
 ) -> Job:
@@ -292,13 +318,11 @@ def _held(
     taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
 ) -> dict[str, Any]:
     """What an `CellPredictions` holds of the development rows of all seeds."""
-    if not training_data.task.problem.has_classes:
+    held_out = [one.held for one in found if one.held is not None]  # none of known settings
+    if not training_data.task.problem.has_classes or not held_out:
         return {}
     development = training_data.splits.development
-    answered = list[Tensor]()
-    for one in found:
-        assert one.held is not None  # every search answers its development rows
-        answered.append(taught.competing(one.held))
+    answered = list(map(taught.competing, held_out))
     held = {"held": (torch.cat(answered), torch.cat(development))}
     if training_data.task.problem.is_exclusive:
         return held

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from torch import nn
-
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, begun_with, drawn_head
 from heads.errors import LimitError, RecipeError
-from heads.parts.modules import last_linear, leaves
+from heads.parts.modules import ends_linear, last_linear
 from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import FROZEN, TUNE, ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
@@ -20,7 +18,6 @@ from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import Fitter, first_of
-from heads.training.fitters.batched import can_stack
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
@@ -130,6 +127,9 @@ def _trial(
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
     _check_paired(resolved, problem)
+    if not problem.has_classes and not ends_linear(module.head):
+        what = f"{resolved.head.name} does not end in a linear layer, as heads for numbers must."
+        raise RecipeError(what, f"Write {resolved.recipe.pooling}+linear.")
     fitter, last = _fitter(resolved, backbone, module, classes), last_linear(module.head)
     return Trial(
         resolved=resolved,
@@ -191,13 +191,10 @@ def _frozen_fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
     width = module.width
-    if resolved.needs_states or not (resolved.head.solve or can_stack(module.head)):
-        if resolved.pair:
-            what = f"{resolved.head.name} has layers that are learned from one sequence of tokens."
-            raise RecipeError(what, "Let it read both texts as one sequence: joint, without pair=.")
+    if resolved.needs_states:
         return TokenSGDFitter(make=partial(RecipeModule, resolved, backbone, classes))
     first = first_of(module.head)
-    if first is not None and _is_convex(resolved, module.head):
+    if first is not None and resolved.is_convex:
         return LinearFitter(first=first, resolved=resolved)
     if resolved.head.solve:
         return ClosedFormFitter(resolved=resolved, width=width)
@@ -210,16 +207,3 @@ def _frozen_fitter(
         pretrained=bool(module.pretrained),
         standardise=resolved.standardise,
     )
-
-
-def _is_convex(resolved: ResolvedRecipe, chain: nn.Sequential) -> bool:
-    """Whether a head is one linear layer, whose loss with a penalty has one optimum.
-
-    Its dropout, at its default, gives way to the penalty that is searched. Where a layer was left
-    out the head is fitted as the whole one was, so that only the layer differs.
-    """
-    if resolved.head.solve:
-        return resolved.head.convex
-    *before, top = [layer for _, layer in leaves(chain)]
-    alone = isinstance(top, nn.Linear) and all(isinstance(each, nn.Dropout) for each in before)
-    return alone and not resolved.without and "dropout" not in dict(resolved.recipe.options)

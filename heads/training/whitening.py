@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heads.parts.solvers import divisor
+
 WIDEST = 2048  # beyond, principal axes take longer to find than they save: they are not tried
 MOST_ROWS = 4096  # from which they are found
 MANY_ROWS = 100_000
@@ -43,7 +45,7 @@ class InputBasis:
     def seen(self, vectors: Tensor, products: torch.dtype) -> Tensor:
         """The vectors along these axes, (n, w) to (n, w)."""
         if len(vectors) > MANY_ROWS:  # beside so many no second copy of them should lie
-            found = torch.empty(vectors.shape, dtype=products)
+            found = torch.empty(vectors.shape, dtype=products, device=vectors.device)
             for some, part in zip(vectors.split(MANY_ROWS), found.split(MANY_ROWS), strict=True):
                 part.copy_(self.seen(some, products))
             return found
@@ -88,7 +90,7 @@ def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = T
     if standardise:
         # What is the same in every text says nothing, and must not be blown up.
         flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
-        gain = torch.where(flat, torch.zeros_like(spread), 1 / spread.clamp_min(1e-12))
+        gain = torch.where(flat, 0.0, 1 / divisor(centre, spread))
     undone = torch.where(gain > 0, 1 / gain.clamp_min(1e-12), torch.zeros_like(gain))
     if not turned or vectors.shape[1] > WIDEST:
         return InputBasis(shift=shift, turn=gain, back=undone)

@@ -59,7 +59,7 @@ def test_answers_are_those_of_predict(run, tmp_path):
     rows = told(to)
     texts = [row["text"] for row in rows]
     assert texts == [row[0] for row in open_table(SAMPLES["sentiment"].path, LIMITS).rows]
-    assert [row["answer"] for row in rows] == [one for (one,) in classifier.predict(texts)]
+    assert [row["answer"] for row in rows] == classifier.predict(texts)
     logits = torch.tensor([[float(row[f"logit_{c}"]) for c in classifier.classes] for row in rows])
     assert (logits - classifier.logits(texts)).abs().max() < 1e-5
     shares = classifier.probabilities(texts)
@@ -77,7 +77,7 @@ def test_without_a_place_the_answers_are_returned(run, tmp_path):
     path.write_text("opinion,when\nThe soup is warm.,1\n,2\nIt never came.,3\n", "utf-8")
     found = heads.predict(path, run=run("sentiment"), recipe="cls+linear", text="opinion")
     classifier = head_of(run("sentiment"), "cls+linear")
-    ((first,), (last,)) = classifier.predict(["The soup is warm.", "It never came."])
+    first, last = classifier.predict(["The soup is warm.", "It never came."])
     assert [row["answer"] for row in found.answers] == [first, None, last]
     assert found.answers[1] == {"answer": None, "probability": None}
     assert (found.answered, found.unanswered) == (2, {"no text": (3,)})
@@ -97,7 +97,7 @@ def test_it_abstains_as_predict_does(run, tmp_path):
     found = heads.predict(path, run=name, to=to, abstain_below=limit)
     rows = [json.loads(line) for line in to.read_text("utf-8").splitlines()]
     expected = classifier.predict(["The soup is warm.", "It never came."], abstain_below=limit)
-    assert [row["answer"] for row in rows] == [one[0] if one else "" for one in expected]
+    assert [row["answer"] for row in rows] == [one or "" for one in expected]
     assert [row["abstained"] for row in rows] == [not one for one in expected]
     assert [row["calibrated_probability"] < limit for row in rows] == [not one for one in expected]
     assert found.abstained == sum(not one for one in expected) == 1
@@ -131,7 +131,7 @@ def test_numbers_are_written_to_the_last_digit(run, tmp_path):
     pairs = [row["text_b"] for row in rows]
     expected = classifier.predict([row["text_a"] for row in rows], pairs)
     told_numbers = torch.tensor([float(row["answer"]) for row in rows])
-    assert torch.allclose(told_numbers, torch.tensor(expected)[:, 0], atol=1e-5)
+    assert torch.allclose(told_numbers, torch.tensor(expected), atol=1e-5)
     assert (found.text, found.pair, found.columns) == ("text_a", "text_b", ("answer",))
     assert found.spread[0] <= found.spread[1] <= found.spread[2]
     assert "has no probability" in found.told[-1]

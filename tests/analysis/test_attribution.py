@@ -51,7 +51,7 @@ def test_scores_add_up_to_the_change_of_the_logit(heads):
         assert head.logits([TEXT])[0, head.classes.index(one.label)] == pytest.approx(
             one.logit, abs=1e-5
         )
-        assert one.answer == head.predict([TEXT])[0]
+        assert one.answer == (head.predict([TEXT])[0],)
         assert one.steps >= 32
 
 

@@ -17,7 +17,7 @@ from heads.analysis.attribution import attributions
 from heads.analysis.counterfactuals import COMPARED, flipped, pieces, suggested
 from heads.analysis.padding import report
 from heads.analysis.selection import SelectedHeads
-from heads.backbone.backbone import _encoding
+from heads.backbone.backbone import _locks
 from heads.errors import DataError, LimitError
 from heads.events import result
 from heads.runs.trainer import first_split
@@ -207,7 +207,7 @@ WORK: dict[str, Callable[[SelectedHeads], object]] = {
 def test_a_question_ends_soon_after_it_is_told_to(name, asked):
     took = seconds_until_ended(over_and_over(lambda: WORK[name](asked)))
     assert took < AFTER + 2.5  # a batch takes so long on a busy machine
-    assert not _encoding.locked()
+    assert not any(lock.locked() for lock in _locks.values())
     assert not ablation._lock.locked()
     assert not asked.classifiers[0].backbone.model.get_input_embeddings()._forward_hooks
     answer = selection.answered(asked.classifiers[:1], "Not bad.")  # and it answers as before
@@ -288,7 +288,7 @@ def test_a_text_of_megabytes_is_cut_at_once(asked):
     for kind, text in hostile():
         begun = time.process_time()
         with suppress(DataError):  # nothing is left of some
-            cut = selection.gated(text, text)
+            cut = selection.check_texts(text, text)
             assert max(map(len, cut)) <= Limits().text_characters
         assert time.process_time() - begun < 0.3, kind
 

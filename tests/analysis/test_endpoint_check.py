@@ -211,13 +211,18 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "raw is not": ("tei", {"raw_output": "softmax"}, "output", "it gives a softmax"),
     "the end": ("tei", {"cut": 90, "left": True}, "truncation", "it reads the last 90 tokens"),
     "cut early": ("tei", {"cut": 20}, "truncation", "it reads the first 20 tokens"),
-    "cut at the limit": ("tei", {"cut": 128}, "truncation", "it reads the first 128 tokens."),
+    "cut late": ("tei", {"cut": 117}, "truncation", "it reads the first 117 tokens"),
+    "temperature": ("tei", {"factor": 0.6}, "temperature", "multiplied by 0.6 "),
+    "sorted": ("transformers", {"sorts": True}, "order", "another order"),
+    "dropout": ("vllm", {"dropout": True}, "random", "asked again"),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
 }
 
 
-@pytest.mark.parametrize("fault", slow.but(OTHERS, "cut early", "beside others"))
+@pytest.mark.parametrize(
+    "fault", slow.but(OTHERS, "cut early", "beside others", "temperature", "sorted", "dropout")
+)
 def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     form, seeded, kind, says = OTHERS[fault]
     found = check(form, Served(folder=checkpoint("bert"), **seeded))
@@ -270,7 +275,29 @@ def test_several_labels_under_a_softmax_are_told(checkpoint: Folders) -> None:
     assert "a softmax of the logits" in told(found)
 
 
+def test_weights_with_noise_are_not_half_precision(checkpoint: Folders) -> None:
+    served = Served(folder=checkpoint("bert"), dtype=torch.bfloat16)
+    with torch.no_grad():
+        for parameter in served.model.parameters():
+            parameter.mul_(1 + 0.02 * torch.randn(parameter.shape).to(parameter.dtype))
+    assert not check("tei", served, long=False).is_right
+
+
+def test_a_temperature_in_half_precision_is_named(checkpoint: Folders) -> None:
+    found = check("tei", Served(folder=checkpoint(), factor=2.5, dtype=torch.bfloat16), long=False)
+    assert faults(found) == ["temperature"], found.findings
+
+
 # What is a note
+
+
+@pytest.mark.parametrize("form", slow.but(FORMATS, "tei"))
+def test_a_text_that_is_cut_where_the_checkpoint_ends_is_a_note(
+    checkpoint: Folders, form: str
+) -> None:
+    found = check(form, Served(folder=checkpoint("bert"), cut=128))
+    assert found.is_right, found.findings
+    assert "cut to the first 128" in told(found)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What is said of a recipe is true of the module that is built."""
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from heads.analysis import differences, explanation
 from heads.analysis.explanation import ORIGINS, Explanation, explaining
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.backbone.weights import pooler_of
 from heads.classifier.module import assemble
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
@@ -32,8 +34,8 @@ OTHER = [
     )
 ]  # fmt: skip
 UNTRAINED = (
-    "The pooler's weights lie in the checkpoint of all-MiniLM-L6-v2, but nothing was ever learned "
-    "into them: they are random."
+    "The checkpoint of all-MiniLM-L6-v2 has a pooler that was never trained: all of its bias is "
+    "exactly 0. Its weights are as good as new ones."
 )
 TEXT = "the cat sat on a mat."
 
@@ -47,7 +49,7 @@ def difference(one: Recipe | str, other: Recipe | str, backbone: Backbone) -> st
 
 
 FORMULAS = {
-    "linear": "W drop(h) + b",
+    "linear": "W h + b",
     "bert": "W₂ drop(tanh(W₁ h + b₁)) + b₂",
     "roberta": "W₂ drop(tanh(W₁ drop(h) + b₁)) + b₂",
     "distilbert": "W₂ drop(relu(W₁ h + b₁)) + b₂",
@@ -194,8 +196,22 @@ def test_the_bundled_models_pooler_is_said_to_be_untrained(backbone: Backbone) -
         "classifier.weight": "new",
         "classifier.bias": "new",
     }
-    assert "nothing was ever learned into them" in found.notes[0]
+    told = " ".join((*found.notes, *found.sources))
+    assert "never trained" in found.notes[0]
+    assert "the pooler was trained" not in told  # of one pooler both would be said
     assert found.twins == ()
+
+
+def test_a_pooler_whose_weights_decayed_is_untrained_until_its_bias_learns(small: Backbone) -> None:
+    model = copy.deepcopy(small.model)
+    for parameter in model.parameters():
+        parameter.data.uniform_(0.1, 0.2)  # as if all had learned
+    assert pooler_of(model, []) == "pretrained"
+    model.pooler.dense.bias.data.zero_()
+    for scale in (1.0, 0.4):  # by weight decay alone
+        model.pooler.dense.weight.data.normal_(0, 0.02 * scale)
+        assert pooler_of(model, []) == "untrained"
+    assert pooler_of(model, ["pooler.dense.weight"]) == "new"
 
 
 def test_the_pooler_head_is_new_where_the_base_has_no_pooler(lacking: Backbone) -> None:
@@ -218,11 +234,11 @@ def test_a_pooler_that_is_read_is_said_to_be_pretrained_or_random(
     backbone: Backbone, small: Backbone, lacking: Backbone
 ) -> None:
     for base, origin, note in (
-        (backbone, "untrained", "nothing was ever learned into them: they are random."),
-        (lacking, "random", f"{lacking.id} has no pooler of its own: its weights are random."),
+        (backbone, "untrained", "never trained"),
+        (lacking, "random", "has no pooler"),
     ):
         found = explain("pooler+linear", base, classes=3)
-        assert found.notes[0].endswith(note)
+        assert note in found.notes[0]
         assert origins(found) == {
             "pooler.dense.weight": origin,
             "pooler.dense.bias": origin,
@@ -310,7 +326,7 @@ def test_two_texts_that_are_read_apart_and_a_loss_are_explained(small: Backbone)
         "loss",
     ]
     assert found.formula[2] == "h = [u; v; |u − v|], where u and v are the h of the two texts"
-    assert found.formula[3] == "logits = W drop(h) + b"
+    assert found.formula[3] == "logits = W h + b"
     assert [source.partition(":")[0] for source in found.sources] == [
         "mean", "max4", "uv_diff", "linear", "ovr",
     ]  # fmt: skip
@@ -351,9 +367,8 @@ DIFFERENCES = {
         "their numbers is chance."
     ),
     ("mean+linear", "mean+logistic"): (
-        "Against 'linear', the head 'logistic' leaves out a dropout (0.1) and is set at once "
-        "(logistic, C = 1.0) where 'linear' is trained step by step. Once trained, both are the "
-        "same function with other numbers in it."
+        "Against 'linear', the head 'logistic' is set at once (logistic, C = 1.0) where 'linear' "
+        "is solved by L-BFGS. Once trained, both are the same function with other numbers in it."
     ),
     ("cls+linear", "mean+linear"): (
         "cls: The first real token, which is [CLS] or <s> in BERT-like models. mean: The average "
@@ -374,8 +389,9 @@ DIFFERENCES = {
         "sum to 1. Both have the head 'linear'."
     ),
     ("mean+linear", "mean+linear?dropout=0.5"): (
-        "Against 'linear', the head 'linear?dropout=0.5' has a dropout (0.5) in place of a dropout "
-        "(0.1). Once trained, both are the same function with other numbers in it."
+        "Against 'linear', the head 'linear?dropout=0.5' adds a dropout (0.5) before the linear "
+        "layer and is trained step by step where 'linear' is solved by L-BFGS. Once trained, both "
+        "are the same function with other numbers in it."
     ),
 }
 

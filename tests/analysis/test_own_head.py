@@ -85,7 +85,7 @@ def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     truth = load(str(folder), limits=LIMITS)
     assert only.logits == tuple(truth.logits([SENTENCE])[0].tolist())
     assert found.verdict == f"own (cls+bert) says {only.answer[0]}."
-    assert only.answer == truth.predict([SENTENCE])[0]
+    assert only.answer == (truth.predict([SENTENCE])[0],)
     assert only.parameters == 32 * 32 + 32 + 32 * 3 + 3
     assert found.notes == ()
 

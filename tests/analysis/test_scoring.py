@@ -56,7 +56,6 @@ def test_a_score_is_that_of_scikit_learn_with_wilsons_interval(run, rest):
     found = heads.evaluate(path, run=run("sentiment"))
     classifier, rows = classifier_of(run("sentiment")), rows_of(path)
     truth, given = [row[1] for row in rows], classifier.predict([row[0] for row in rows])
-    given = [one for (one,) in given]
     assert found.score == pytest.approx(accuracy_score(truth, given))
     assert (found.measures.low, found.measures.high) == pytest.approx(wilson(found.score, ROWS))
     assert found.measures.values["macro_f1"] == pytest.approx(
@@ -166,7 +165,7 @@ def test_numbers_are_scored_as_a_run_scores_them(run, rest):
     rows = rows_of(path)
     given = classifier_of(run("similarity")).predict([r[0] for r in rows], [r[1] for r in rows])
     truth = torch.tensor([float(row[2]) for row in rows])
-    both = torch.stack([torch.tensor(given)[:, 0], truth])
+    both = torch.stack([torch.tensor(given), truth])
     assert found.score == pytest.approx(float(torch.corrcoef(both)[0, 1]), abs=1e-4)
     assert found.measures.low < found.score < found.measures.high
     assert (found.calibrated_error, found.commonest, found.by_class) == (None, None, ())
@@ -197,7 +196,7 @@ def test_one_versus_rest_and_spelled_numbers(rows: Corpus, small, tmp_path):
     told = zip(rows.texts, labels, strict=True)
     path.write_text("text,label\n" + "".join(f"{t},{c}\n" for t, c in told), "utf-8")
     found = heads.evaluate(path, recipe=head)
-    given = [one for (one,) in head.predict(rows.texts)]
+    given = head.predict(rows.texts)
     assert found.score == pytest.approx(accuracy_score(labels, given))
     known = scoring._Known(problem=SINGLE_OUTPUT, classes={"1": 0, "2": 1, "x" * 9: 2},
                            plain={"1": "1", "2": "2"}, most=9)  # fmt: skip

@@ -26,7 +26,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from heads.backbone.backbone import TOKENS_A_BATCH, Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.errors import HeadsError, RecipeError
 from heads.settings import Limits
 
@@ -209,16 +209,16 @@ def test_special_tokens_in_wide_letters_stay_text(
     assert not special & set(encoded.inputs["input_ids"])
 
 
-def test_ten_megabytes_pass_the_gate_and_the_tokenizer_at_once(backbone: Backbone) -> None:
+def test_ten_megabytes_pass_the_check_and_the_tokenizer_at_once(backbone: Backbone) -> None:
     text = "The flight was cancelled twice. " * 312_500
     start = time.perf_counter()
-    (encoded,) = backbone.encode([gate(text, LIMITS)])
+    (encoded,) = backbone.encode([check_text(text, LIMITS)])
     assert time.perf_counter() - start < 0.5
     assert len(encoded) == 256
 
 
 def test_one_endless_word_is_read(backbone: Backbone) -> None:
-    (encoded,) = backbone.encode([gate("a" * 1_000_000, LIMITS)])
+    (encoded,) = backbone.encode([check_text("a" * 1_000_000, LIMITS)])
     assert backbone.states([encoded]).hidden[-1].isfinite().all()
 
 

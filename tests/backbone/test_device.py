@@ -8,6 +8,7 @@ import runpy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,6 +139,20 @@ def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None
     with exact_on(gpu):
         assert [kind.fp32_precision for kind in kinds] == ["ieee", "ieee"]
     assert [kind.fp32_precision for kind in kinds] == before
+
+
+def test_thirty_two_bits_are_thirty_two_bits_under_an_older_torch(
+    gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = SimpleNamespace(
+        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True)),
+        cudnn=SimpleNamespace(allow_tf32=True),
+    )
+    monkeypatch.setattr(torch, "backends", backends)
+    kinds = backends.cuda.matmul, backends.cudnn
+    with exact_on(gpu):
+        assert [kind.allow_tf32 for kind in kinds] == [False, False]
+    assert [kind.allow_tf32 for kind in kinds] == [True, True]
 
 
 # What is read there

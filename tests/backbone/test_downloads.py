@@ -216,7 +216,7 @@ def test_what_arrives_between_two_looks_is_counted_too(
     fake.models["a/bad"] = Repository(folder=tiny(), sends=60_000_000)
     told = said("a/bad", within=55.0)
     assert told.startswith("The Hub sends more of a/bad than it has listed.")
-    assert not downloads._folder("a/bad").exists()
+    assert not (hub_folder() / "models--a--bad").exists()
 
 
 @pytest.mark.parametrize("config", [{"num_hidden_layers": 10**5}, {"model_type": "nonsense"}])

@@ -256,7 +256,7 @@ def test_labels_are_those_of_the_config(changed: Folders) -> None:
     )
     assert (found.head.scores, found.head.training, found.head.is_own) == (None, None, True)
     best = theirs(folder, TEXTS).argmax(dim=1).tolist()
-    assert found.predict(TEXTS) == [(found.classes[number],) for number in best]
+    assert found.predict(TEXTS) == [found.classes[number] for number in best]
 
 
 def test_labels_with_html_stay_text(changed: Folders) -> None:

@@ -15,8 +15,10 @@ from tiny_models import LIMITS, rewrite
 from torch import Tensor, nn
 
 import heads
+from heads.backbone.loading import load
 from heads.classifier import sentence_head
 from heads.classifier.classifier import Classifier
+from heads.classifier.fine_tuned import is_fine_tuned
 from heads.errors import CheckpointError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_OUTPUT
 
@@ -218,6 +220,16 @@ def test_a_pickled_head_is_refused_and_says_what_to_save(setfit: Callable[..., P
     assert "numpy.savez('model_head.npz', coef=head.coef_" in caught.value.hint
 
 
+def test_arrays_saved_or_replaced_meanwhile_are_read(setfit: Callable[..., Path]) -> None:
+    folder = setfit()
+    with pytest.raises(CheckpointError):
+        opened(folder)
+    for bias in (1.0, 2.0):
+        intercept = zeros(3) + numpy.array([bias, 0, 0], "float32")
+        numpy.savez(folder / "model_head.npz", coef=zeros(3, 32), intercept=intercept)
+        assert opened(folder).logits(TEXTS)[:, 0].tolist() == [bias] * len(TEXTS)
+
+
 @pytest.mark.parametrize("names", [["x", "y", "z"], ["no", "yes", "no"]], ids=["three", "two"])
 @pytest.mark.parametrize("length_1", slow.but([False, True], True))
 def test_its_arrays_are_a_head(
@@ -353,3 +365,15 @@ def test_a_broken_file_of_arrays_is_one_sentence(
     monkeypatch.setattr(sentence_head, "MOST_ARRAY_BYTES", 100_000)
     with pytest.raises(CheckpointError, match=why):
         opened(folder)
+
+
+def is_known(folder: Path) -> bool:
+    return is_fine_tuned(load(str(folder), limits=LIMITS))
+
+
+def test_each_kind_of_classifier_is_known_as_a_fine_tuned_base_model(
+    sentences: Write, setfit: Callable[..., Path]
+) -> None:
+    assert not is_known(sentences([dense(32, 8, nn.Tanh())]))
+    assert is_known(sentences([dense(32, 3, nn.Identity())]))
+    assert is_known(setfit())

@@ -407,7 +407,7 @@ def test_a_saved_folder_is_read(tmp_path: Path) -> None:
     data = read(tmp_path / "both", LIMITS)
     assert data.corpus.parts == ("train", "train", "test", "test")
     assert says(data, "split_overlap").startswith("1 text for validation or testing")
-    assert data.corpus.texts == ("a", "b", "c", "A")
+    assert data.corpus.texts == ("a", "b", "c", "A ")
 
 
 def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:

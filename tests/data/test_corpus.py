@@ -1,19 +1,23 @@
-"""Texts come in clean or not at all, tables say where they are wrong, and splits are fair."""
+"""Texts come in as they stand or not at all, tables say where they are wrong, splits are fair."""
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_models import LIMITS
 
-from heads.data.corpus import Corpus, build, gate, groups_of, in_order, numbered
+from heads.data.corpus import Corpus, build, check_text, groups_of, in_order, numbered
 from heads.data.dataset import read
+from heads.data.joining import joined
 from heads.data.samples import SAMPLES
+from heads.data.text import fold, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.settings import PUBLIC, Limits
@@ -27,63 +31,92 @@ EACH_SAMPLE = pytest.mark.parametrize("name", PROMISED)
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 
 
-# The gate
+# Texts as they stand
 
 
 @given(text=ANY_TEXT, most=st.integers(min_value=1, max_value=40))
-@example(text="\ud800\udc00 a \x00\x1b[31m", most=20)
+@example(text=" \ud800\udc00 a \x00\x1b[31m", most=20)
 @example(text="  \x07 ", most=5)
-def test_the_gate_lets_clean_texts_in_and_no_others(text: str, most: int) -> None:
-    limits = Limits(text_characters=most)
+@example(text="cafe\u0301\r\n", most=40)
+def test_a_text_stays_as_it_stands_but_for_lone_surrogates(text: str, most: int) -> None:
+    cut = "".join(letter for letter in text[:most] if unicodedata.category(letter) != "Cs")
     try:
-        clean = gate(text, limits)
-    except DataError as error:
-        said = str(error)
-    else:
-        said = ""
-    if said:
-        assert said == "The sentence is empty. Type a sentence first."
+        checked = check_text(text, Limits(text_characters=most))
+    except DataError:
+        kinds = {unicodedata.category(letter) for letter in cut if not letter.isspace()}
+        assert kinds <= {"Cc", "Cf", "Lo", "Mn", "So", "Cn"}  # Hangul's filler and the like as well
         return
-    kinds = {unicodedata.category(letter) for letter in clean if letter not in "\n\t"}
-    assert not kinds & {"Cc", "Cs"}
-    assert clean == clean.strip() != ""
-    assert unicodedata.is_normalized("NFC", clean)
-    clean.encode("utf-8")
-    assert gate(clean, LIMITS) == clean
+    assert checked == cut
+    checked.encode("utf-8")
+    assert check_text(checked, LIMITS) == checked
 
 
 @given(text=st.text(st.characters(categories=["L", "N", "P", "Z"]), max_size=60))
-def test_the_gate_takes_nothing_away_from_an_ordinary_text(text: str) -> None:
-    whole = unicodedata.normalize("NFC", text).strip()
-    if whole:
-        assert gate(text, LIMITS) == whole
+def test_an_ordinary_text_is_let_in(text: str) -> None:
+    if not is_blank(text):
+        assert check_text(text, LIMITS) == text
 
 
-def test_the_gate_cuts_at_the_limit() -> None:
-    assert gate("x" * 10_000_000, PUBLIC) == "x" * PUBLIC.text_characters
-    assert gate("abcdef", Limits(text_characters=3)) == "abc"
-
-
-@pytest.mark.parametrize("letter", ["\u0344", "\u0958", "\U0001d160"])
-def test_the_gate_keeps_the_limit_for_letters_that_grow(letter: str) -> None:
-    assert len(gate(letter * 30, Limits(text_characters=20))) <= 20
+def test_a_text_is_cut_at_the_limit() -> None:
+    assert check_text("x" * 10_000_000, PUBLIC) == "x" * PUBLIC.text_characters
+    assert check_text(" abcdef", Limits(text_characters=3)) == " ab"
 
 
 @pytest.mark.parametrize("thing", [None, 5, 1.5, True, b"text", ["text"], {"text": 1}])
-def test_the_gate_refuses_what_is_no_text(thing: object) -> None:
-    with pytest.raises(DataError, match=f"must be a text, not {type(thing).__name__}"):
-        gate(thing, LIMITS)
+def test_what_is_no_text_is_refused(thing: object) -> None:
+    with pytest.raises(DataError, match=type(thing).__name__):
+        check_text(thing, LIMITS)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\x00\x01", "\ud800", "\x7f\x9f"])
-def test_the_gate_says_which_text_is_empty(text: str) -> None:
-    with pytest.raises(DataError, match=r"The second sentence is empty\."):
-        gate(text, LIMITS, "second sentence")
+@pytest.mark.parametrize(
+    "text", ["", "   ", "\n\t", "\x00\x01", "\ud800", "\x7f\x9f", "\u200b", " " * 10_000_000]
+)
+def test_a_blank_text_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(DataError, match="second sentence"):
+        check_text(text, LIMITS, "second sentence")
 
 
-def test_the_gate_is_quick_on_endless_combining_marks(seconds: Callable[[], float]) -> None:
-    gate("a" + "\u0315\u0300" * 500_000, LIMITS)
+def test_endless_combining_marks_are_quick(seconds: Callable[[], float]) -> None:
+    fold(check_text("a" + "\u0315\u0300" * 500_000, LIMITS))
     assert seconds() < 2
+
+
+SAME = ("cafe\u0301  noir", " caf\u00e9 noir", "caf\u00e9\x07 noir\n", "Caf\u00e9\r\nnoir\r")
+
+
+def test_texts_that_differ_in_spaces_and_spelling_belong_together() -> None:
+    corpus = build("n", [*SAME, "other"], ["a", "b", "a", "b", "a"])
+    assert corpus.texts[:-1] == SAME
+    assert groups_of(corpus).numbers == (0, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
+def test_every_reader_gives_texts_as_they_stand(tmp_path: Path, ending: str) -> None:
+    texts = [" outer ", "cafe\u0301", "caf\u00e9", "a\r\nb", "tab\t", "\x07bell", "x", "y"]
+    if ending == "xlsx":  # XML cannot hold it
+        texts[3], texts[5] = "a\nb", "bell"
+    frame = pd.DataFrame({"text": texts, "label": ["p", " p", "q", "q ", "p", "q", "p", "q"]})
+    path = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        path.write_bytes(frame.to_csv(index=False).encode())
+    elif ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_excel(path, index=False)
+    data = read(path, LIMITS)
+    assert data.corpus.texts == tuple(texts)
+    assert data.corpus.classes == ("p", "q")  # labels are cleaned
+    kinds = {finding.kind for finding in data.findings}
+    assert {"duplicates", "conflict"} <= kinds  # the two ways to write one word are one text
+    assert ("controls" in kinds) == (ending != "xlsx")
+
+
+def test_a_split_of_pairs_knows_texts_that_were_written_otherwise() -> None:
+    train = build("a", ["x", "b "], ["1", "2"], [" y", "c"])
+    test = build("b", ["y", "d"], ["1", "2"], ["x", "e"])
+    assert any("1 of the 2 texts" in note for note in joined(train, test)[1])
 
 
 # Building

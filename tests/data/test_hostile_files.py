@@ -171,15 +171,15 @@ def test_encodings_keep_their_letters(hostile: Callable[..., Data]) -> None:
 
 
 def test_cells_of_every_kind_come_out_right(hostile: Callable[..., Data]) -> None:
-    assert hostile("c11").corpus.texts[0] == "the battery lasts all day"
-    assert hostile("c24").corpus.texts[0] == "the battery lasts all day\nsecond line\nthird"
+    assert hostile("c11").corpus.texts[0] == "the bat\0tery lasts all day"
+    assert hostile("c24").corpus.texts[0] == "the battery lasts all day\nsecond line\r\nthird"
     assert hostile("c24").corpus.lines[:3] == (2, 5, 8)
     assert hostile("c27").corpus.texts[0] == 'he said "hi", ok'
     assert hostile("c03").corpus.texts[0] == "the battery lasts all day"
     assert hostile("t18").corpus.texts == tuple("0123456789")
     assert len(hostile("t17").corpus.texts[0]) == 20_000
     assert hostile("t12").corpus.texts[:6] == (
-        "=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(1+1)", "=1+1",
+        "=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(1+1)", "\t=1+1",
         '=HYPERLINK("http://evil.example","x")',
     )  # fmt: skip
     assert hostile("t21").corpus.texts[0] == "ok\n2026-01-01 INFO admin logged in"

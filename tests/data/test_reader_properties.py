@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.data.dataset import Data, data_of, read
 from heads.data.files import open_table
 from heads.data.table import Columns, guard_cell, unguard_cell
@@ -95,7 +95,7 @@ def test_every_row_is_used_or_dropped_for_a_reason(folder, rows) -> None:
     assert data.rows_in == len(rows) + 2 == len(data.corpus) + len(dropped)
     assert not set(dropped) & set(data.corpus.lines)
     assert sum(data.classes.values()) == sum(map(len, data.corpus.targets))
-    assert all(text == gate(text, LIMITS) for text in data.corpus.texts)
+    assert all(text == check_text(text, LIMITS) for text in data.corpus.texts)
     json.dumps(data.as_json())
 
 
@@ -171,5 +171,5 @@ def test_texts_that_were_exported_come_back(folder, rows) -> None:
     kept = [text for text in rows if text.strip()]
     if len(kept) == len(rows):
         data = data_of(table, LIMITS, Columns(text="text", label="label"))
-        assert list(data.corpus.texts) == [text.strip() for text in rows]
+        assert list(data.corpus.texts) == rows
         assert data.corpus.classes == ("-y", "=x")

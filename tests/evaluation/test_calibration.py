@@ -11,7 +11,7 @@ from sklearn import metrics
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from heads.evaluation.calibration import common_threshold, temperature, thresholds
+from heads.evaluation.calibration import PRIOR, common_threshold, temperature, thresholds
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
@@ -91,28 +91,35 @@ def test_thresholds_lie_between_logits_and_without_any_label_at_one_half():
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
-def test_the_temperature_has_the_smallest_log_loss(scale):
+def test_the_temperature_has_the_smallest_log_loss_and_prior(scale):
     rng = torch.Generator().manual_seed(1)
     logits = torch.randn(400, 5, generator=rng).double()
     targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
     logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
     found = temperature(logits, targets, SINGLE_LABEL)
     best = minimize_scalar(
-        lambda at: float(cross_entropy(logits / math.exp(at), targets)), bounds=(-6, 6)
+        lambda at: (
+            float(cross_entropy(logits / math.exp(at), targets, reduction="sum"))
+            + PRIOR * (math.exp(-at) + at)
+        ),
+        bounds=(-6, 6),
     )
     assert found == pytest.approx(math.exp(best.x), rel=1e-3)
-    assert found == pytest.approx(scale, rel=0.2)
+    assert found == pytest.approx(scale, rel=0.3)
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
-def test_the_temperature_of_several_labels_has_the_smallest_log_loss(scale):
+def test_the_temperature_of_several_labels_has_the_smallest_log_loss_and_prior(scale):
     rng = torch.Generator().manual_seed(2)
     logits = torch.randn(300, 4, generator=rng).double() - 1
     targets = logits.sigmoid().bernoulli(generator=rng)
     logits = scale * logits
     found = temperature(logits, targets, MULTI_LABEL)
     best = minimize_scalar(
-        lambda at: float(binary_cross_entropy_with_logits(logits / math.exp(at), targets)),
+        lambda at: (
+            float(binary_cross_entropy_with_logits(logits / math.exp(at), targets, reduction="sum"))
+            + PRIOR * (math.exp(-at) + at)
+        ),
         bounds=(-6, 6),
     )
     assert found == pytest.approx(math.exp(best.x), rel=1e-3)
@@ -129,8 +136,17 @@ def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_h
     assert temperature(torch.randn(9, 1), torch.randn(9), REGRESSION) == 1.0
     tied = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
     assert temperature(tied, torch.tensor([0, 1]), SINGLE_LABEL) == 1.0
-    shares = (-right / temperature(-right, targets, SINGLE_LABEL)).softmax(dim=1)
+    many, all_targets = right.repeat(20, 1), targets.repeat(20)
+    shares = (-many / temperature(-many, all_targets, SINGLE_LABEL)).softmax(dim=1)
     assert shares.max() < 0.35
+
+
+def test_few_rows_move_the_temperature_less_than_many():
+    wrong_once = torch.tensor([[3.0, 0.0]] * 4 + [[1.0, 2.0]])
+    targets = torch.zeros(5).long()
+    few = temperature(wrong_once / 30, targets, SINGLE_LABEL)
+    many = temperature(wrong_once.repeat(100, 1) / 30, targets.repeat(100), SINGLE_LABEL)
+    assert 1 > few > 2 * many
 
 
 # Before and after

@@ -11,7 +11,7 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import DataError, LimitError
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of, metrics_of
 from heads.evaluation.predictions import Answers, EvaluationTask, evidence, parts
 from heads.evaluation.significance import compare

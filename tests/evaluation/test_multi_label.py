@@ -8,7 +8,8 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.evaluation.details import Measures, measure, score_interval
+from heads.evaluation.details import Measures, measure
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import (
     Answers,
     CellPredictions,

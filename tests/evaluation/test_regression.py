@@ -11,7 +11,8 @@ from scipy import stats
 from sklearn import metrics
 from torch import Tensor
 
-from heads.evaluation.details import measure, score_interval
+from heads.evaluation.details import measure
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import CellPredictions, EvaluationTask, strata
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import spearman_parts

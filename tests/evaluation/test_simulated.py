@@ -27,7 +27,7 @@ from benchmarks.verdicts import (
     rates_of_small,
     wrong,
 )
-from heads.evaluation.details import score_interval
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
 from heads.problem import MULTI_LABEL, REGRESSION, ProblemType

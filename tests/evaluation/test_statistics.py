@@ -12,7 +12,8 @@ from sklearn import metrics
 from torch import Tensor
 
 from heads.errors import RecipeError
-from heads.evaluation.details import Measures, measure, score_interval
+from heads.evaluation.details import Measures, measure
+from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import CellPredictions, EvaluationTask, parts
 from heads.evaluation.significance import LEVEL, Comparisons, Difference, compare
 from heads.evaluation.statistics import wilson

@@ -26,7 +26,7 @@ from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.exporters.export import export
 from heads.exporters.matching import equivalent
-from heads.exporters.verification import longer, tried
+from heads.exporters.verification import longer, verify_logits
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
 
@@ -187,7 +187,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
     assert back.recipe == found.recipe
     assert torch.allclose(back.probabilities(TEXTS), votes, atol=1e-6)
     assert back.predict(TEXTS) == ours.predict(TEXTS)
-    assert all(len(answer) == 1 for answer in back.predict(TEXTS))
+    assert set(back.predict(TEXTS)) <= set(back.classes)
     del config["head_to_head"]  # as if others had written it
     (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
     heads.classifier.native_head._found.clear()
@@ -450,6 +450,6 @@ def test_an_export_that_cuts_elsewhere_is_told_from_one_that_does_not(
     assert not longer(replace(whole, tokens=40))
     [ours] = classifiers([recipe], rows, whole)
     cut = replace(ours, backbone=replace(ours.backbone, tokens=1_190))
-    assert tried(ours, ours.logits, most=1e-6)[0] > 0
+    assert verify_logits(ours, ours.logits, most=1e-6)[0] > 0
     with pytest.raises(CheckpointError, match="gives logits that differ"):
-        tried(ours, cut.logits, most=1e-6)
+        verify_logits(ours, cut.logits, most=1e-6)

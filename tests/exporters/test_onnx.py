@@ -114,7 +114,7 @@ def test_the_usage_of_a_joint_head_gives_two_texts_and_names_classes(
     exec(report.usage, made)
     both = ["a text", "another, longer text"], ["a second text", "one more"]
     assert (torch.from_numpy(made["logits"]) - classifier.logits(*both)).abs().max() <= 1e-5
-    named = [name for (name,) in classifier.predict(*both)]
+    named = list(classifier.predict(*both))
     assert capsys.readouterr().out.splitlines()[-1] == str(named)
 
 
@@ -270,4 +270,4 @@ def test_texts_that_the_base_model_cannot_read_are_no_trial(fine, monkeypatch):
 
     monkeypatch.setattr(Classifier, "logits", lambda self, texts, pairs=(): reads(texts, pairs))
     with pytest.raises(CheckpointError, match="reads none of the texts"):
-        verification.tried(fine, reads, most=1e-5)
+        verification.verify_logits(fine, reads, most=1e-5)

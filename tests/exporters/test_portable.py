@@ -32,6 +32,7 @@ from heads.exporters import portable
 from heads.exporters.export import export
 from heads.exporters.model_card import model_card, plain
 from heads.exporters.portable import write_portable
+from heads.exporters.verification import rounding_gain
 from heads.parts.resolve import head, layers, pairing, pooling, resolve
 from heads.problem import MULTI_LABEL
 
@@ -216,7 +217,9 @@ def test_a_prompt_of_the_base_model_goes_along(rows, copied, tmp_path, as_traine
         (base / "modules.json").unlink()
     backbone = load(str(base), limits=LIMITS)
     assert (backbone.trained is not None) is as_trained
-    for number, recipe in enumerate(("mean+logistic?prefix=query", "cls+ridge?prefix=ask_it")):
+    for number, recipe in enumerate(
+        ("mean+logistic?prefix=query", "cls+ridge?alpha=300&prefix=ask_it")
+    ):
         ours = trained(recipe, rows, backbone)
         assert ours.backbone.prefix in PROMPTS.values()
         folder = export(ours, tmp_path / str(number)).folder
@@ -239,7 +242,7 @@ def test_two_texts_without_a_separator_are_joined_by_a_line_break(rows, small, t
 def test_labels_come_with_their_probabilities(fine, small, tmp_path):
     write_portable(fine, tmp_path / "one", why=WHY)
     told = loaded(tmp_path / "one")(TEXTS)
-    assert [row["label"] for row in told] == [one for [one] in fine.predict(TEXTS)]
+    assert [row["label"] for row in told] == fine.predict(TEXTS)
     assert [row["score"] for row in told] == pytest.approx(
         fine.probabilities(TEXTS).amax(dim=1).tolist()
     )
@@ -269,14 +272,13 @@ PAIRED = build("pairs", TEXTS * 2, [("x", "y")[row % 2] for row in range(36)], S
 )
 def test_two_texts_are_read_apart_as_we_read_them(recipe, small, tmp_path):
     ours = trained(recipe, PAIRED, small)
-    assert write_portable(ours, tmp_path / "mine", why=WHY) <= 5e-6  # 1.4e-06 on some processors
+    # 1.4e-06 on some processors
+    assert write_portable(ours, tmp_path / "mine", why=WHY) <= 5e-6 * rounding_gain(ours)
     classify = loaded(tmp_path / "mine")
     wanted = ours.logits(TEXTS, SECOND)
     assert float(wanted.std(dim=0).max()) > 1e-6, "every pair got the same logits"
     assert (classify.logits(TEXTS, SECOND) - wanted).abs().max() <= 1e-6
-    assert [one["label"] for one in classify(TEXTS, SECOND)] == [
-        one for [one] in ours.predict(TEXTS, SECOND)
-    ]
+    assert [one["label"] for one in classify(TEXTS, SECOND)] == ours.predict(TEXTS, SECOND)
     card = (tmp_path / "mine" / "README.md").read_text("utf-8")
     assert 'classify(["a text"], ["a second text"])' in card
 
@@ -305,7 +307,7 @@ def test_a_vote_is_a_vote(recipe, rows, small, tmp_path):
     shares = ours.logits(TEXTS).sigmoid()
     votes = shares / shares.sum(dim=1, keepdim=True)
     assert [one["score"] for one in told] == pytest.approx(votes.amax(dim=1).tolist(), abs=1e-6)
-    assert [one["label"] for one in told] == [one for [one] in ours.predict(TEXTS)]
+    assert [one["label"] for one in told] == ours.predict(TEXTS)
     assert "put to a vote" in (tmp_path / "mine" / "README.md").read_text("utf-8")
 
 
@@ -337,7 +339,9 @@ def test_the_loader_refuses_what_we_refuse(fine, tmp_path):
     classify = loaded(tmp_path / "mine")
     assert classify([]) == []
     assert classify.logits([]).shape == (0, 3)
-    assert is_same(classify.logits(["  cafe\u0301 \x07"]), fine.logits(["café"]))
+    raw = ["  cafe\u0301 \x07"]
+    assert is_same(classify.logits(raw), fine.logits(raw))
+    assert not is_same(classify.logits(raw), fine.logits(["café"]))
     for texts, pairs, sentence in (
         ("a text", (), "must be a list"),
         ([" \x07 "], (), "A text is empty"),
@@ -390,7 +394,7 @@ def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     logits, told = json.loads(found.stdout)
     ours = classifier.logits(texts)
     assert (torch.tensor(logits) - ours).abs().max() <= 1e-6
-    assert [one["label"] for one in told] == [one for [one] in classifier.predict(texts)]
+    assert [one["label"] for one in told] == classifier.predict(texts)
 
 
 OWN = '''
@@ -589,7 +593,7 @@ POOLINGS, STANDALONE = "parts/poolings.py", "exporters/standalone.py"
             "mask / mask.add(0.001).sum(",
             "gives logits that differ by",
         ),
-        (STANDALONE, "(read.vectors)", "(read.vectors) * torch.nan", "differ by nan"),
+        (STANDALONE, "(read.vectors.clone())", "(read.vectors) * torch.nan", "differ by nan"),
         (STANDALONE, "self.head(read", "self.heads(read", "no attribute 'heads'"),
         (STANDALONE, "AutoTokenizer.from", "AutoTokenizer.of", "does not load"),
         (STANDALONE, "return found", "return found[:1]", "does not run"),
@@ -647,8 +651,8 @@ def test_head_json_says_what_it_is(fine, tmp_path):
         ["x", "y", "z"],
         "single_label_classification",
     )
-    assert facts["layers"] == {"dropout": "dropout (0.1)", "classifier": "linear layer"}
-    assert facts["formula"][-1] == "logits = W drop(h) + b"
+    assert facts["layers"] == {"classifier": "linear layer"}  # no dropout was ever applied
+    assert facts["formula"][-1] == "logits = W h + b"
     assert facts["scores"]["rows"] == 12
     assert facts["versions"]["torch"] == version("torch")
 
@@ -686,7 +690,7 @@ def test_the_card_says_how_well_it_does_and_on_what(fine, small, backbone):
     assert f"the commonest answer: {scores.majority:.1%}" in card
     assert "made up, 48 rows" in card
     assert "3 classes, one of which applies: x, y, z." in card
-    assert "logits = W drop(h) + b" in card
+    assert "logits = W h + b" in card
     assert f"The first {small.tokens} tokens of a text are read" in card
     own = replace(fine.head, scores=None, training=None, trained_on="org/name", rows=0)
     card = model_card(Classifier(backbone=small, head=own), "load()", [])

@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import errno
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from heads.errors import CheckpointError, DataError
 from heads.exporters.export import export, export_onnx
 from heads.interfaces.cli.app import main
 from heads.runs.folder import RunFolder, all_runs
-from heads.runs.trained_heads import classifier
+from heads.runs.refit import run_classifier as classifier
 from heads.settings import limits, runs_folder
 
 ROOT = Path(__file__).parents[2]
@@ -243,3 +244,16 @@ def test_a_run_on_a_small_disk_stops_with_a_sentence_and_goes_on_when_it_grows(
     assert {"002.json", "002.safetensors"} <= set(told("cells").split())  # the mean is kept
     assert told("left") == ""
     assert scores(json.loads(told("board.json"))) == scores(train()[1])
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_nobody_is_told_to_make_room_where_nothing_may_be_written(number):
+    from heads.caching import ROOM, refusal, writing
+
+    error = OSError(number, os.strerror(number))
+    with pytest.raises(DataError) as refused, writing("It"):
+        raise error
+    assert refused.value.hint != ROOM
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert refusal(full).hint == ROOM
+    assert number == errno.EACCES or refusal(error).hint == refused.value.hint

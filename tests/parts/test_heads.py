@@ -542,3 +542,23 @@ def test_a_name_keeps_its_meaning(part: Head) -> None:
     known = kept(f"head {part.name}")
     logits = torch.tensor(answer_of_head(part)["logits"])
     assert_close(logits, torch.tensor(known["logits"]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("solver", "option"),
+    [
+        (solvers.ridge, {"alpha": 1.0}),
+        (solvers.lda, {"shrinkage": 0.1}),
+        (solvers.logistic, {"C": 1.0}),
+    ],
+)
+def test_rounding_of_a_dimension_that_hardly_varies_is_not_multiplied(solver, option) -> None:
+    """Its deviation is 1e-5 of its mean: a change of that size moves no logit much."""
+    vectors = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+    vectors[:, 0] = 10 + 1e-4 * vectors[:, 0]
+    targets = torch.nn.functional.one_hot((vectors[:, 0] > 10).long(), 2)
+    linear = nn.Sequential(nn.Linear(8, 2))
+    solver(linear, vectors, targets, **option)
+    moved = vectors.clone()
+    moved[:, 0] += 1e-4
+    assert (linear(moved) - linear(vectors)).abs().max() < 0.1

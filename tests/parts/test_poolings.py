@@ -17,8 +17,8 @@ from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone, States
 from heads.errors import RecipeError
-from heads.features.featurizer import Featurizer, pooled
-from heads.parts.poolings import Pooled
+from heads.features.featurizer import Featurizer
+from heads.parts.pooled import Pooled, pooled
 from heads.parts.registry import Pooling, Registry
 from heads.parts.resolve import layers, pooling, resolve
 
@@ -456,6 +456,33 @@ def test_a_pooling_that_asks_for_the_unknown_is_refused(backbone: Backbone) -> N
 
     with pytest.raises(RecipeError, match=r"asks for 'logits'.*mask, content, states, pooler"):
         own(wishful, backbone)
+
+
+@pytest.mark.parametrize("name", [*pooling])
+def test_vectors_are_those_that_a_head_gets(read: Read, name: str) -> None:
+    states, part = states_of(), pooling[name]
+    shared = Pooled(states.layer(-1)[:, 0], states.mask)
+    known = {"content": states.content, "eos": states.eos, "pooler": states.pooler}
+    others = {key: one for key, one in {**known, "trained": shared}.items() if key in part.asks}
+    found = part.vectors(states.mask, states.layer(-1), **others)
+    if part.learned:
+        assert found.shape[0] == len(LENGTHS)
+        assert found.isfinite().all()
+    elif name == "trained":
+        assert found is shared.vectors
+    else:
+        assert_close(found, read(name)(states).vectors, **CLOSE)
+
+
+def test_vectors_take_options_and_ask_for_what_is_missing() -> None:
+    states = states_of()
+    given = (states.mask, states.layer(-1))
+    assert not torch.equal(
+        pooling["gem"].vectors(*given, power=9.0), pooling["gem"].vectors(*given)
+    )
+    assert pooling["attention"].vectors(*given, queries=2).shape == (len(LENGTHS), 16)
+    with pytest.raises(RecipeError, match="content"):
+        pooling["mean_content"].vectors(*given)
 
 
 def test_weights_without_states_are_refused(backbone: Backbone) -> None:

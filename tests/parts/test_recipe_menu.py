@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
-from heads.parts.modules import layers_of
+from heads.parts.modules import leaves
 from heads.parts.registry import Head, Pooling, Registry
 from heads.parts.resolve import head, layers, menu, parts, pooling, resolve
 from heads.recipe import Recipe
@@ -481,10 +481,10 @@ def test_a_layer_is_left_out_of_a_head(given: str, canonical: str, layers: list[
     resolved = resolve(given)
     assert str(resolved.recipe) == canonical
     chain = resolved.chain(8, 3)
-    assert [name for name, _ in layers_of(chain)] == layers
+    assert [name for name, _ in leaves(chain)] == layers
     assert chain(torch.randn(2, 8)).shape == (2, 3)  # what stands behind it is made to fit
     assert any("is left out" in said for said in resolved.says)
-    whole = [name for name, _ in layers_of(resolve(given.partition("?")[0]).chain(8, 3))]
+    whole = [name for name, _ in leaves(resolve(given.partition("?")[0]).chain(8, 3))]
     assert len(whole) == len(layers) + 1
 
 

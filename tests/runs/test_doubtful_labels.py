@@ -154,7 +154,7 @@ def test_a_run_without_probabilities_says_so(flipped, found, monkeypatch):
     content = kept.read_bytes()
     try:
         kept.write_bytes(b"broken")
-        with pytest.raises(DataError, match="is broken: the probabilities of its cell 1"):
+        with pytest.raises(DataError, match=r"is broken: cells/001\.probabilities"):
             doubtful_labels(run)
         kept.unlink()
         with pytest.raises(DataError, match="before probabilities of all classes were kept"):

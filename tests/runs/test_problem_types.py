@@ -26,7 +26,7 @@ from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.metrics import SCORES
-from heads.evaluation.predictions import BASELINES
+from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.exporters.model_card import model_card
 from heads.features.store import FeatureStore
 from heads.interfaces.views import charts, format, report
@@ -40,13 +40,14 @@ from heads.runs.drill_down import disagreements, label_of
 from heads.runs.folder import RunFolder, all_runs
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
 from heads.runs.preparation import CellDone, run_features
+from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, working
 from heads.runs.spec import RunRequest, chosen_recipes, entering
-from heads.runs.trained_heads import classifier
 from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 from heads.training.search import CurvePointTried
 
+BASELINES = (MAJORITY, TFIDF)  # of every run on texts
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.
 OF_NUMBERS = (
     "mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert?out_bias=false", "mean+ridge",
@@ -230,7 +231,8 @@ def test_a_metric_that_was_asked_for_ranks_and_decides_from_search_to_curve(
         assert name.low <= own.low <= own.score <= own.high <= name.high
     # Settings were judged in the same units, on other rows.
     spread = max(abs(cell.measures.score) for cell in heads) + 1
-    assert all(abs(point.score) <= 3 * spread for cell in heads for point in cell.tried)
+    best = [max(point.score for point in cell.tried) for cell in heads]  # others may be far below
+    assert all(abs(score) <= 3 * spread for score in best)
     assert set(found.curve[-1]["scores"]) == set(recipes)
     for one in found.curve[-1]["scores"]:
         last = found.curve[-1]["scores"][one]["score"]
@@ -278,6 +280,21 @@ def test_most_rows_in_one_class_are_a_hint_at_another_metric(start, samples) -> 
     other = replace(config, metric="macro_f1")
     run = start("pairs", data=lopsided, recipes=["mean+ridge"], config=other)
     assert not any("accuracy says little" in note for note in finished(run).notes)
+
+
+def test_few_rows_per_class_are_a_warning_with_folds_alone(start, tmp_path: Path) -> None:
+    file, test = tmp_path / "few.csv", tmp_path / "test.csv"
+    config = replace(CONFIG, seeds=1, folds=3, curve=False)
+    for classes, is_few in ((2, False), (8, True)):
+        lines = [f"text {n} of {n % classes},class {n % classes}" for n in range(48)]
+        file.write_text("\n".join(["text,label", *lines]))
+        test.write_text("\n".join(["text,label", *(f"other {line}" for line in lines)]))
+        data = read(file, limits=LIMITS)
+        run = start("sentiment", data=data, recipes=["mean+ridge"], config=config)
+        assert any("rows per class" in note for note in finished(run).notes) is is_few
+        both = {"data": data, "test": read(test, limits=LIMITS)}
+        run = start("sentiment", **both, recipes=["mean+ridge"], config=config)
+        assert not any("rows per class" in note for note in finished(run).notes)
 
 
 @every_kind
@@ -341,6 +358,7 @@ def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, n
     told = answers_of_cell(run, order_of(run).index(name), name)
     rows, given = told.answers.rows[0].tolist(), told.answers.given[0]
     found = classifier(run, name, LIMITS)
+    found = replace(found, head=found.head.raw or found.head)  # cells hold heads as trained
     texts = [corpus.texts[row] for row in rows]
     pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
     logits = found.logits(texts, pairs)
@@ -816,7 +834,7 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
     )
 
 
-def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
+def test_a_layer_that_no_stack_knows_is_learned_also_on_siamese_pairs(start) -> None:
     def strange(width: int, classes: int) -> torch.nn.Sequential:
         """A layer that no stack knows."""
         layers = torch.nn.Sequential()
@@ -826,16 +844,14 @@ def test_layers_that_are_learned_one_by_one_take_no_siamese_pair(start) -> None:
 
     head(strange)
     try:
-        with pytest.raises(RecipeError, match="learned from one sequence of tokens"):
-            start("pairs", recipes=["mean+strange?pair=uv"])
         found = finished(
             start(
                 "pairs",
-                recipes=["mean+strange"],
+                recipes=["mean+strange", "mean+strange?pair=uv"],
                 config=ExperimentConfig(seeds=1, folds=2, curve=False),
             )
         )
-        assert len(found.cells) == 3
+        assert len(found.cells) == 4
     finally:
         head._parts.pop("strange")
 

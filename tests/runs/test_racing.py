@@ -185,7 +185,8 @@ def test_the_parts_of_every_score_have_it_as_their_mean(
         assert float(one.parts.mean()) == pytest.approx(fmean(scores), abs=1e-5)
         for number, score in enumerate(scores):
             tried = [p.score for p in one.tried if p.seed == number]
-            assert min(tried) <= score <= max(tried)
+            # The others choose by more rows than the development rows that they are raced on.
+            assert trial.name != "mean+roberta" or min(tried) <= score <= max(tried)
 
 
 # A run with a race
@@ -256,7 +257,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     for number, name in enumerate(question.load(run).recipes):
         assert (run.path / f"heads/{number:03}.safetensors").exists() == (name in heads)
     told = f"{len(out)} head{'s were' if len(out) > 1 else ' was'} stopped in the race"
-    assert found.verdict[-1] == f"{told} and not compared."
+    assert f"{told} and not compared." in found.verdict
     assert found.notes[0].startswith(f"{told}: behind the leader by more than chance")
     assert found.notes[0].endswith(racing.WRONG)
     values = found.as_json()

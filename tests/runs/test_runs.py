@@ -32,8 +32,9 @@ from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.data.splits import split
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import SHARES
-from heads.evaluation.predictions import BASELINES, EvaluationTask
+from heads.evaluation.predictions import MAJORITY, TFIDF, EvaluationTask
 from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
@@ -45,9 +46,9 @@ from heads.runs.drill_down import disagreements
 from heads.runs.folder import NAME, RunFolder, all_runs, find, named, new_folder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
 from heads.runs.preparation import CellDone
+from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, foreseen, stopped, working
 from heads.runs.spec import RunRequest
-from heads.runs.trained_heads import classifier
 from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder
 from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
@@ -55,6 +56,7 @@ from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.scheduler import TrainingData
 from heads.training.search import CurvePointTried
 
+BASELINES = (MAJORITY, TFIDF)  # of every run on texts
 # A head of every way of learning; the last one learns what it reads.
 RECIPES = (
     "mean+linear", "cls+logistic", "mean+roberta", "mean+ridge", "mean+knn", "attention+linear",
@@ -176,6 +178,16 @@ def test_what_lies_on_disk_is_what_was_told(whole) -> None:
             assert cell.tried == event.cell.tried
 
 
+def test_intervals_pool_the_seed_variance_of_all_heads(whole) -> None:
+    run, _ = whole
+    asked, found = question.load(run), leaderboard(run)
+    answers = [answers_of_cell(run, asked.names.index(n), n).answers for n in asked.names]
+    ends = score_intervals(answers, asked.task)
+    assert {c.name: (c.measures.low, c.measures.high) for c in found.cells} == dict(
+        zip(asked.names, ends, strict=True)
+    )
+
+
 @pytest.mark.parametrize("state", ["finished", "stopped"])
 def test_a_run_that_was_killed_at_its_very_end_gets_its_leaderboard(whole, tmp_path, state) -> None:
     run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / whole[0].id)))
@@ -237,11 +249,12 @@ def test_a_head_of_a_run_answers_texts_as_its_stored_answers_say(whole, data: Da
     told = answers_of_cell(run, order_of(run).index(name), name)
     rows, classes = told.answers.rows[0].tolist(), told.answers.given[0].tolist()
     head = classifier(run, name, LIMITS)
+    head = replace(head, head=head.head.raw or head.head)  # cells hold heads as trained
     texts = [data.corpus.texts[row] for row in rows]
     predicted = head.predict(texts)
     # Token states are kept in 16 bits, so an answer on the edge may tip over.
     equal = [
-        found == (data.corpus.classes[own],) for found, own in zip(predicted, classes, strict=True)
+        found == data.corpus.classes[own] for found, own in zip(predicted, classes, strict=True)
     ]
     assert sum(equal) >= len(equal) - (name == "attention+linear")
     sure = head.probabilities(texts).amax(dim=1)
@@ -512,6 +525,7 @@ def test_a_kept_head_says_how_long_it_learned(start) -> None:
     run = start()
     found = {cell.name: cell for cell in finished(run).cells}
     head = classifier(run, "mean+roberta", LIMITS).head
+    head = head.raw or head  # the temperature is no setting of the cell
     chosen = found["mean+roberta"].chosen
     assert head.training is not None
     assert head.training["batch_size"] == batch_of(head.rows)
@@ -709,7 +723,8 @@ def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
     found = finished(run)
     assert re.fullmatch(
         r"Split into 4 folds: each of 100 rows was scored once, by heads that learned from about "
-        r"7\d rows of the other folds \(settings chosen on 1\d of them, drawn anew each time\)\.",
+        r"7\d rows of the other folds \(settings chosen on 1\d of them, drawn anew each time; "
+        r"[^)]* cross-validation\)\.",
         found.protocol,
     )
     scored = torch.cat(answers_of_cell(run, 0, "mean+ridge").answers.rows)
@@ -732,7 +747,7 @@ def test_rows_without_a_test_set_are_scored_once_each(start) -> None:
 def test_a_setting_that_means_nothing_for_these_rows_is_said(
     start, data: Data, settings, has_test: bool, says
 ) -> None:
-    config = ExperimentConfig(**({"seeds": 3, "curve": False} | settings))
+    config = ExperimentConfig(**({"curve": False} | settings))
     run = start(["mean+ridge"], test=data if has_test else None, config=config)
     told = [note for note in leaderboard(run).notes if "has no effect here" in note]
     assert [note.split()[2] for note in told] == says
@@ -765,8 +780,8 @@ def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_pat
     found = finished(run)
     assert found.rows == 140
     assert re.fullmatch(
-        r"Learned 2 times from 100 rows \(settings chosen on 15 of them, drawn anew each time\), "
-        r"and scored on the 40 rows of the test set\.",
+        r"Learned 2 times from 100 rows \(settings chosen on 15 of them, drawn anew each time; "
+        r"[^)]* cross-validation\), and scored on the 40 rows of the test set\.",
         found.protocol,
     )
     for rows in answers_of_cell(run, 0, "mean+ridge").answers.rows:
@@ -859,7 +874,7 @@ def test_pairs_of_texts_are_compared_too(start, tmp_path: Path) -> None:
     told = disagreements(run)
     assert all(one.pair for one in told)
     head = classifier(run, "mean+linear", LIMITS)
-    assert head.predict([data.corpus.texts[0]], [data.corpus.pairs[0]])[0][0] in data.corpus.classes
+    assert head.predict([data.corpus.texts[0]], [data.corpus.pairs[0]])[0] in data.corpus.classes
 
 
 # The learning curve and the disagreements

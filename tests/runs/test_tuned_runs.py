@@ -37,9 +37,9 @@ from heads.runs.cells import TuningReport, answers_of_cell
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.preparation import WORKSPACE
+from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, foreseen, working
-from heads.runs.spec import RunRequest, for_tuned
-from heads.runs.trained_heads import classifier
+from heads.runs.spec import RunRequest, fill_counts
 from heads.settings import ExperimentConfig
 from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
@@ -98,24 +98,22 @@ def test_every_way_of_learning_tries_as_many_settings(start) -> None:
     assert [cell.tuning is not None for cell in heads] == ["tune" in cell.name for cell in heads]
 
 
-@pytest.mark.parametrize(("seeds", "trials"), [(3, 0), (7, 1)])
-def test_settings_of_tuned_runs_are_said_where_they_change(seeds: int, trials: int) -> None:
+@pytest.mark.parametrize("seeds", [0, 2, 3, 7])
+@pytest.mark.parametrize("trials", [0, 1])
+def test_a_chosen_number_of_seeds_and_trials_is_never_changed(seeds: int, trials: int) -> None:
     config = ExperimentConfig(seeds=seeds, trials=trials)
-    frozen, none = for_tuned(config, [resolve("mean+linear")])
-    assert frozen == config
-    assert not none
-    own, (told,) = for_tuned(config, [resolve("mean+linear?tune=full")])
-    assert own.trials == (trials or 3)
-    assert own.seeds == max(seeds, 5)
-    assert str(own.trials) in told
-    assert ("5 seeds" in told) == (seeds < 5)
-    folds, (told,) = for_tuned(config, [resolve("mean+linear?tune=full")], by_seed=False)
-    assert (folds.trials, folds.seeds) == (trials or 3, seeds)
-    assert "seeds" not in told
-    _, (_, few) = for_tuned(
-        replace(config, folds=2), [resolve("mean+linear?tune=full")], by_seed=False
-    )
-    assert "2 trainings only" in few
+    tuned, frozen = [resolve("mean+linear?tune=full")], [resolve("mean+linear")]
+    filled, notes = fill_counts(config, frozen)
+    assert (filled.seeds, filled.trials) == (seeds or 3, trials)
+    assert not notes
+    filled, notes = fill_counts(config, tuned)
+    assert (filled.seeds, filled.trials) == (seeds or 5, trials or 3)
+    assert str(filled.trials) in notes[0]
+    assert ("5 seeds" in notes[0]) == (not seeds)
+    assert len(notes) == (2 if 0 < seeds < 5 else 1)  # few seeds: a note on wide intervals
+    by_fold, notes = fill_counts(config, tuned, by_seed=False)
+    assert (by_fold.seeds, len(notes)) == (seeds, 1)
+    assert len(fill_counts(replace(config, folds=2), tuned, by_seed=False)[1]) == 2
 
 
 def test_grids_are_crossed_with_what_is_learned(start) -> None:
@@ -346,6 +344,7 @@ def test_a_training_that_diverges_is_counted_and_begun_anew(
         return seen[-1]
 
     monkeypatch.setattr(fitter, "_has_diverged", once)
+    monkeypatch.setattr(fitter, "_rose", lambda *_: True)
     cell = finished(start(["mean+linear?tune=full"])).cell("mean+linear?tune=full")
     assert cell.tuning
     assert cell.tuning.diverged == 1
@@ -376,9 +375,38 @@ def test_what_always_diverges_fails_in_a_sentence_and_others_go_on(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fitter, "_has_diverged", lambda *_: True)
+    monkeypatch.setattr(fitter, "_rose", lambda *_: True)
     found = finished(start(["mean+linear", "mean+linear?tune=full"]))
     assert [cell.name for cell in found.cells if not cell.is_baseline] == ["mean+linear"]
-    assert any("diverged 3 times" in note for note in found.notes)
+    assert any("diverged" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("losses", "rose"),
+    [
+        ([0.70, 0.69, 0.70, 0.69, 0.69], False),  # it has hardly begun
+        ([1.10, 1.02, 0.97, 0.95, 0.94], False),  # nor is it down at the constant answer
+        ([0.69, 0.45, 0.30, 0.66, 0.69], True),  # it had learned, and lost it
+        ([0.69, 0.75, 0.90, 1.40, 2.00], True),
+        ([0.69, float("nan")], True),
+        ([0.69], False),
+    ],
+)
+def test_only_a_loss_that_rose_is_called_divergence(losses: list[float], rose: bool) -> None:
+    assert fitter._rose(losses, 0.69) == rose
+
+
+def test_a_training_that_has_hardly_begun_has_not_diverged(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LoRA begins as an addition of 0: a few steps at a low rate move no answer."""
+    monkeypatch.setattr(fitter, "_has_diverged", lambda *_: True)
+    config = replace(CONFIG, epochs=1, tuning_rate=1e-6)
+    found = finished(start(["mean+linear", "mean+linear?tune=lora"], config=config))
+    (told,) = [note for note in found.notes if "lora" in note]
+    assert "diverged" not in told
+    assert "--" not in told
+    assert "epochs" in told
 
 
 def test_a_loss_above_that_of_a_constant_answer_has_diverged() -> None:
@@ -413,7 +441,7 @@ def test_heads_that_were_still_improving_are_counted_by_kind(start) -> None:
     told = [one for one in found.verdict if "the last of the passes" in one]
     assert told == [
         "3 heads were still improving when they reached the last of the passes that tuning was "
-        "given: their scores may be low, and more passes (--epochs) would tell."
+        "given: their scores may be low, and more passes would tell."
     ]
     # Nobody is spared that: neither who reads the recommendation, nor who asks whether it is worth.
     assert "3 heads were still improving" in found.recommendation.how_sure

@@ -82,7 +82,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
 
 
-SAYS = 'Working on Ray needs the library ray. Run: pip install "head-to-head[scale]"'
+SAYS = "Working on Ray needs the library ray. Run: pip install ray"
 
 
 @pytest.mark.usefixtures("without_ray")
@@ -116,3 +116,25 @@ def test_a_place_that_is_none_is_refused() -> None:
     with pytest.raises(HeadsError, match=r"'mars' is no place to work\. Say here, ray, or ray:H"):
         check_where("mars")
     assert check_where("") == check_where("here") == "here"
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (Exception("The current node timed out during startup."), "ray start --head"),
+        (ConnectionError("no route"), "ray start --head"),
+        (RuntimeError("Authentication failed: no token"), "RAY_AUTH_MODE"),
+    ],
+)
+def test_whatever_ray_raises_at_the_start_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, hint: str
+) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+    def fail(**options):
+        raise error
+
+    monkeypatch.setattr(ray, "init", fail)
+    with pytest.raises(HeadsError) as raised:
+        pool.connect("ray")
+    assert hint in raised.value.hint

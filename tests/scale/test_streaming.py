@@ -123,7 +123,8 @@ def test_linear_layers_are_those_that_rows_in_memory_give(shards: Shards, recipe
     vectors, targets, _ = whole(shards)
     task = replace(task_of_rows(vectors, targets, loss), stop=threading.Event())
     chosen = {"standardise": True, "C": 0.1}
-    (theirs,) = fitter._solved(task, [chosen], torch.arange(len(targets)), 1e-7, None)
+    rows, none = torch.arange(len(targets)), torch.zeros(1, len(targets)).bool()
+    (theirs,) = fitter._solved(task, [chosen], rows, none, 1e-7, None)
     (ours,) = solve_linear(shards, moments(shards, 3), loss, [chosen], fitter)
     for name, own in theirs.items():
         assert torch.allclose(ours[name], own, rtol=1e-3, atol=1e-3 * float(own.abs().max())), name

@@ -42,6 +42,10 @@ class _Maker:
         pass
 
     @staticmethod
+    def get_amp_supported_dtype() -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+    @staticmethod
     def get_device_name(_: object = None) -> str:
         return "Elsewhere 3000"
 
@@ -63,6 +67,9 @@ class Far(Tensor):
         )
         made.near = near
         return made
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.near.untyped_storage()
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
         return f"Far({self.near!r})"

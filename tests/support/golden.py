@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.losses import near
-from heads.parts.poolings import Pooled, pooled
+from heads.parts.pooled import Pooled, pooled
 from heads.parts.registry import Head, Part, Pooling
 from heads.parts.resolve import head, layers, loss, pairing, pooling
 

@@ -80,11 +80,11 @@ def _without_us(folder: Path) -> torch.Tensor:
 
 
 def _export(folder: Path) -> None:
-    heads.export(_trained(RECIPE), folder)
+    heads.export(_trained(RECIPE), folder, refit=False)
 
 
 def _checkpoint(folder: Path) -> None:
-    heads.export(_trained("cls+bert"), folder)
+    heads.export(_trained("cls+bert"), folder, refit=False)
 
 
 def _run(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from heads.checked_files import read_tensors
 from heads.runs.folder import RunFolder
 from heads.runs.notes import NOTHING_READ
 
@@ -25,9 +26,11 @@ def bare(values: Any) -> Any:
     return [bare(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
-def tensors(run: RunFolder) -> dict[str, bytes]:
-    """Every answer and every head, to the byte."""
-    return {
-        str(path.relative_to(run.path)): path.read_bytes()
-        for path in sorted(run.path.rglob("*.safetensors"))
-    }
+def tensors(run: RunFolder) -> dict[str, object]:
+    """Every answer and every head, to the byte; their metadata stand in any order in a file."""
+    found = dict[str, object]()
+    for path in sorted(run.path.rglob("*.safetensors")):
+        own, facts = read_tensors(path)
+        parts = {name: tensor.numpy().tobytes() for name, tensor in own.items()}
+        found[str(path.relative_to(run.path))] = facts, parts
+    return found

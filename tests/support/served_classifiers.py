@@ -65,6 +65,9 @@ class Served:
         change: What is done to the texts first.
         takes_parameters: Whether what a question names beside texts is heard.
         decimals: How many decimals of a score are given; None for all.
+        factor: What logits are multiplied by before they become scores.
+        dropout: Whether dropout is on, as in training.
+        sorts: Whether a batch is answered in the order of its texts' lengths.
     """
 
     folder: Path
@@ -80,13 +83,16 @@ class Served:
     change: Callable[[Any], Any] = lambda text: text
     takes_parameters: bool = True
     decimals: int | None = None
+    factor: float = 1.0
+    dropout: bool = False
+    sorts: bool = False
     model: Any = field(init=False)
     tokenizer: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.model = AutoModelForSequenceClassification.from_pretrained(
             self.folder, dtype=self.dtype
-        ).eval()
+        ).train(self.dropout)
         self.tokenizer = AutoTokenizer.from_pretrained(self.folder)
         self.tokenizer.padding_side = self.padding
         self.tokenizer.truncation_side = "left" if self.left else "right"
@@ -144,11 +150,14 @@ class Served:
 
     def scores(self, texts: Sequence[Any], *, raw: bool = False) -> list[list[float]]:
         """What is answered, in the order of its labels."""
+        if self.sorts:
+            texts = sorted(texts, key=len)
         logits = self.logits(texts)
+        scaled = logits * self.factor
         name = self.raw_output if raw and self.takes_parameters else self.output
         made = {
             "logits": lambda: logits,
-            "softmax": lambda: logits.softmax(1),
+            "softmax": lambda: scaled.softmax(1),
             "sigmoid": lambda: logits.sigmoid(),
             "twice": lambda: logits.softmax(1).softmax(1),
         }

@@ -86,7 +86,7 @@ def test_a_batch_larger_than_the_bank_gets_masks_too(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("heads.training.fitters.batched.BANK", 64)
     monkeypatch.setattr(
         "heads.training.fitters.batched.mask_bank",
-        lambda probability, dtype: (torch.arange(64) % 2).to(dtype) * 2,
+        lambda probability, dtype, device: (torch.arange(64) % 2).to(device, dtype) * 2,
     )
     drop = BatchedDropout(0.5, [torch.Generator().manual_seed(0)])
     assert float(drop.forward(torch.ones(1, 10, 20), training=True).mean()) == 1.0

@@ -29,6 +29,7 @@ from heads.rng import IsolatedRng
 from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.cost import pace_of
 from heads.training.finetuning.module import Texts
+from heads.training.fitters import base
 from heads.training.fitters.base import FittedHead
 from heads.training.task import FixedSettings, TrainingTask
 from heads.training.trial import Trial, trials
@@ -156,6 +157,23 @@ def test_pairs_of_many_rows_are_drawn_within_shares(
 
 
 # --- Any head that learns from one vector a text comes after.
+
+
+@pytest.mark.parametrize("recipe", ["mean+ridge?tune=setfit", "mean+linear?tune=setfit"])
+def test_settings_of_a_head_are_chosen_on_rows_that_the_base_model_has_not_learned(
+    recipe: str, small: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored, judge = list[Tensor](), base.judged
+
+    def noted(*given: Any) -> Any:
+        scored.append(given[-1])
+        return judge(*given)
+
+    monkeypatch.setattr(base, "judged", noted)
+    folds = (torch.arange(len(SPLITS.train[0])) % 5,)
+    result(fitter(recipe, small).search(task_of(fixed=QUICK), replace(SPLITS, folds=folds), [0]))
+    assert scored
+    assert all(torch.equal(rows, SPLITS.development[0]) for rows in scored)
 
 
 @pytest.mark.parametrize(

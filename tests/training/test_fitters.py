@@ -40,7 +40,7 @@ from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, judged, surest
-from heads.training.fitters.batched import BatchedDropout, BatchedHeads, can_stack
+from heads.training.fitters.batched import BatchedDropout, BatchedHeads
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.objective import Objective
@@ -84,7 +84,6 @@ def found_of(chosen: Chosen) -> SearchResult:
 @pytest.mark.parametrize("name", STACKED)
 def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
     chains = [made(name, seed) for seed in range(3)]
-    assert can_stack(chains[0])
     stack = BatchedHeads(chains, [0, 1, 2])
     values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -108,16 +107,6 @@ def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
     for tensor in state.values():
         tensor.zero_()  # what came out is no view of what is learned
     assert any(tensor.any() for tensor in stack.state(0).values())
-
-
-def test_what_a_stack_cannot_compute_is_known() -> None:
-    across = (nn.Softmax(dim=1), nn.Softmin(dim=1), nn.Softmax2d(), nn.LogSoftmax(dim=1), nn.GLU())
-    learned = (nn.BatchNorm1d(WIDTH), nn.PReLU(), nn.Conv1d(1, 1, 1), nn.Bilinear(2, 2, 2))
-    others = (nn.RReLU(), nn.LayerNorm(WIDTH, elementwise_affine=False))
-    for layer in (*across, *learned, *others):
-        assert not can_stack(nn.Sequential(nn.Linear(WIDTH, WIDTH), layer)), layer
-    assert not can_stack(head["knn"].make(WIDTH, CLASSES))
-    assert can_stack(nn.Sequential(nn.Linear(WIDTH, 4), nn.SiLU(), nn.Sequential(nn.Dropout(0.5))))
 
 
 def without_dropout(name: str) -> dict[str, float]:
@@ -548,7 +537,9 @@ def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
             best = max(ended, key=lambda point: (point.score, -point.loss))
             rows = len(training_data.splits.development[number])
             assert best.score - chosen.score <= 1 / rows**0.5, one.trial.name
-            assert chosen.loss <= best.loss or chosen.score == best.score, one.trial.name
+            assert chosen.loss <= best.loss, one.trial.name
+        if not isinstance(one.trial.fitter, SGDFitter):
+            continue  # chosen by cross-validation, and scored on the development rows by a new fit
         scores = [
             next(point.score for point in one.tried
                  if point.seed == number and _plain(point.settings) == _plain(settings))
@@ -820,38 +811,16 @@ def test_a_linear_head_of_ones_own_is_fitted_to_its_optimum(small: Backbone, own
         assert torch.equal(one, other)
 
 
-# Grids that grow
+# Settings of solved heads
 
 
-@pytest.mark.parametrize(
-    ("part", "option"), [(name, option) for name, part in head.items() for option in part.search]
-)
-def test_a_grid_grows_to_where_the_best_is_and_ends(part: str, option: str) -> None:
-    scale = head[part].search[option]
-    for wanted in (scale.least, scale.most, scale.first[1], *scale.besides):
-        tried = [*scale.besides, *scale.first]
-        while True:
-            top = min(tried, key=lambda value: abs(math.log((value + 1e-9) / (wanted + 1e-9))))
-            further = scale.beyond(tried, top)
-            if further is None:
-                break
-            assert scale.least <= further <= scale.most
-            assert further not in tried
-            tried.append(further)
-        assert top == pytest.approx(wanted)
-        assert len(tried) < 20
-
-
-def test_neighbours_are_searched_beyond_the_first_grid_and_never_beyond_the_rows(
-    small: Backbone,
-) -> None:
+def test_neighbours_are_never_searched_beyond_the_rows(small: Backbone) -> None:
     rng = torch.Generator().manual_seed(0)
     targets = torch.arange(600) % 2
     vectors = torch.randn(600, WIDTH, generator=rng) + 0.5 * targets[:, None] / WIDTH**0.5
     training_data = training_data_of(vectors, targets, ExperimentConfig(curve=False))
     (found,) = result(["mean+knn"], small, training_data).values()
-    tried = {point.settings["k"] for point in found.tried}
-    assert {3, 10, 30} <= tried
+    assert {point.settings["k"] for point in found.tried} == {1, 3, 10, 30, 100}
     few = training_data_of(vectors[:24], targets[:24], ExperimentConfig(curve=False))
     (found,) = result(["mean+knn"], small, few).values()
     assert max(point.settings["k"] for point in found.tried) <= 24

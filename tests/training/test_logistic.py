@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heads.backbone.backbone import Backbone
-from heads.data.splits import Splits
+from heads.data.splits import Splits, split
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.settings import Limits
+from heads.settings import ExperimentConfig, Limits
 from heads.training.fitters import logistic
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, LinearFitter
@@ -386,6 +386,52 @@ def test_seeds_of_the_same_rows_are_searched_once(small: Backbone) -> None:
     assert [point.seed for point in events] == [0] * len(events)
     first, second = ended(trial.fitter.search(task, twice, [0, 1]))
     assert first.chosen == second.chosen
+
+
+@pytest.mark.parametrize("loss", ["softmax", "ovr", "hinge"])
+def test_rows_of_no_weight_in_a_problem_are_held_out_of_it(loss: str) -> None:
+    vectors, targets = blobs(120, 3, apart=0.5)
+    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
+    held = torch.arange(120) // 40 == torch.arange(3)[:, None]
+    objective = Objective(problem=SINGLE_LABEL, outputs=3, loss=loss)
+    every = logistic.LinearProblems(
+        vectors=vectors,
+        targets=targets,
+        objective=objective,
+        weights=(~held).float(),
+        strength=torch.tensor([0.01, 0.1, 1.0]),
+        bias=True,
+    )
+    options = {"near": 1e-6, "iterations": 2_000, "check": lambda: None}
+    weight, bias = logistic.solve(every, **options)
+    for number, own in enumerate(~held):
+        alone = replace(
+            every,
+            vectors=vectors[own],
+            targets=targets[own],
+            weights=torch.ones(int(own.sum())),
+            strength=every.strength[number : number + 1],
+        )
+        wanted = logistic.solve(alone, **options)
+        found = vectors @ weight[number].T + bias[number]
+        assert_close(found, vectors @ wanted[0][0].T + wanted[1][0], rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+ridge", "mean+lda", "mean+knn"])
+def test_a_repeated_text_is_held_out_with_its_repetitions(small: Backbone, recipe: str) -> None:
+    """Labels are drawn, and every text stands twice: who learns one row would know the other."""
+    rng = torch.Generator().manual_seed(3)
+    vectors = torch.randn(60, WIDTH, generator=rng).repeat_interleave(2, dim=0)
+    targets = torch.randint(0, 2, (60,), generator=rng).repeat_interleave(2)
+    vectors, targets = torch.cat([vectors, vectors]), torch.cat([targets, targets])
+    groups, parts = torch.arange(240) // 2, ["train"] * 120 + ["test"] * 120
+    splits = split(targets, groups, parts, ExperimentConfig(seeds=2))
+    task = replace(lesson_of(SINGLE_LABEL, targets), vectors=vectors, index=torch.arange(240))
+    task = replace(task, objective=Objective(problem=SINGLE_LABEL, outputs=2))
+    (trial,) = trials([resolve(recipe)], small, 2, Limits(), SINGLE_LABEL)
+    tried = [point for point in trial.fitter.search(task, splits, [0, 1]) if point.seed == 0]
+    assert len(tried) >= 3
+    assert all(0.2 < point.score < 0.75 for point in tried)
 
 
 @pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2"])

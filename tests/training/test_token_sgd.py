@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tolerances import assert_same_training
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -132,9 +133,8 @@ def test_a_copy_learns_the_same_whoever_learns_beside_it(task: TrainingTask) -> 
     together = fitter.learn(task, [FOUND] * 3, rows, [asked] * 3, [0, 1, 2])
     for number in (0, 2):
         (alone,) = fitter.learn(task, [FOUND], [train], [asked], [number])
-        assert torch.equal(alone.logits, together[number].logits)
-        for name, tensor in alone.state.items():
-            assert torch.equal(tensor, together[number].state[name])
+        assert_same_training(alone.logits, together[number].logits)
+        assert_same_training(dict(alone.state), dict(together[number].state))
 
 
 def test_each_seed_has_an_order_of_its_own_and_every_epoch_another(task: TrainingTask) -> None:
@@ -232,7 +232,7 @@ def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(task: Tra
     assert alone.chosen == found[0].chosen
     assert alone.state is not None
     assert found[0].state is not None
-    assert all(torch.equal(alone.state[name], found[0].state[name]) for name in alone.state)
+    assert_same_training(dict(alone.state), dict(found[0].state))
 
 
 def _choice(point: TriedSettings) -> dict[str, object]:

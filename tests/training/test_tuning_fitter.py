@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import LIMITS
-from torch import Tensor
 from tuning_tasks import CLASSES, SPLITS, task_of
 
 from heads.backbone import loading
@@ -17,9 +16,7 @@ from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
 from heads.events import result
 from heads.interruption import Interrupted
-from heads.parts.losses import near
 from heads.parts.resolve import resolve
-from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType
 from heads.training.finetuning import checkpoints, cost
 from heads.training.finetuning.checkpoints import Checkpoints, folder_of, spent
 from heads.training.finetuning.cost import pace_of
@@ -27,7 +24,6 @@ from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.finetuning.learning import TuningRun
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import FittedHead, SearchResult
-from heads.training.objective import Objective
 from heads.training.task import FixedSettings, TrainingTask
 from heads.training.trial import trials
 
@@ -163,27 +159,3 @@ def test_putting_an_adapter_on_draws_from_nobody(loaded: Callable[..., Backbone]
     before = torch.get_rng_state()
     head.base.onto(own.backbone)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-# --- On another device: tensors without numbers stand for those of a GPU.
-
-
-@pytest.mark.parametrize(
-    ("problem", "settings"),
-    [
-        (SINGLE_LABEL, {"loss": "ordinal"}),
-        (SINGLE_LABEL, {"loss": "ovr", "balance": torch.ones(2, CLASSES)}),
-        (MULTI_LABEL, {"balance": torch.ones(2, CLASSES)}),
-        (SINGLE_LABEL, {"focal": 2.0}),
-    ],
-    ids=["ordinal", "ovr", "labels", "focal"],
-)
-def test_losses_are_computed_where_the_logits_are(
-    problem: ProblemType, settings: dict[str, Any]
-) -> None:
-    objective = Objective(problem=problem, outputs=CLASSES, **settings)
-    logits = torch.empty(4, CLASSES, device="meta")
-    shape = (4, CLASSES) if problem is MULTI_LABEL else (4,)
-    targets = torch.zeros(shape, device="meta", dtype=torch.long)
-    found: Tensor = objective.rows(objective.learned(logits, targets), targets)
-    assert found.device.type == near(torch.zeros(4, device="meta"), 3).device.type == "meta"

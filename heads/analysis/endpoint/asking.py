@@ -1,5 +1,6 @@
 """What a server is asked about its texts, and in which ways."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from heads.analysis.endpoint.fitting import LOGITS
 from heads.analysis.endpoint.probes import Probes
 from heads.analysis.endpoint.report import EndpointFinding, note
 
+REPEATED = 4  # texts that are asked twice: with dropout on no two answers are the same
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
@@ -20,12 +23,14 @@ class Answers:
         usual: Asked as its users do, text by text.
         raw: Asked for logits; nothing where it does not give them.
         batched: Asked as its users do, several texts at once; nothing where it does not take them.
+        repeated: The first texts asked a second time, as `usual`.
         notes: What of it could not be asked.
     """
 
     usual: list[clients.Scores]
     raw: list[clients.Scores]
     batched: list[clients.Scores]
+    repeated: list[clients.Scores]
     notes: tuple[EndpointFinding, ...]
 
 
@@ -36,6 +41,7 @@ def ask(server: clients.Server, probes: Probes, own: str) -> Answers:
         own: What the checkpoint makes of its logits, by name.
     """
     usual = [ask_one(server, probes.row(number)) for number in range(len(probes))]
+    repeated = [ask_one(server, probes.row(number)) for number in range(len(probes))[:REPEATED]]
     notes: list[EndpointFinding] = []
     raw, why = _ask_raw(server, probes, usual, own)
     if raw and why:  # the same scores, of which it may have told more
@@ -47,7 +53,7 @@ def ask(server: clients.Server, probes: Probes, own: str) -> Answers:
             batched = _ask_batched(server, probes)
         except clients.Refusal as error:
             notes.append(note("asking", f"Several texts at once were refused: {error.what}"))
-    return Answers(usual=usual, raw=raw, batched=batched, notes=tuple(notes))
+    return Answers(usual=usual, raw=raw, batched=batched, repeated=repeated, notes=tuple(notes))
 
 
 def ask_one(
@@ -93,13 +99,14 @@ def _keys(one: clients.Scores) -> list[object]:
 
 
 def _ask_batched(server: clients.Server, probes: Probes) -> list[clients.Scores]:
-    """The same question about several texts at once, short ones beside long ones."""
+    """Ask several texts at once in a shuffled order, so that a wrong sorting by length shows."""
     order = sorted(range(len(probes)), key=lambda n: len(probes.texts[n]))
     size = min(server.most, len(order))
     found: dict[int, clients.Scores] = {}
     blocks = -(-len(order) // size)
     for block in range(blocks):
         rows = order[block::blocks]
+        random.Random(block).shuffle(rows)
         interruption.check()
         answers = server.ask(*probes.rows(rows))
         found |= dict(zip(rows, answers, strict=True))

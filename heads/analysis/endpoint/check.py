@@ -19,6 +19,7 @@ from heads.analysis.endpoint.fitting import (
     HALF,
     LOGARITHM,
     LOGITS,
+    SCALED_BY,
     SIGMOID,
     SOFTMAX,
     TWICE,
@@ -42,6 +43,7 @@ from heads.errors import DataError, LimitError
 from heads.parts.resolve import resolve
 from heads.settings import Limits
 
+UNSTEADY = 0.02  # of the mean deviation of scores: far above what half precision changes
 SHORT, FEWEST = (0.75, 0.5, 0.25), 3  # of the probes, by their tokens; and at least so many
 MOST_NAMED = 3
 PADDING_HINT = "Give its model the attention mask, and its tokenizer the padding side and token."
@@ -99,11 +101,8 @@ class _Check:
         self.problem = classifier.head.problem
         self.own = own_output(self.problem)
         self.variants = Variants(classifier.backbone, classifier.head.module)
-        self.asked = [self._first_asked()]
-
-    def _first_asked(self) -> str:
-        kind = "pairs of texts" if self.probes.pairs else "texts"
-        return f"{len(self.probes)} {kind}, each by itself, as users ask who name no parameter."
+        kind = "pairs of texts" if probes.pairs else "texts"
+        self.asked = [f"{len(probes)} {kind}, each by itself, as users ask who name no parameter."]
 
     def report(self, *, long: bool) -> EndpointReport:
         """Asks, and finds out what the answers mean."""
@@ -116,11 +115,12 @@ class _Check:
             labels = labels_of([*answers.usual, *answers.raw], self.classifier.classes)
         except OtherLabels as error:
             return self._reported([*answers.notes, fault("labels", error.what, error.hint)])
-        series = [self._series(labels.matrix(answers.usual), is_raw=False)]
-        if answers.raw:
-            series.append(self._series(labels.matrix(answers.raw), is_raw=True))
+        ways = [(answers.usual, False), (answers.raw, True)]
+        series = [self._series(labels.matrix(rows), is_raw=is_raw) for rows, is_raw in ways if rows]
         told = partial(self._moved_told, labels)
         fitting = Fitting(series, self.problem, self._output_told, told)
+        if random := self._of_repeats(series[0], labels.matrix(answers.repeated)):
+            return self._reported([*answers.notes, random])
         verdict = self._verdict(fitting, range(len(self.probes)))
         left_out, whole = list[int](), (fitting, verdict.own)
         if verdict.best is None:  # perhaps long ones are cut, and short ones tell the rest
@@ -203,6 +203,14 @@ class _Check:
 
     def _output_told(self, series: Series, name: str) -> Deviation:
         """What to say of scores that are made of the logits in another way than they should be."""
+        output, _, factor = name.partition(SCALED_BY)
+        if factor:
+            says = (
+                f"The logits are multiplied by {factor} (a temperature of {1 / float(factor):.3g}) "
+                f"before they become scores ({output})."
+            )
+            hint = "Answers stay, probabilities do not: turn the server's temperature off."
+            return Deviation(kind="temperature", says=says, hint=hint)
         what = {
             LOGITS: "logits, to which nothing was applied",
             SOFTMAX: "a softmax of the logits",
@@ -291,6 +299,17 @@ class _Check:
         hint = "Perhaps it serves other weights, another revision, or weights in 8 bits or less."
         return fault("unexplained", says, hint)
 
+    def _of_repeats(self, series: Series, repeated: Tensor) -> EndpointFinding | None:
+        """Whether the same text gets other scores when it is asked again, (r, c)."""
+        first = replace(series, scores=series.scores[: len(repeated)])
+        largest = first.largest(repeated)
+        spread = float((series.scores - series.scores.nanmean(dim=0)).abs().nanmean())
+        if largest <= UNSTEADY * spread:
+            return None
+        says = f"The same text gets other scores when it is asked again: up to {largest:.2g} apart."
+        hint = "Dropout is on: put the model into evaluation mode (model.eval())."
+        return fault("random", says, hint)
+
     def _of_batch(
         self, series: Series, batched: Tensor, fit: Fit, fitting: Fitting
     ) -> Iterator[EndpointFinding]:
@@ -298,12 +317,24 @@ class _Check:
         together = series.misfit(batched)
         if together <= 1 or together <= HALF * halved_misfit(fit, fitting, self.variants):
             return
+        if _is_reordered(series, batched):
+            says = "The answers of a batch come back in another order than its texts."
+            yield fault("order", says, "Undo the server's sorting by length before it answers.")
+            return
         found = series.largest(batched)
         says = f"An answer depends on what a text is batched with: scores differ by {found:.2g}."
         if self.backbone.reads_padding:
             yield note("padding", f"{says} So it does in this family itself.")
         else:
             yield fault("padding", says, PADDING_HINT)
+
+
+def _is_reordered(series: Series, batched: Tensor) -> bool:
+    """Tell whether a batch's answers (n, c) are those to its texts in another order."""
+    scores, others = series.scores.nan_to_num(), batched.nan_to_num()
+    nearest = torch.cdist(others, scores).argmin(dim=1)
+    differences = (others - scores[nearest]).square().mean(dim=1).sqrt() / series.tolerance
+    return float(differences.median()) <= 1 and len(nearest.unique()) > len(nearest) / 2
 
 
 def _agreement(scores: Tensor, logits: Tensor) -> float | None:

@@ -484,11 +484,7 @@ class Gradio(Server):
 
 
 def _endpoint(known: Mapping[str, Mapping[str, Any]], asked: str, texts: int) -> str:
-    """The endpoint to call: the one asked for, or the only one that takes texts alone.
-
-    Raises:
-        EndpointError: There is none, or there are several.
-    """
+    """Return the endpoint to call: the one asked for, or the only one that takes texts alone."""
     name = f"/{asked.strip().lstrip('/')}" if asked.strip() else ""
     if name and name not in known:
         raise EndpointError(f"The app has no endpoint {name:.60}.", did_you_mean(name, known))

@@ -24,7 +24,7 @@ from heads.problem import ProblemType
 
 CLOSE = 1e-3  # of the spread of the scores over the probes: as float32 agrees
 ROUNDING = 2e-6  # of the largest score: what sums in another order change
-HALF = 4.0  # times what bfloat16 changes here
+HALF = 2.0  # times what bfloat16 changes here
 EXACT = 0.01  # of what bfloat16 changes: closer is no half precision (float16 is an eighth)
 BETTER = 3.0  # times as close, to be taken instead of the checkpoint's own way
 ALIKE = 0.1  # of the tolerance: below it two ways cannot be told apart
@@ -37,6 +37,7 @@ UNKNOWN = 5.0  # tolerances that bfloat16 may change, where it cannot be compute
 
 LOGITS, SOFTMAX, SIGMOID = "logits", "softmax", "sigmoid"
 TWICE, LOGARITHM = "softmax twice", "logarithm"
+SCALED_BY = " of logits × "  # between an output and the factor of its logits
 Output = Callable[[Tensor], Tensor]
 
 
@@ -229,6 +230,32 @@ class Fitting:
                 names = self._best_outputs(logits, labels)
                 yield self._fit(variant, inputs, logits, labels, names)
 
+    def tempered(self, logits: Tensor, inputs: Sequence[Inputs]) -> Fit:
+        """Return the checkpoint's own way with its logits multiplied by the factor that fits best.
+
+        Series whose scores fit better without a factor, such as logits, go without it.
+        """
+        names = []
+        for series in self.series:
+            name = series.accepted[0]
+            output = self._outputs[name]
+
+            def misfit(power: float, series: Series = series, output: Output = output) -> float:
+                return series.misfit(output(logits * 10**power))
+
+            power = 0.0
+            for digit in range(
+                1, 8
+            ):  # from a hundredth to a hundred, a decimal of its power a time
+                steps = range(-20, 21) if digit == 1 else range(-10, 11)
+                power = min((power + step / 10**digit for step in steps), key=misfit)
+            if BETTER * misfit(power) < misfit(0.0):
+                factor = 10.0**power
+                name = f"{name}{SCALED_BY}{factor:.3g}"
+                self._outputs[name] = lambda given, f=factor, o=output: o(given * f)
+            names.append(name)
+        return self._fit(Variant(), inputs, logits, tuple(range(self.classes)), names)
+
     def _fit(
         self,
         variant: Variant,
@@ -300,6 +327,7 @@ def judge(
     if own.misfit <= 1:
         return Verdict(own=own, best=own)
     found = list(_every(fitting, variants, inputs, read, others))
+    found.append(fitting.tempered(_logits(variants, Variant(), read), inputs))
     found = [one for one in found if one.deviations and one.misfit * BETTER <= own.misfit]
     if exact := [one for one in found if one.misfit <= 1]:
         return _of(own, exact, is_half=False)
@@ -360,11 +388,7 @@ def _halved(
 
 
 def _fits_halved(fit: Fit, fitting: Fitting, variants: Variants) -> bool:
-    """Whether a way is as close to the scores as half precision is.
-
-    A server that is exact on most texts, where half precision would show, is not in half precision:
-    it does something else with the others.
-    """
+    """Tell whether half precision explains a misfit on every text where it would show."""
     changed = _halved(fit, fitting, variants)
     if changed is None:
         return fit.misfit <= HALF * UNKNOWN

@@ -3,7 +3,7 @@
 Legend: c classes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import cycle, islice
@@ -31,10 +31,8 @@ from heads.analysis.endpoint.variants import Inputs, Variants, cuts, encoded
 
 MOST_LONG = 2_000  # tokens of a text that is sent
 SCANNED = 160  # tokens of a text that is tried cut at every place
-CUTS = (
-    *(32, 64, 96, 100, 126, 128, 192, 200, 250, 254, 256, 300, 384, 400, 500, 510, 512, 514),
-    *(768, 1000, 1022, 1024, 1500, 1536),
-)
+STEP, REFINED = 16, 4  # of a longer text every 16th place is tried, and all beside the 4 best
+FIRST = "the first"
 LONGER = 3.0  # times as far may an answer be off where more is summed than the probes have tokens
 
 
@@ -152,6 +150,10 @@ class LongTexts:
             yield fault("truncation", says, "Look at how the server reads long texts.")
             return
         places, which = found
+        if which == FIRST and self._most in places:
+            says = f"A text of {tokens:,} tokens is cut to the first {self._most:,} without an "
+            yield note("truncation", says + "error, as the checkpoint's own tokenizer can do.")
+            return
         many = " to ".join(f"{at:,}" for at in dict.fromkeys((places[0], places[-1])))
         is_early = places[-1] < min(self._most, tokens) - 2
         early = f" The checkpoint reads {self._most:,}." if is_early else ""
@@ -168,13 +170,21 @@ class LongTexts:
     def _cut_at(self, text: str, tokens: int, scores: list[Tensor]) -> tuple[list[int], str] | None:
         """After how many tokens it may be cut, and which of them are left."""
         announced = [one for one in (self._most, self._server.tokens) if 2 < one < tokens]
-        others = range(3, tokens) if tokens <= SCANNED else [n for n in CUTS if n < tokens]
-        found: list[tuple[float, int, str]] = []
-        for most in dict.fromkeys((*announced, *others)):
-            interruption.check()
-            ways = cuts(self._backbone, text, self._pair, most, siamese=self._siamese)
-            misfits = [(self._misfit(one, scores), most, which) for which, one in ways]
-            found += [one for one in misfits if one[0] <= 1]
+        tried: dict[int, list[tuple[float, int, str]]] = {}
+
+        def try_cuts(places: Iterable[int]) -> None:
+            for most in places:
+                if most in tried or not 2 < most < tokens:
+                    continue
+                interruption.check()
+                ways = cuts(self._backbone, text, self._pair, most, siamese=self._siamese)
+                tried[most] = [(self._misfit(one, scores), most, which) for which, one in ways]
+
+        try_cuts((*announced, *range(3, tokens, 1 if tokens <= SCANNED else STEP)))
+        if tokens > SCANNED:
+            closest = sorted(tried, key=lambda most: min(tried[most]))[:REFINED]
+            try_cuts(n for most in closest for n in range(most - STEP, most + STEP + 1))
+        found = [one for ways in tried.values() for one in ways if one[0] <= 1]
         if not found:
             return None
         least, _, which = min(found)

@@ -1,7 +1,7 @@
 """The texts that a server is asked about.
 
-They are short and long, of several scripts, in upper and lower case, with numbers and signs: what
-servers treat differently. All of them are short enough to be read whole by nearly every checkpoint.
+They are short and long, of several scripts, in either case, with numbers, signs and outer spaces:
+what servers treat differently. All are short enough to be read whole by nearly every checkpoint.
 """
 
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from heads.analysis.endpoint.variants import encoded
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import gate
+from heads.data.corpus import check_text
 from heads.errors import DataError
 from heads.settings import Limits
 
 TEXTS = (
     "Good.",
-    "Not bad at all.",
-    "it was late",
+    " Not bad at all.",
+    "it was late\x07\n",
     "The cat sat on a mat.",
     "THE DOG RAN HOME!",
     "a flight cancelled twice",
     "Why not?",
     "no no no",
     "3 of 10, 4.5 kg",
-    "Ça va très bien.",
+    "C\u0327a va tre\u0300s bien.",
     "Das war nichts.",
     "Всё отлично",
     "とても良い本です",
@@ -43,7 +43,7 @@ TEXTS = (
 )
 SECONDS = (
     "It is fine.",
-    "It is bad.",
+    " It is bad.\t",
     "we were early",
     "A dog lay on a mat.",
     "a cat",
@@ -105,12 +105,12 @@ def probes_of(
         raise DataError("This head needs two texts, and there is one.", "Give second texts too.")
     if texts:
         first, second = (
-            tuple(gate(text, limits, what) for text in given)
+            tuple(check_text(text, limits, what) for text in given)
             for given, what in ((texts, "text"), (pairs, "second text"))
         )
         return Probes(texts=first, pairs=second)
     second = SECONDS if needs else ()
-    own = [gate(text, limits) for text in TEXTS], [gate(text, limits) for text in second]
+    own = list(TEXTS), list(second)
     inputs = encoded(classifier.backbone, *own, siamese=is_siamese(classifier))
     most = classifier.backbone.tokens
     kept = [n for n, text in enumerate(inputs) if max(side.whole_length for side in text) <= most]

@@ -14,8 +14,8 @@ class EndpointFinding:
 
     Attributes:
         weight: "fault" where its answers are not those of the checkpoint's own head; else "note".
-        kind: What it is about: input, pooling, head, output, labels, padding, truncation,
-            precision, asking, or unexplained.
+        kind: What it is about: input, pooling, head, output, temperature, labels, order, random,
+            padding, truncation, precision, asking, or unexplained.
         says: What it is, in a sentence.
         hint: What to do.
     """

@@ -8,7 +8,8 @@ Legend: n texts, w width of what the head gets, c classes.
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from unicodedata import normalize
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ OWN = ""  # the checkpoint's own choice
 MOST_DEVIATIONS = 3
 SCALED = " at length 1"  # behind the name of a pooling
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {"tanh": nn.Tanh, "GELU": nn.GELU, "ReLU": nn.ReLU}
+_composed = partial(normalize, "NFC")
 SQUASHING = ("torch.nn.modules.activation", "transformers.activations")
 
 # A text as it is read; of a siamese pair each text by itself.
@@ -306,6 +308,13 @@ def _others(
         "Serve the tokenizer's own files (look at do_lower_case).",
         encoded(backbone, *lower, siamese=siamese),
     )
+    for how, change in (("without spaces around", str.strip), ("in Unicode's form NFC", _composed)):
+        changed = [[change(text) for text in side] for side in (texts, pairs)]
+        yield (
+            f"Texts are read {how}, and the checkpoint's tokenizer tells the difference.",
+            "Let the server give texts to the tokenizer as they come.",
+            encoded(backbone, *changed, siamese=siamese),
+        )
     if not pairs:
         return
     yield (

@@ -17,9 +17,11 @@ from torch import Tensor
 
 from heads import interruption
 from heads.analysis.catalog_check import texts
+from heads.backbone.backbone import panics_refused
 from heads.backbone.hub import cached_folder, full_id
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, admit, check_name
+from heads.backbone.tokenizing import load_tokenizer
 from heads.backbone.weights import check_size, check_whole, room_for
 from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES
@@ -202,9 +204,9 @@ def said(error: Exception, folder: Path | None = None) -> str:
 # --- The models that the doctor examines: from a name to a classifier in memory, as it is.
 
 SENTENCES = (
-    "The flight was cancelled twice, and nobody told us why.",
-    "We waited for five hours at the gate, but a friendly woman found two seats for us on "
-    "the last train, and so we were home before midnight after all.",
+    " The flight was cancelled twice, and nobody told us why.\n",
+    "We waited for five hours at the cafe\u0301\x07, but a friendly woman found two seats for us "
+    "on the last train, and so we were home before midnight after all.",
 )
 TINY_LENGTHS = (9, 21)
 TINY_ROOM = 60  # one family has no more than 64 places, whatever its config says
@@ -271,15 +273,14 @@ def _small(model_type: str) -> Subject:
 
 def _loaded(checkpoint: Checkpoint, limits: Limits) -> Subject:
     """A checkpoint's own classifier, and a sentence or two as its tokenizer cuts them."""
-    from transformers import AutoTokenizer
-
-    model, new = _classifier(checkpoint, limits)
-    tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
-    room = room_for(model.base_model, tokenizer, limits)
-    short, long = (
-        tokenizer(text, truncation=True, max_length=most, return_special_tokens_mask=True)
-        for text, most in zip(SENTENCES, (room // 3, 2 * room // 3), strict=True)
-    )
+    with panics_refused(checkpoint.id):
+        model, new = _classifier(checkpoint, limits)
+        tokenizer = load_tokenizer(checkpoint, limits)
+        room = room_for(model.base_model, tokenizer, limits)
+        short, long = (
+            tokenizer(text, truncation=True, max_length=most, return_special_tokens_mask=True)
+            for text, most in zip(SENTENCES, (room // 3, 2 * room // 3), strict=True)
+        )
     eos = setting(model.config, "eos_token_id")
     eos = eos[0] if isinstance(eos, list) else eos
     eos = tokenizer.eos_token_id if eos is None else eos

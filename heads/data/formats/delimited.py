@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -20,12 +19,13 @@ from heads.data.formats.grid import (
     top_of,
 )
 from heads.data.formats.table_stream import (
-    Block,
+    TEXT,
     Delimited,
     Row,
     Sampler,
     TableStream,
     blocked,
+    filled,
     named_columns,
 )
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
@@ -294,12 +294,12 @@ def notes_on(dialect: Dialect) -> list[str]:
 def _parsed(text: str, reading: CsvFormat, name: str, limits: Limits) -> Grid:
     rows: list[list[str]] = []
     lines: list[int] = []
-    for line, row in reading.rows(lines_of(text), name):
-        if len(row) > 1 or (row and row[0].strip()):
-            rows.append(row)
-            lines.append(line)
-            # The first row may name the columns, and only its width is that of the table.
-            check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
+    parting = _Parting(reading=reading, lines=lambda: lines_of(text), name=name)
+    for line, row in parting.rows():
+        rows.append(row)
+        lines.append(line)
+        # The first row may name the columns, and only its width is that of the table.
+        check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
     if not rows:
         raise nothing_in(name)
     return Grid(rows=rows, lines=lines)
@@ -326,9 +326,6 @@ def _even(grid: Grid, name: str, title: str) -> Grid:
     """Rows of equal length, and the lines of those that were left out.
 
     pandas fills up the short rows of hostile/c22_ragged_rows.csv in silence.
-
-    Raises:
-        DataError: More than a tenth of the rows differ.
     """
     first, rows, lines, odd = grid.rows[0], [], [], {}
     for line, row in zip(grid.lines, grid.rows, strict=True):
@@ -343,13 +340,10 @@ def _even(grid: Grid, name: str, title: str) -> Grid:
 
 
 def check_even(name: str, odd: Mapping[int, int], rows: int, width: int) -> None:
-    """Refuses rows of which more than a tenth have another number of cells than the first.
+    """Raise DataError where over a tenth of the rows have other numbers of cells than the first.
 
     Args:
         odd: How many cells those have, by their lines.
-
-    Raises:
-        DataError: So it is.
     """
     if len(odd) > _MOST_RAGGED * rows:
         line, cells = next(iter(odd.items()))
@@ -377,7 +371,6 @@ def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
 # --- The same as a stream, of which no row is left out.
 
 ONE = "\x1f"  # parts units in no text; where a file has one column nothing parts its cells
-TEXT = "text"  # what the only column is called, where nothing names it
 _FEW_LINES = 5
 _HEAD_CHARACTERS = 4 * 64 * 1024 * 16
 
@@ -515,17 +508,14 @@ def is_one_column(head: str, dialect: Dialect) -> bool:
 def _one_column(source: TextSource, name: str) -> _Parting:
     """A file of one column, whose texts hold commas; with quotes around them, or without."""
     reading = CsvFormat(delimiter=ONE)
-    found = _Parting(reading=reading, lines=source.lines, name=name, is_one=True)
+    parting = _Parting(reading=reading, lines=source.lines, name=name, is_one=True)
     try:
-        for _ in found.rows():
+        for _ in parting.rows():
             pass
     except DataError:
         says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
-        return _Parting(
-            reading=None, lines=source.lines, name=name, is_one=True,
-            findings=[finding("quotes", says)],
-        )  # fmt: skip
-    return found
+        parting.reading, parting.findings = None, [finding("quotes", says)]
+    return parting
 
 
 @dataclass(kw_only=True, slots=True)
@@ -579,9 +569,7 @@ def _looked_through(
     known: Collection[str],
 ) -> TableStream:
     found = _counted(parting, limits)
-    if header is None:
-        header = _says_names(found.first[0][1], known, is_one=parting.is_one)
-    top = _top(parting, found, limits, header)
+    top = _top(parting, found, limits, header, known)
     names = dict(enumerate(top.table.columns))
     if parting.is_one and not top.table.has_header:
         names = {0: TEXT}
@@ -592,7 +580,7 @@ def _looked_through(
     table = replace(
         top.table,
         columns=columns,
-        rows=[_filled(row, len(columns)) for _, row in sample],
+        rows=[filled(row, len(columns)) for _, row in sample],
         lines=[line for line, _ in sample],
         unnamed=top.table.unnamed | frozenset(columns[found.width :]),
         findings=(*parting.findings, *top.table.findings, *_few_cells(found)),
@@ -607,7 +595,7 @@ def _looked_through(
         titles=(*titles, *[""] * (len(columns) - len(titles))),
         rows=found.rows - top.skipped,
         sample=table,
-        read=partial(_blocks, parting, found, top, len(columns)),
+        blocks=lambda most: blocked(_rows(parting, found, top, len(columns)), most),
         facts=replace(source.facts, delimiter="," if delimiter == ONE else delimiter),
         notes=tuple(parting.notes),
     )
@@ -623,31 +611,22 @@ def _few_cells(found: _Counted) -> list[Finding]:
     return [finding("few_cells", f"{says} They were filled with empty ones.", few)]
 
 
-def _says_names(row: Sequence[str], known: Collection[str], *, is_one: bool) -> bool | None:
-    """Whether the first row surely names the columns, or surely not; None where it may."""
-    if any(cell.strip() in known for cell in row):
-        return True
-    # The first of many short texts looks like a name; only a name that is known is one.
-    return is_known(row[0]) if is_one else None
-
-
-def _top(parting: _Parting, found: _Counted, limits: Limits, header: bool | None) -> Top:
-    rows = [_filled(row, found.width)[: found.width] for _, row in found.first]
+def _top(
+    parting: _Parting,
+    found: _Counted,
+    limits: Limits,
+    header: bool | None,
+    known: Collection[str],
+) -> Top:
+    rows = [filled(row, found.width)[: found.width] for _, row in found.first]
+    first = found.first[0][1]
+    if header is None and any(cell.strip() in known for cell in first):
+        header = True
+    elif header is None and parting.is_one:
+        # The first of many short texts looks like a name; only a name that is known is one.
+        header = is_known(first[0])
     grid = Grid(rows=rows, lines=[line for line, _ in found.first], title=parting.title)
-    if parting.is_one and len(rows) == 1 and header is not True:
-        header = False  # a single text
     return top_of(grid, parting.name, limits, header, parting.notes)
-
-
-def _filled(row: list[str], width: int) -> list[str]:
-    return row + [""] * (width - len(row))
-
-
-def _blocks(
-    parting: _Parting, found: _Counted, top: Top, columns: int, most: int
-) -> Iterator[Block]:
-    """The rows of data, as many cells in each as there are columns."""
-    return blocked(_rows(parting, found, top, columns), most)
 
 
 def _rows(parting: _Parting, found: _Counted, top: Top, columns: int) -> Iterator[Row]:
@@ -657,4 +636,4 @@ def _rows(parting: _Parting, found: _Counted, top: Top, columns: int) -> Iterato
         odd = WRONG_COUNT if len(fitted) > found.width else ""
         if top.names and fitted == top.names:
             odd = NAMES_AGAIN
-        yield Row(line=line, cells=_filled(fitted, columns), odd=odd)
+        yield Row(line=line, cells=filled(fitted, columns), odd=odd)

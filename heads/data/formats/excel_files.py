@@ -5,22 +5,46 @@ wide as the widest before anybody can count them, and its other engine, calamine
 process over a workbook of 5 kB with one cell in the last row and column.
 """
 
+import io
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
+from heads import interruption
 from heads.data.formats.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
-from heads.data.formats.table_stream import Block, Row, Sampler, TableStream, blocked, named_columns
-from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
+from heads.data.formats.table_stream import (
+    TEXT,
+    Block,
+    Row,
+    Sampler,
+    TableStream,
+    blocked,
+    filled,
+    named_columns,
+)
+from heads.data.table import (
+    Finding,
+    Table,
+    check_size,
+    check_unpacked,
+    count,
+    finding,
+    is_known,
+    short,
+    where,
+)
 from heads.errors import DataError, HeadsError, LimitError
+from heads.interruption import Interrupted
 from heads.settings import Limits
 
 if TYPE_CHECKING:
@@ -35,6 +59,7 @@ _AT_ONCE = re.compile(
     r"\[Content_Types\]\.xml|docProps/.*|xl/(?:_rels/.*|workbook\.xml|styles\.xml)"
 )
 _MOST_AT_ONCE = 2_000_000
+_TAG_BYTES = 250_000  # no cell of Excel has more
 _LAST_ROW = 1_048_576  # of a sheet in Excel; a file may claim any
 _TITLE_ROWS = 5
 _WHOLE = 1e15  # whole numbers below are exact, and Excel shows them with all their digits
@@ -52,13 +77,13 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
     """
     name = short(path.name, 60)
     _check_archive(path, name, limits)
-    with _opened(path, name) as book:
+    with _opened(path, name, limits.read_seconds) as book:
         sheet = _shown(book)
         rows, lines, errors = _rows(book, sheet.place, name, limits)
     grid = _grid(rows, lines, titled=header is not False)
     unsaved = []
     if not rows or any("" in row for row in grid.rows):
-        with _opened(path, name, formulas=True) as book:
+        with _opened(path, name, limits.read_seconds, formulas=True) as book:
             known = dict(zip(grid.lines, grid.rows, strict=True))
             unsaved = list(_unsaved(book, sheet.place, known))
     if not rows:
@@ -136,29 +161,65 @@ def _check_archive(path: Path, name: str, limits: Limits) -> None:
         raise DataError(f"{name} is a zip archive, which is never unpacked here.", _UNPACK)
     if any(part.flag_bits & 1 for part in parts):
         raise DataError(f"{name} is an Excel workbook with a password.", "Save it without one.")
-    if sum(part.file_size for part in parts) > limits.unpacked_bytes:
-        most = limits.unpacked_bytes // 1_000_000
-        what = f"{name} unpacks to more than the {most:,} MB that this place reads."
-        raise LimitError(what, "Choose a part of it.")
+    check_unpacked(name, limits, sum(part.file_size for part in parts))
     at_once = [part.file_size for part in parts if _AT_ONCE.fullmatch(part.filename)]
     if sum(at_once) > _MOST_AT_ONCE:
         raise LimitError(f"{name} holds too many styles or names of cells.", _EXPORT)
+    if limits.xml_tags:
+        _check_xml(path, name, limits)
+
+
+def _check_xml(path: Path, name: str, limits: Limits) -> None:
+    """Refuse XML of too many tags, or of a long one, which a parser reads again and again."""
+    tags = 0
+    with zipfile.ZipFile(path) as archive:
+        for part in archive.infolist():
+            if part.filename.startswith("xl/media/"):
+                continue
+            # What is broken about a part is said where it is read.
+            with suppress(zipfile.BadZipFile, zlib.error), archive.open(part) as file:
+                while piece := file.read(_TAG_BYTES):
+                    tags += piece.count(b"<")
+                    is_long = len(piece) == _TAG_BYTES and b">" not in piece
+                    if is_long or tags > limits.xml_tags:
+                        raise LimitError(f"{name} holds more cells than are read here.", _EXPORT)
+
+
+class _TimedFile(io.FileIO):
+    """A file that is read only so long, also within a row of millions of cells.
+
+    Args:
+        seconds: How long its thread may compute meanwhile; 0 without end.
+    """
+
+    def __init__(self, path: Path, name: str, seconds: int) -> None:
+        super().__init__(path)
+        self._title, self._seconds, self._start = name, seconds, thread_time()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        interruption.check()
+        if self._seconds and thread_time() - self._start > self._seconds:
+            what = f"{self._title} takes longer to read than the {self._seconds} seconds allowed."
+            raise LimitError(what, _EXPORT)
+        return super().read(-1 if size is None else size) or b""
 
 
 @contextmanager
-def _opened(path: Path, name: str, *, formulas: bool = False) -> "Iterator[Workbook]":
+def _opened(
+    path: Path, name: str, seconds: int = 0, *, formulas: bool = False
+) -> "Iterator[Workbook]":
     """A workbook whose cells are values, or the formulas that gave them."""
     from openpyxl import load_workbook
 
     # A file object: of a path, openpyxl looks at the ending.
-    with path.open("rb") as file, warnings.catch_warnings():
+    with _TimedFile(path, name, seconds) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of extensions that openpyxl would not write again
         try:
             book = load_workbook(file, read_only=True, data_only=not formulas, keep_links=False)
             if not book.worksheets:
                 raise DataError(f"{name} is an Excel workbook without a sheet.", _EXPORT)
             yield book
-        except HeadsError:
+        except (HeadsError, Interrupted):
             raise
         except Exception as error:  # a damaged workbook raises whatever its XML leads to
             raise DataError(f"{name} is an Excel workbook, and damaged.", _SAVE_AGAIN) from error
@@ -272,7 +333,7 @@ def stream_excel(
     _check_archive(path, name, limits)
     first: list[tuple[int, list[str]]] = []
     drawn, errors, width = Sampler(), list[int](), 0
-    with _opened(path, name) as book:
+    with _opened(path, name, limits.read_seconds) as book:
         sheet = _shown(book)
         for number, cells in _cells(book, sheet.place):
             if not (row := _texts(cells)):
@@ -284,52 +345,51 @@ def stream_excel(
             check_size(name, limits, rows=drawn.seen - 1, columns=len(row))
             if any(cell.data_type == ERROR for cell in cells):
                 errors.append(number)
-    unsaved = list(_without_results(path, name, sheet.place))
+    unsaved = list(_without_results(path, name, limits, sheet.place))
     if not first:
         raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
     top = _top(first, name, limits, header, known, [sheet.note])
-    filled = [at for at in range(width) if any(at < len(row) and row[at] for _, row in first)]
-    names = dict(zip(filled, top.table.columns, strict=True))
-    if len(filled) == 1 and not top.table.has_header:
-        names = {filled[0]: TEXT}
+    places = [at for at in range(width) if any(at < len(row) and row[at] for _, row in first)]
+    names = dict(zip(places, top.table.columns, strict=True))
+    if len(places) == 1 and not top.table.has_header:
+        names = {places[0]: TEXT}
     columns = named_columns(width, names)
     before = first[top.skipped - 1][0] if top.skipped else 0
-    rows = [(number, _filled(row, width)) for number, row in drawn.drawn() if number > before]
+    rows = [(number, filled(row, width)) for number, row in drawn.drawn() if number > before]
     table = replace(
         top.table, columns=columns, rows=[row for _, row in rows],
         lines=[number for number, _ in rows],
         unnamed=top.table.unnamed | {columns[at] for at in range(width) if at not in names},
         findings=(*top.table.findings, *_account(errors, unsaved)),
     )  # fmt: skip
-    titles = dict(zip(filled, top.names, strict=True)) if top.names else names
+    titles = dict(zip(places, top.names, strict=True)) if top.names else names
     return TableStream(
         name=name, form="excel", columns=columns, sample=table, notes=(sheet.note,),
         titles=tuple(titles.get(at, "") for at in range(width)), rows=drawn.seen - top.skipped,
-        read=partial(_blocks, path, name, sheet.place, top, filled, width),
+        blocks=partial(_blocks, path, name, sheet.place, top, places, width),
     )  # fmt: skip
 
 
-TEXT = "text"  # what the only column is called, where nothing names it
 _FORMULA = re.compile(rb"<f[ >/]")
 
 
-def _without_results(path: Path, name: str, place: int) -> Iterator[int]:
+def _without_results(path: Path, name: str, limits: Limits, place: int) -> Iterator[int]:
     """Numbers of rows with a formula that has no value."""
     if not _has_formulas(path):
         return
-    with _opened(path, name) as values, _opened(path, name, formulas=True) as book:
+    with (
+        _opened(path, name, limits.read_seconds) as values,
+        _opened(path, name, limits.read_seconds, formulas=True) as book,
+    ):
         others = _cells(values, place)
-        at, own = next(others, (_LAST_ROW + 1, ()))
+        at, row = next(others, (_LAST_ROW + 1, ()))
         for number, cells in _cells(book, place):
             while at < number:
-                at, own = next(others, (_LAST_ROW + 1, ()))
-            known = own if at == number else ()
-            if any(cell.data_type == "f" and _is_empty(known, n) for n, cell in enumerate(cells)):
+                at, row = next(others, (_LAST_ROW + 1, ()))
+            known = row if at == number else ()
+            empty = (n for n in range(len(cells)) if n >= len(known) or known[n].value is None)
+            if any(cells[n].data_type == "f" for n in empty):
                 yield number
-
-
-def _is_empty(cells: Sequence[Any], place: int) -> bool:
-    return place >= len(cells) or cells[place].value is None
 
 
 def _has_formulas(path: Path) -> bool:
@@ -366,30 +426,26 @@ def _top(
     return replace(found, skipped=found.skipped + titles)
 
 
-def _filled(row: list[str], width: int) -> list[str]:
-    return row + [""] * (width - len(row))
-
-
 def _blocks(
-    path: Path, name: str, place: int, top: Top, filled: Sequence[int], width: int, most: int
+    path: Path, name: str, place: int, top: Top, places: Sequence[int], width: int, most: int
 ) -> Iterator[Block]:
     with _opened(path, name) as book:
-        yield from blocked(_kept_rows(book, place, top, filled, width), most)
+        yield from blocked(_read_rows(book, place, top, places, width), most)
 
 
-def _kept_rows(
-    book: "Workbook", place: int, top: Top, filled: Sequence[int], width: int
+def _read_rows(
+    book: "Workbook", place: int, top: Top, places: Sequence[int], width: int
 ) -> Iterator[Row]:
     rows = ((number, cells, row) for number, cells in _cells(book, place) if (row := _texts(cells)))
     for number, cells, row in islice(rows, top.skipped, None):
-        texts = _filled(row, width)
-        is_again = bool(top.names) and [texts[at] for at in filled] == list(top.names)
-        own = [_own(cell) for cell in cells[:width]]
+        texts = filled(row, width)
+        is_again = bool(top.names) and [texts[at] for at in places] == list(top.names)
+        own = list(map(_sheet_cell, cells[:width]))
         own += [SheetCell(None, "", "n")] * (width - len(own))
         yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)
 
 
-def _own(cell: Any) -> SheetCell:
+def _sheet_cell(cell: Any) -> SheetCell:
     if cell.value is None:
         return SheetCell(None, "", "n")
     return SheetCell(cell.value, cell.number_format, cell.data_type)

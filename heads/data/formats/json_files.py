@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heads.data.formats.delimited import TextSource, lines_of
-from heads.data.formats.table_stream import Block, Row, Sampler, TableStream, blocked
+from heads.data.formats.table_stream import Row, Sampler, TableStream, blocked
 from heads.data.table import Table, check_size, short
 from heads.errors import DataError
 from heads.settings import Limits
@@ -211,13 +211,9 @@ def stream_objects(source: TextSource, name: str, limits: Limits) -> TableStream
     columns = tuple(found.places)
     rows = [[_cell(thing.get(key)) for key in columns] for _, thing in drawn.drawn()]
     table = found.table(name, rows, [line for line, _ in drawn.drawn()])
-
-    def read(most: int) -> Iterator[Block]:
-        return blocked(_rows(objects, columns), most)
-
     return TableStream(
         name=name, form="json", columns=columns, titles=columns, rows=drawn.seen, sample=table,
-        read=read, notes=table.notes,
+        blocks=lambda most: blocked(_rows(objects, columns), most), notes=table.notes,
     )  # fmt: skip
 
 

@@ -304,8 +304,10 @@ def cells_of(values: np.ndarray, name: str) -> list[str]:
     Raises:
         DataError: What stands there for letters is none.
     """
-    if values.dtype.kind == "U" and _letters(values).max(initial=0) > sys.maxunicode:
-        raise DataError(f"{name} is damaged: it holds what is no letter.", _WHOLE)
+    if values.dtype.kind == "U":  # by numbers: NumPy itself ends in a SystemError on some letters
+        numbers = np.dtype("u4").newbyteorder(values.dtype.byteorder)
+        if np.ascontiguousarray(values).view(numbers).max(initial=0) > sys.maxunicode:
+            raise DataError(f"{name} is damaged: it holds what is no letter.", _WHOLE)
     if values.dtype.kind == "S":
         return [one.decode("utf-8", "replace") for one in values.tolist()]
     if values.dtype.kind == "b":
@@ -313,11 +315,6 @@ def cells_of(values: np.ndarray, name: str) -> list[str]:
     if values.dtype.kind == "f":  # NaN and infinity are no labels
         return [_number(one) if math.isfinite(one) else "" for one in values.tolist()]
     return [str(one) for one in values.tolist()]
-
-
-def _letters(values: np.ndarray) -> np.ndarray:
-    """The numbers of the letters of texts: NumPy itself ends in a SystemError on some."""
-    return np.ascontiguousarray(values).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
 
 
 def _number(value: float) -> str:

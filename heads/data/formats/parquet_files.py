@@ -6,12 +6,13 @@ turns whole numbers with a gap among them into 1.0.
 
 import json
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from heads.data.formats import numpy_files
 from heads.data.formats.table_stream import SAMPLE, Block, Row, TableStream
 from heads.data.formats.vector_reading import VectorSink
-from heads.data.table import CELL, Table, check_size, short
+from heads.data.table import CELL, Table, check_size, check_unpacked, short
 from heads.data.vectors import BLOCK, RowVectors
-from heads.errors import DataError, LimitError
+from heads.errors import DataError
 from heads.settings import Limits
 
 if TYPE_CHECKING:
@@ -110,7 +111,11 @@ class Gathered:
         _check_promise(name, self.limits, schema, len(rows) + promised, size, self._columns)
         self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
-        self._vectors |= {one.name: _width(one.type) for one in schema if is_vector(one.type)}
+        self._vectors |= {
+            column.name: getattr(column.type, "list_size", 0)  # 0 where the schema does not say it
+            for column in schema
+            if is_vector(column.type)
+        }
         for batch in batches:
             check_size(name, self.limits, rows=len(rows) + batch.num_rows)
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -126,7 +131,7 @@ class Gathered:
                     self._nested.setdefault(each, len(rows) + 1)
                     self._lists.update([each] if _is_list(kind) and not is_vector(kind) else ())
             self._characters += sum(sum(map(len, column)) for column in cells)
-            _check_unpacked(name, self.limits, self._characters)
+            check_unpacked(name, self.limits, self._characters)
             rows.extend([*row, *more] for row in zip(*cells, strict=True))
 
     def table(
@@ -154,20 +159,14 @@ class Gathered:
         return Table(
             name=self.name, columns=columns, rows=self._rows, lines=range(1, len(self._rows) + 1),
             nested=self._nested, lists=frozenset(self._lists), notes=(note,), unit="row",
-            vectors=self._readers(again) if again else {},
+            vectors={
+                column: partial(
+                    vectors_of_arrow, partial(again, column), f"'{short(column)}' of {self.name}",
+                    len(self._rows), width, self.limits,
+                )
+                for column, width in self._vectors.items()
+            } if again else {},
         )  # fmt: skip
-
-    def _readers(
-        self, again: "Callable[[str], Iterable[pyarrow.Array]]"
-    ) -> "dict[str, Callable[[], RowVectors]]":
-        """What reads each column of vectors."""
-        return {
-            each: partial(
-                vectors_of_arrow, partial(again, each), f"'{short(each)}' of {self.name}",
-                len(self._rows), self._vectors[each], self.limits,
-            )
-            for each in self._vectors
-        }  # fmt: skip
 
 
 # --- Columns of vectors: lists of floats, all of one length.
@@ -179,13 +178,6 @@ def is_vector(kind: "pyarrow.DataType") -> bool:
 
     tests = types.is_list, types.is_large_list, types.is_fixed_size_list
     return any(test(kind) for test in tests) and types.is_floating(kind.value_type)
-
-
-def _width(kind: "pyarrow.DataType") -> int:
-    """How many numbers a vector has, where the schema says it, else 0."""
-    from pyarrow import types
-
-    return kind.list_size if types.is_fixed_size_list(kind) else 0
 
 
 def vectors_of_arrow(
@@ -206,7 +198,9 @@ def vectors_of_arrow(
         DataError: They are not of one length, or cannot be used.
         LimitError: They are more than this place allows.
     """
-    width = width or next(filter(None, map(_first_width, arrays())), 0)
+    if not width:  # that of the first list that is not empty
+        sizes = (compute().list_value_length(array).to_pylist() for array in arrays())
+        width = next(filter(None, chain.from_iterable(sizes)), 0)
     sink = VectorSink(name=name, rows=rows, width=width, limits=limits)
     for array in arrays():
         sink.add(*matrix_of(array, width, sink.ragged))
@@ -218,12 +212,6 @@ def compute() -> Any:
     import pyarrow.compute
 
     return pyarrow.compute
-
-
-def _first_width(array: "pyarrow.Array") -> int:
-    """The length of the first list that is not empty."""
-    pc = compute()
-    return next(filter(None, pc.list_value_length(array).to_pylist()), 0)
 
 
 def matrix_of(
@@ -286,7 +274,7 @@ def _check_promise(
     """Refuses by what a file says of itself: too much of it, or other columns than the last."""
     names = tuple(schema.names)
     check_size(name, limits, rows=rows, columns=len(names))
-    _check_unpacked(name, limits, size)
+    check_unpacked(name, limits, size)
     if len(set(names)) < len(names) or columns not in ((), names):
         what = f"{name} has columns of the same name, or parts with other columns."
         raise DataError(what, "Name each column once, and all parts alike.")
@@ -319,10 +307,11 @@ def _opened(
         yield schema, count, 0, batches
     elif is_parquet:
         # One long text under a thousand rows is kept once, not a thousand times.
-        once = [each.name for each in parquet.read_schema(path) if _is_text(each.type)]
+        schema = parquet.read_schema(path)
+        once = [each.name for each in schema if _is_text(each.type)]
         # With a buffer a row group that holds the whole file is not read at once.
         with parquet.ParquetFile(path, read_dictionary=once, buffer_size=BUFFER) as file:
-            about, schema = file.metadata, file.schema_arrow
+            about = file.metadata
             left = {each.name for each in schema if without and without(each.type)}
             wanted = [only] if only else [each for each in schema.names if each not in left]
             yield (
@@ -376,13 +365,6 @@ def _validated(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
     """A batch of a file that is used as it lies on disk: damaged, it may point outside itself."""
     batch.validate(full=True)
     return batch
-
-
-def _check_unpacked(name: str, limits: Limits, size: int) -> None:
-    if size > limits.unpacked_bytes:
-        most = limits.unpacked_bytes // 1_000_000
-        what = f"{name} unpacks to more than the {most:,} MB that this place reads."
-        raise LimitError(what, "Choose a part of it.")
 
 
 def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
@@ -498,7 +480,7 @@ def stream_columnar(
     )  # fmt: skip
     return TableStream(
         name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=table,
-        read=partial(_blocks, files, name, limits, split), facts=schema, notes=(note,),
+        blocks=partial(_blocks, files, name, limits, split), facts=schema, notes=(note,),
     )  # fmt: skip
 
 
@@ -515,24 +497,9 @@ def _promised(
             _check_promise(name, limits, schema, rows + promised, size, names)
             rows += promised or sum(batch.num_rows for batch in batches)
             check_size(name, limits, rows=rows)
-        found = found or _schema_of(path)
+            found = found or schema
     assert found is not None
     return found, rows
-
-
-def _schema_of(path: Path) -> "pyarrow.Schema":
-    """The columns of a file with the types that they have there."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    with path.open("rb") as file:
-        is_parquet = file.read(len(MAGIC)) == MAGIC
-    if numpy_files.is_numpy(path):
-        return _of_numpy(path, BATCH_ROWS)[0]
-    if is_parquet:
-        return parquet.read_schema(path)
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        return stream.schema
 
 
 def _batches(
@@ -557,14 +524,11 @@ def _drawn(
     import pyarrow as pa
 
     found: list[list[str]] = []
-    start = place = 0
+    start = 0
     for batch, part, classes in _batches(files, name, limits):
-        end, own = start + batch.num_rows, []
-        while place < len(draws) and draws[place] < end:
-            own.append(draws[place] - start)
-            place += 1
-        if own:
-            some = batch.take(pa.array(own))
+        end = start + batch.num_rows
+        if here := draws[bisect_left(draws, start) : bisect_left(draws, end)]:
+            some = batch.take(pa.array([at - start for at in here]))
             cells = [
                 _strings(column, classes.get(each, ()))
                 for each, column in zip(some.schema.names, some.columns, strict=True)
@@ -588,9 +552,10 @@ def _blocks(
             for each, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         size = sum(sum(map(len, column)) for column in cells)
-        size += sum(_numbers(one) for one in batch.columns if is_vector(one.type)) * NUMBER_BYTES
+        vectors = [column for column in batch.columns if is_vector(column.type)]
+        size += sum(len(column.flatten()) for column in vectors) * NUMBER_BYTES
         characters += size
-        _check_unpacked(name, limits, characters)
+        check_unpacked(name, limits, characters)
         more = [part] if split else []
         for row in zip(*cells, strict=True):
             line += 1
@@ -611,11 +576,6 @@ def _told(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
     if _is_plain(kind) or (_is_list(kind) and classes):
         return _strings(column, classes)
     return _all_spelled(column)
-
-
-def _numbers(column: "pyarrow.Array") -> int:
-    """How many numbers there are in a column of vectors."""
-    return len(column.flatten())
 
 
 def spelled_rows(

@@ -15,7 +15,7 @@ from heads.data.table import Table
 Form = Literal["delimited", "json", "columnar", "excel"]
 SAMPLE = 2_000
 BLOCK_CHARACTERS = 2_000_000  # tokens take about a hundred times as much memory as letters
-NO_NAME = "column {}"
+TEXT = "text"  # what the only column is called, where nothing names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class TableStream:
         titles: The same as they stand in the file, "" where there is no name.
         rows: How many rows there are.
         sample: Some of the rows, from everywhere in the file: in it the columns are found.
-        read: Reads the rows once more, in blocks of at most so many.
+        blocks: Reads the rows once more from the first to the last, in blocks of at most so many.
         facts: What a writer of the same format has to know.
         notes: How it was read, a sentence each, where that is not plain.
     """
@@ -88,13 +88,9 @@ class TableStream:
     titles: tuple[str, ...]
     rows: int
     sample: Table
-    read: Callable[[int], Iterator[Block]]
+    blocks: Callable[[int], Iterator[Block]]
     facts: Any = None
     notes: tuple[str, ...] = ()
-
-    def blocks(self, most: int) -> Iterator[Block]:
-        """The rows from the first to the last, at most so many at a time."""
-        return self.read(most)
 
 
 def blocked(rows: Iterable[Row], most: int) -> Iterator[Block]:
@@ -139,4 +135,9 @@ class Sampler:
 
 def named_columns(width: int, names: Mapping[int, str]) -> tuple[str, ...]:
     """Names for so many columns: the known ones by their places, and numbers."""
-    return tuple(names.get(at) or NO_NAME.format(at + 1) for at in range(width))
+    return tuple(names.get(at) or f"column {at + 1}" for at in range(width))
+
+
+def filled(row: list[str], width: int) -> list[str]:
+    """Append empty cells to a row until it has so many."""
+    return row + [""] * (width - len(row))

@@ -89,11 +89,7 @@ class VectorSink:
 
 
 def check_different(found: RowVectors, name: str) -> None:
-    """Refuses vectors of which nothing can be learned.
-
-    Raises:
-        DataError: All are the same.
-    """
+    """Raise DataError for vectors that are all the same."""
     named = [one for one in found.names if one]
     if len(named) > 1 and len(set(named)) == 1:
         what = f"All {len(named):,} vectors of {name} are the same ({named[0]})."

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -23,7 +23,7 @@ from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
 from heads.data.formats.parquet_files import spelled_rows
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
-from heads.data.table import LISTS, guard_cell, short
+from heads.data.table import LISTS, short, written_cell
 from heads.errors import DataError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class Writer(ABC):
     """Writes blocks of rows, each with the values of the added columns, into one format."""
 
     cut = 0  # cells that were too long for the format
+    file: Any  # what is written into
 
     def __init__(self, path: Path, stream: TableStream, added: Sequence[Added]) -> None:
         self.path, self.stream, self.added = path, stream, added
@@ -94,13 +95,13 @@ class Writer(ABC):
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         """Writes some rows; a row of values each."""
 
-    @abstractmethod
     def close(self) -> None:
         """Lets go of the file."""
+        self.file.close()
 
-    @abstractmethod
     def finish(self) -> None:
         """Writes what comes after the last row."""
+        self.file.flush()
 
 
 @contextmanager
@@ -111,6 +112,7 @@ def written(
     ending: str = "",
     *,
     leaves_out: str = "",
+    excel_safe: bool = False,
 ) -> Iterator[Writer]:
     """Within it, a new file is written; it is there whole afterwards, or not at all.
 
@@ -119,12 +121,19 @@ def written(
         added: The columns of ours.
         ending: The format; that of the path's ending, if not given.
         leaves_out: A column that is not written; of delimited text alone.
+        excel_safe: Whether each cell of delimited text that a spreadsheet would run is guarded.
 
     Raises:
         DataError: The disk refuses, the format cannot hold the rows, or another file has come to
             lie there meanwhile.
     """
-    make = _writer(ending or path.suffix.lower(), stream, leaves_out)
+    ending = ending or path.suffix.lower()
+    make = WRITERS.get(ending)
+    if make is None:
+        sign = _sign(ending, stream)
+        make = partial(_Delimited, sign=sign, leaves_out=leaves_out, excel_safe=excel_safe)
+    elif make is _Texts and stream.form == "columnar":
+        make = _Typed
     with writing(place_told(path)), replacing(path, is_new=True) as place:
         writer = make(place, stream, added)
         try:
@@ -135,37 +144,17 @@ def written(
 
 
 def check_ending(path: Path) -> None:
-    """Refuses a name from which no format can be told.
-
-    Raises:
-        DataError: It has no ending, or one that is not known.
-    """
+    """Raise DataError for a name without an ending, or with one that is not known."""
     if path.suffix.lower() not in ENDINGS:
         what = f"The ending of {path.name} names no format that is written here."
         raise DataError(what, f"End it in one of {', '.join(ENDINGS)}.")
 
 
 def check_rows(ending: str, rows: int) -> None:
-    """Refuses rows of which a sheet cannot hold so many, before they are answered.
-
-    Raises:
-        DataError: So it is.
-    """
+    """Raise DataError for more rows than a sheet can hold, before they are answered."""
     if ending == ".xlsx" and rows >= _SHEET_ROWS:
         what = f"An Excel sheet holds {_SHEET_ROWS - 1:,} rows, and there are {rows:,}."
         raise DataError(what, "Write a CSV or Parquet file.")
-
-
-def _writer(ending: str, stream: TableStream, leaves_out: str) -> Callable[..., Writer]:
-    if ending in (".jsonl", ".ndjson"):
-        return _JsonLines
-    if ending == ".json":
-        return _JsonList
-    if ending == ".parquet":
-        return _Typed if stream.form == "columnar" else _Texts
-    if ending == ".xlsx":
-        return _Sheet
-    return partial(_Delimited, sign=_sign(ending, stream), leaves_out=leaves_out)
 
 
 def _sign(ending: str, stream: TableStream) -> str:
@@ -185,7 +174,8 @@ class _Delimited(Writer):
         stream: TableStream,
         added: Sequence[Added],
         sign: str,
-        leaves_out: str = "",
+        leaves_out: str,
+        excel_safe: bool,
     ) -> None:
         super().__init__(path, stream, added)
         # By its place: a title is not always the name that a column goes by.
@@ -193,34 +183,25 @@ class _Delimited(Writer):
         facts = stream.facts if isinstance(stream.facts, Delimited) else Delimited()
         self._end = facts.line_end
         # Half a letter, as JSON may hold one, is no UTF-8.
-        self._file = path.open(
+        self.file = path.open(
             "w", encoding="utf-8-sig" if facts.mark else "utf-8", errors="replace", newline=""
         )
         # A cell with any line end in it is quoted only where that ends the lines.
-        self._rows = csv.writer(_Ending(self._file, self._end), delimiter=sign)
-        # Delimited text stays to the letter; the text of an object may begin as a formula.
-        self._given = str if stream.form == "delimited" else guard_cell
-        ours = (guard_cell(one.name) for one in added)
-        self._rows.writerow([*map(self._given, self._kept(stream.titles)), *ours])
+        self._rows = csv.writer(_Ending(self.file, self._end), delimiter=sign)
+        self._cell = partial(written_cell, excel_safe=excel_safe)
+        names = (*self._kept(stream.titles), *(one.name for one in added))
+        self._rows.writerow(map(self._cell, names))
 
     def _kept(self, cells: Sequence[str]) -> Iterator[str]:
         return (cell for at, cell in enumerate(cells) if at != self._left)
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
-        for cells, own in zip(self._cells(block), values, strict=True):
-            ours = map(Added.cell, self.added, own)
-            self._rows.writerow([*map(self._given, self._kept(cells)), *map(guard_cell, ours)])
-
-    def _cells(self, block: Block) -> Iterable[Sequence[str]]:
+        rows: Iterable[Sequence[str]] = (row.cells for row in block.rows)
         if self.stream.form == "columnar":
-            return spelled_rows(block, self.stream.facts, self._left)
-        return (row.cells for row in block.rows)
-
-    def finish(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
+            rows = spelled_rows(block, self.stream.facts, self._left)
+        for cells, own in zip(rows, values, strict=True):
+            ours = map(Added.cell, self.added, own)
+            self._rows.writerow(map(self._cell, (*self._kept(cells), *ours)))
 
 
 class _Ending:
@@ -241,14 +222,14 @@ class _JsonLines(Writer):
 
     def __init__(self, path: Path, stream: TableStream, added: Sequence[Added]) -> None:
         super().__init__(path, stream, added)
-        self._file = path.open("w", encoding="utf-8", errors="replace", newline="")
+        self.file = path.open("w", encoding="utf-8", errors="replace", newline="")
 
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         for row, text in zip(_as_values(block, self.stream), values, strict=True):
             self._put(self._object(row, text))
 
     def _put(self, text: str) -> None:
-        self._file.write(_WRAPPED.sub(" ", text) + "\n")  # line ends stand between fields alone
+        self.file.write(_WRAPPED.sub(" ", text) + "\n")  # line ends stand between fields alone
 
     def _object(self, row: Any, values: Sequence[Value]) -> str:
         ours = {
@@ -264,12 +245,6 @@ class _JsonLines(Writer):
             inside = ", ".join(f"{_json(name)}: {_json(value)}" for name, value in named)
         return "{" + ", ".join(filter(None, (inside, *fields))) + "}"
 
-    def finish(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-
 
 class _JsonList(_JsonLines):
     """A list of such objects."""
@@ -277,11 +252,11 @@ class _JsonList(_JsonLines):
     _before = "[\n"
 
     def _put(self, text: str) -> None:
-        self._file.write(self._before + text)
+        self.file.write(self._before + text)
         self._before = ",\n"
 
     def finish(self) -> None:
-        self._file.write("\n]\n")
+        self.file.write("\n]\n")
         super().finish()
 
 
@@ -324,14 +299,10 @@ def _as_values(block: Block, stream: TableStream) -> Iterator[Any]:
         found = (row for batch in batches for row in zip(*batch.values(), strict=True))
         for values, row in zip(found, block.rows, strict=True):
             yield [*values, *row.cells[len(values) :]]
-    else:
-        yield from map(_own_values, block.rows)
-
-
-def _own_values(row: Row) -> Any:
-    if isinstance(row.own, list):
-        return [cell.value for cell in row.own]
-    return row.own or row.cells
+        return
+    for row in block.rows:
+        is_sheet = isinstance(row.own, list)
+        yield [cell.value for cell in row.own] if is_sheet else row.own or row.cells
 
 
 # --- Parquet.
@@ -348,7 +319,7 @@ class _Texts(Writer):
 
         self.schema = self._schema()
         with _known_types():
-            self._file = parquet.ParquetWriter(path, self.schema)
+            self.file = parquet.ParquetWriter(path, self.schema)
         self._held: list[pyarrow.RecordBatch] = []
 
     def _schema(self) -> "pyarrow.Schema":
@@ -379,11 +350,8 @@ class _Texts(Writer):
 
         if self._held:
             with _known_types():
-                self._file.write_table(pa.Table.from_batches(self._held, self.schema))
+                self.file.write_table(pa.Table.from_batches(self._held, self.schema))
             self._held = []
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class _Typed(_Texts):
@@ -537,3 +505,12 @@ def _short(one: Added, value: Value) -> Any:
     if isinstance(value, float):
         return float(number(value))
     return one.cell(value) if isinstance(value, tuple) else value
+
+
+WRITERS: Mapping[str, Callable[..., Writer]] = {
+    ".jsonl": _JsonLines,
+    ".ndjson": _JsonLines,
+    ".json": _JsonList,
+    ".parquet": _Texts,
+    ".xlsx": _Sheet,
+}

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 a bug of ours, 2 something in the question that does not f
 import contextlib
 import gc
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,9 +20,7 @@ import typer
 from heads import __version__
 from heads.errors import HeadsError, did_you_mean
 from heads.interfaces.cli import commands, files, inspect, shards, train  # noqa: F401  each adds its own
-from heads.interfaces.cli.shell import shell
-
-_DASHED = re.compile(r"-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a text or number
+from heads.interfaces.cli.shell import DASHED, shell
 
 
 def command() -> int:
@@ -37,8 +34,8 @@ def command() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, says in a sentence what is wrong with it, and returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    # What a space precedes is no flag to typer; texts, names and numbers are read without it.
-    given = [f" {one}" if _DASHED.match(one) else one for one in given] or ["--help"]
+    # What a space precedes is no flag to typer; `shell.unguard` takes it away again.
+    given = [f" {one}" if DASHED.match(one) else one for one in given] or ["--help"]
     group: Any = typer.main.get_command(shell)
     with _noted_interrupts() as interrupted:
         try:

@@ -2,7 +2,8 @@
 
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +39,7 @@ def compare(
     model: str = BUNDLED,
     sample: str = "",
     run: str = "",
+    raw: bool = False,
     to: Path | None = None,
     address: str = "",
 ) -> Answers:
@@ -54,7 +56,7 @@ def compare(
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
     asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
     _check_story(to, address)
-    found = last_of(comparing(sentence(text), pair, **asked)).comparison
+    found = last_of(comparing(sentence(text), pair, **asked, raw=raw)).comparison
     if to is not None:
         found.save(to, address)
     yield found.as_json(), lambda: cli.tables.comparison(found, to)
@@ -264,7 +266,7 @@ def check_endpoint(
 def _texts_of(path: Path) -> tuple[list[str], list[str]]:
     """The texts of a file, one a line, and the second texts behind a tab, if there are any."""
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
         what = f"The file {path} cannot be read ({type(error).__name__})."
         raise DataError(what, "Give a text file in UTF-8.") from None
@@ -323,7 +325,8 @@ def export(
     library: str = "",
     onnx: bool = False,
     adapter: bool = False,
-    calibrated: bool = False,
+    raw: bool = False,
+    refit: bool = True,
 ) -> Answers:
     """Writes a head as a Transformers checkpoint.
 
@@ -335,7 +338,9 @@ def export(
         library: For what: transformers, sentence-transformers or portable; what fits, if not given.
         onnx: Write one ONNX file instead.
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
-        calibrated: Divide its logits by the temperature found in training: as sure as it is right.
+        raw: Leave its logits as trained, not divided by the temperature found on development rows.
+        refit: Train it again on all rows that are no test rows, with the settings chosen; else
+            the head that was scored is written, which without a test set learned from some.
     """
     from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
@@ -352,25 +357,29 @@ def export(
         raise DataError(what, "Leave out --data, or --run.")
     if run:
         from heads.runs.folder import find
-        from heads.runs.trained_heads import classifier as of_run
+        from heads.runs.refit import run_classifier
 
-        classifier = of_run(find(run), recipe, limits())
+        classifier = run_classifier(find(run), recipe, limits())
     else:
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
-    if calibrated:
-        classifier = api.calibrated(classifier)
-    form = {"library": library, "adapter": adapter}
-    found = api.export_onnx(classifier, to) if onnx else api.export(classifier, to, **form)
+    if refit:
+        classifier = last_of(_refitting(classifier))
+    if raw:
+        classifier = replace(classifier, head=classifier.head.raw or classifier.head)
+    form = {"library": library, "adapter": adapter, "refit": False}
+    written = api.export_onnx(classifier, to, refit=False) if onnx else None
+    found = written or api.export(classifier, to, **form)
     told = "" if run or data or is_own(recipe) else SAMPLED
     yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
 
 
-def _check_form(recipe: str, model: str, library: str) -> None:
-    """Refuses what cannot be written so before it is trained; what came with a model is not.
+def _refitting(classifier: Any) -> Iterator[Any]:
+    """Yield the progress of training a head again on all rows, then the classifier."""
+    yield (yield from classifier.refitted())
 
-    Args:
-        library: What is to load it; of an adapter "".
-    """
+
+def _check_form(recipe: str, model: str, library: str) -> None:
+    """Refuse, before any training, a recipe that the library (of an adapter "") cannot hold."""
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own
     from heads.exporters import adapter, sentence_transformers
@@ -394,6 +403,7 @@ def push(
     language: Sequence[str] = (),
     replace: bool = False,
     dry_run: bool = False,
+    refit: bool = True,
 ) -> Answers:
     """Puts a run's best head onto the Hub.
 
@@ -411,6 +421,7 @@ def push(
         language=language,
         replace=replace,
         dry_run=dry_run,
+        refit=refit,
     )
     yield found.as_json(), lambda: cli.tables.pushed(found)
 

@@ -39,6 +39,7 @@ def predict(
     logits: bool = False,
     probabilities: bool = False,
     abstain_below: float = 0.0,
+    excel_safe: bool = False,
     on: str = "",
     workers: int = 0,
 ) -> Answers:
@@ -54,24 +55,18 @@ def predict(
     """
     from heads.analysis.answering import predicting
 
+    asked: dict[str, Any] = {"recipe": recipe, "run": run, "model": model, "sample": sample}
+    asked |= {"text": text, "pair": pair, "vectors": vectors, "logits": logits}
+    asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
     if on or workers:
-        _check_pieces(file, to, is_plain=header == "guess" and not lines)
-        work = api.predicting_shards(
-            file,
-            str(to),
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
-            on=on or api.HERE,
-            workers=workers,
-        )
+        if not to:
+            raise DataError("Pieces are written into a folder.", "Name it: --to FOLDER")
+        if file == "-" or header != "guess" or lines:
+            what = (
+                "Standard input, --header and --lines are for files that are answered in one piece."
+            )
+            raise DataError(what, "Leave out --on, or these.")
+        work = api.predicting_shards(file, to, on=on or api.HERE, workers=workers, **asked)
         shards = followed(work, what=GOES_ON)
         yield shards.as_json(), lambda: cli.tables.answered_shards(shards)
         return
@@ -81,19 +76,11 @@ def predict(
         work = predicting(
             given,
             to=target,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
             header=HEADERS[header],
             lines=lines or is_piped,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
+            excel_safe=excel_safe,
             is_printed=place is None,
+            **asked,
         )
         found = followed(work, what=f"{to} was not written" if to else "")
         values = found.as_json()
@@ -101,15 +88,6 @@ def predict(
             values |= {"to": None, "answers": list(map(dict, found.answers))}
         cli.tables.answered(found, place)
         yield values, lambda: _print(target, found.vectors) if place is None else None
-
-
-def _check_pieces(file: str, to: str, *, is_plain: bool) -> None:
-    """Refuses what is not answered piece by piece."""
-    if not to:
-        raise DataError("Pieces are written into a folder.", "Name it: --to FOLDER")
-    if file == "-" or not is_plain:
-        what = "Standard input, --header and --lines are for files that are answered in one piece."
-        raise DataError(what, "Leave out --on, or these.")
 
 
 @contextmanager
@@ -162,6 +140,7 @@ def evaluate(
     group: str = "",
     metric: str = "auto",
     header: Header = "guess",
+    label_names: Sequence[str] = (),
 ) -> Answers:
     """Scores a head on a file with labels."""
     from heads.analysis.scoring import LabelHints, evaluating
@@ -179,17 +158,14 @@ def evaluate(
         labels_file=labels_file,
         metric=metric,
         header=HEADERS[header],
+        label_names=label_names,
     )
     found = followed(work)
     yield found.as_json(), lambda: cli.tables.scored_file(found)
 
 
 def followed(work: Generator[Progress, None, Found], what: str = "") -> Found:
-    """What some work ends in; on stderr how far it is, also where nobody watches a terminal.
-
-    Args:
-        what: What to say where it is interrupted, besides how far it was.
-    """
+    """Run some work to its end, tell its progress on stderr, and add `what` if it is stopped."""
     from rich.console import Console
 
     console, event, last = Console(stderr=True), None, time.monotonic()

@@ -8,6 +8,7 @@ a terminal shows it.
 
 import functools
 import inspect
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +49,8 @@ REPEATED = (
 )  # a flag each; other lists are parted by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
+DASHED = re.compile(r" *-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a text or number
+
 Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it
 Command = TypeVar("Command", bound=Callable[..., Answers | None])
 
@@ -87,6 +90,7 @@ def command(
                 set_public()  # before anything else: it decides what may be opened
             if path := parts or (parts_file() if inherits else None):
                 _take(path)
+            given = {name: unguard(value) for name, value in given.items()}
             for values, show in function(**_gathered(function, given, context)) or ():
                 print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
 
@@ -97,6 +101,14 @@ def command(
         return function
 
     return register
+
+
+def unguard(value: Any) -> Any:
+    """Take away the space that was put before texts which begin like a flag."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(unguard, value))
+    is_guarded = isinstance(value, str) and value[:1] == " " and DASHED.match(value[1:])
+    return value[1:] if is_guarded else value
 
 
 def common(*, json: bool = False, parts: Path | None = None) -> None:
@@ -201,16 +213,12 @@ def _take(path: Path) -> None:
 
 
 def sentence(text: str) -> str:
-    """A sentence, or for - what comes from standard input."""
-    return sys.stdin.read() if text == "-" else text
+    """Return a sentence, or for - what comes from standard input without its last line end."""
+    return sys.stdin.read().removesuffix("\n").removesuffix("\r") if text == "-" else text
 
 
 def write_figure(figure: Any, path: Path) -> None:
-    """Writes a figure of Plotly's as one HTML file that needs no network.
-
-    Raises:
-        DataError: Its name does not end in .html, or the disk does not take it.
-    """
+    """Write a Plotly figure as one HTML file that needs no network, or raise DataError."""
     from heads.caching import write_page
 
     write_page(path, lambda: figure.to_html(include_plotlyjs=True, config={"responsive": True}))

@@ -1,26 +1,29 @@
 """Values to tables in a terminal."""
 
+import io
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from heads.analysis.ablation import Ablation
-from heads.analysis.adapter_check import AdapterReport
+from heads.analysis.adapter_check import AdapterFinding, AdapterReport
 from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.endpoint.report import EndpointReport
+from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
@@ -30,18 +33,19 @@ from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, 
 from heads.analysis.stage import StageCheck
 from heads.analysis.tour import CHOICES, Tour
 from heads.backbone.given import is_given
-from heads.catalog.catalog import CatalogEntry
+from heads.catalog.catalog import CatalogEntry, Catalogue
+from heads.classifier.calibration import CALIBRATED
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
+from heads.errors import printable
 from heads.evaluation.critical_differences import CriticalDifferences
-from heads.evaluation.metrics import SCORES, Metric, score_called
+from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.evaluation.verdict import Recommendation
 from heads.events import Progress
 from heads.exporters.export import Exported
-from heads.exporters.model_card import CALIBRATED
 from heads.exporters.onnx import OnnxReport
 from heads.exporters.push import Pushed
 from heads.interfaces.views import maps, ranks
@@ -51,10 +55,13 @@ from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
     accuracy,
+    apart,
     between,
+    commonest,
     count,
     counted,
     effect,
+    noun_of,
     of_metric,
     percent,
     ranked,
@@ -64,7 +71,7 @@ from heads.interfaces.views.format import (
 from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
 from heads.interfaces.views.leaderboard import behind
 from heads.interfaces.views.predictions import short
-from heads.interfaces.views.whole_files import held_out
+from heads.interfaces.views.whole_files import class_rows, held_out
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.doubtful_labels import DoubtfulLabels
@@ -83,24 +90,42 @@ from heads.training.search import CurvePointTried, SeedFitting
 
 UNBOUND = 10_000  # characters of a line in which nothing is folded
 GAP = 3  # characters between two columns
+_capture: ContextVar[Console | None] = ContextVar("capture", default=None)
+
+
+def _console() -> Console:
+    return _capture.get() or Terminal()
+
+
+def text(result: Any) -> str:
+    """Return a result as the shell prints it, or its `repr` where the shell prints none."""
+    draw = next((draw for kind, draw in _TABLES.items() if isinstance(result, kind)), None)
+    if draw is None:
+        return repr(result)
+    output = io.StringIO()
+    token = _capture.set(Terminal(file=output))
+    try:
+        draw(result)
+    finally:
+        _capture.reset(token)
+    return output.getvalue().rstrip()
 
 
 def comparison(found: Comparison, to: Path | None = None) -> None:
-    """A class a row, a recipe a column: probability and logit; a table for each set of classes.
-
-    Args:
-        to: The file that it was written to as well.
-    """
+    """Print a class a row and a recipe a column, a table for each set of classes."""
     sets = list(dict.fromkeys(p.classes for p in found.predictions))
     tables = [_answers([p for p in found.predictions if p.classes == classes]) for classes in sets]
     lines = [f"Note: {note}" for note in found.notes]
+    caption = f"Probability and logit on {found.model}"
     trained = next((p for p in found.predictions if p.scores), None)
-    lines.append(f"Probability and logit on {found.model}.")
     if trained and trained.scores:
-        lines[-1] = (
-            f"{lines[-1][:-1]}; trained on {trained.rows} rows of the sample {found.sample}, "
-            f"scored on {trained.scores.rows} others."
+        rows, scored = trained.rows, trained.scores.rows
+        caption += (
+            f"; trained on {rows} rows of the sample {found.sample}, scored on {scored} others"
+            if found.sample
+            else f"; trained on {rows} rows, scored on {scored} held-out rows"
         )
+    lines.append(f"{caption}.")
     if any(p.thresholds and p.scores for p in found.predictions):
         lines.append("Each label is given above a threshold of its own (--json shows them).")
     lines += [f"The same as one HTML file: {to}"] * (to is not None)
@@ -112,13 +137,11 @@ def tour(found: Tour, to: Path | None) -> None:
     metric = SCORES[found.board.metric]
     for number, step in enumerate(found.steps, start=1):
         one = step.difference
-        low, high = metric.signed(one.low), metric.signed(one.high)
-        told = f"{metric.signed(one.difference)} ({low} to {high})"
         scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
         show(f"{number}. {step.question.asks}", Padding(Group(
             Text(step.question.guess),
-            Text(f"{CHOICES[step.right]} {one.name} less {one.other}: {told}, 95 % interval, on "
-                 f"{step.rows:,} rows."),
+            Text(f"{CHOICES[step.right]} {one.name} less {one.other}: {apart(one, metric)}, "
+                 f"95 % interval, on {step.rows:,} rows."),
             Text(f"{metric.title}: {scores}."),
         ), (0, 0, 0, 3)))  # fmt: skip
     said = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"
@@ -136,7 +159,7 @@ def stage(found: StageCheck, to: Path | None) -> None:
 
 def _answers(predictions: Sequence[Prediction]) -> Table:
     table = table_of("", *(p.name for p in predictions))
-    gap = " " if Console().width >= 24 + 18 * len(predictions) else "\n"
+    gap = " " if _console().width >= 24 + 18 * len(predictions) else "\n"
     for place, name in enumerate(predictions[0].classes):
         cells = (
             signed(p.logits[place])
@@ -151,8 +174,8 @@ def _answers(predictions: Sequence[Prediction]) -> Table:
         table.add_row("", *("this head is random" if p.new else "" for p in predictions))
     if any(p.scores for p in predictions):
         held_out = [accuracy(p.scores).split(" (") if p.scores else ("", "") for p in predictions]
-        score = score_called(next(p.scores.metric for p in predictions if p.scores))
-        table.add_row(f"held-out {score.noun if score else 'score'}", *(one for one, _ in held_out))
+        metric = next(p.scores.metric for p in predictions if p.scores)
+        table.add_row(f"held-out {noun_of(metric)}", *(one for one, _ in held_out))
         table.add_row("95 % interval", *(ends.rstrip(")") for _, ends in held_out))
     table.add_row("parameters", *(count(p.parameters) for p in predictions))
     return table
@@ -235,7 +258,12 @@ def adapter(found: AdapterReport) -> None:
         show(f"Learned: {counted(len(found.learned), 'module')}, such as {first}.")
     show(f"Saved whole: {', '.join(found.saved) or 'nothing'}.")
     show(*([f"Labels: {', '.join(found.labels)}."] if found.labels else []), "")
-    for one in found.findings:
+    _findings(found.findings)
+
+
+def _findings(findings: Iterable[AdapterFinding | EndpointFinding]) -> None:
+    """Print what is wrong, with what to do below it."""
+    for one in findings:
         show(Text(one.says, style="bold" if one.weight == "fault" else ""))
         show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
 
@@ -244,9 +272,7 @@ def endpoint(found: EndpointReport) -> None:
     """Whether a server is right, what is wrong with what to do, and what it was asked."""
     served = f", which serves {found.served}" if found.served else ""
     show(found.verdict, "")
-    for one in found.findings:
-        show(Text(one.says, style="bold" if one.weight == "fault" else ""))
-        show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
+    _findings(found.findings)
     show(*([""] if found.findings else []))
     show(f"{found.server} at {found.url}{served}, held to {found.model} ({found.recipe}).")
     if found.difference is not None:
@@ -257,26 +283,17 @@ def endpoint(found: EndpointReport) -> None:
     show("Asked:", *(Padding(Text(one), (0, 0, 0, 2)) for one in found.asked))
 
 
-def exported(found: Exported | OnnxReport, classifier: Classifier, told: str = "") -> None:
-    """Where it lies, what it is, how exact it is, what to know.
-
-    Args:
-        told: What it was trained on, where nobody has said that.
-    """
-    head = classifier.head
-    what = f"{classifier.recipe} on {head.model}"
-    kind = "a number" if head.problem.gives_number else counted(len(classifier.classes), "class")
-    scores = ""
-    if head.scores:
-        score = score_called(head.scores.metric)
-        scores = f", {score.noun if score else 'score'} {accuracy(head.scores)} on held-out rows"
-    divided = head.chosen.get(CALIBRATED)
+def exported(
+    found: Exported | OnnxReport, classifier: Classifier | None = None, told: str = ""
+) -> None:
+    """Print where an export is, how exact it is, and what to know of it."""
     if isinstance(found, Exported):
         now = f"{found.called}: {found.folder}"
     else:
         now = f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
+    divided = classifier.head.chosen.get(CALIBRATED) if classifier else None
     show(
-        f"{what} ({kind}{scores}) is now {now}",
+        f"{_describe_head(classifier)} is now {now}" if classifier else f"Exported as {now}",
         *([told] if told else []),
         f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
         *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
@@ -284,7 +301,17 @@ def exported(found: Exported | OnnxReport, classifier: Classifier, told: str = "
         *(found.files if isinstance(found, Exported) else ()),
     )
     if isinstance(found, OnnxReport):
-        Console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
+        _console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
+
+
+def _describe_head(classifier: Classifier) -> str:
+    head = classifier.head
+    what = f"{classifier.recipe} on {head.model}"
+    kind = "a number" if head.problem.gives_number else counted(len(classifier.classes), "class")
+    scores = ""
+    if head.scores:
+        scores = f", {noun_of(head.scores.metric)} {accuracy(head.scores)} on held-out rows"
+    return f"{what} ({kind}{scores})"
 
 
 def pushed(found: Pushed) -> None:
@@ -298,7 +325,7 @@ def pushed(found: Pushed) -> None:
         f"{one.folder}, to be looked at; delete it afterwards.",
         *found.notes,
     )
-    Console().print(Text(found.card), soft_wrap=True)
+    _console().print(Text(found.card), soft_wrap=True)
 
 
 def tracked(found: Tracked) -> None:
@@ -307,7 +334,7 @@ def tracked(found: Tracked) -> None:
     show(f"{cells} of {found.group} are in {found.project} of {found.tracker}: {found.place}")
     show(*found.notes)
     if found.see:
-        Console().print(Text(found.see), soft_wrap=True)  # to be copied as it is
+        _console().print(Text(found.see), soft_wrap=True)  # to be copied as it is
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -326,9 +353,23 @@ def table_of(*columns: RenderableType) -> Table:
     return table
 
 
+class Terminal(Console):
+    """A console on which no text of a user's moves the cursor or turns the way of writing."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                text = "\n".join(map(printable, segment.text.split("\n")))
+                yield Segment(text, segment.style)
+
+
 def show(*items: str | Table | Text | Padding) -> None:
     """Prints texts and tables, each on lines of its own."""
-    console = Console()
+    console = _console()
     for item in items:
         if isinstance(item, Table):
             console.print(*fitted(item, console), sep="\n")
@@ -379,7 +420,12 @@ def _part(table: Table, places: Sequence[int]) -> Table:
 
 def answered(found: FileAnswers, to: Any) -> None:
     """What became of the rows of a file; on stderr, since answers may be printed."""
-    console = Console(stderr=True, soft_wrap=True)
+    console = Terminal(stderr=True, soft_wrap=True)
+    for line in _answer_lines(found, to):
+        console.print(Text(f"heads: {line}"))
+
+
+def _answer_lines(found: FileAnswers, to: Any = None) -> list[str]:
     where = f" They are in {to}." if to else ""
     texts = f"texts: '{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
     texts = f"vectors: '{found.vectors}'" if found.vectors else texts
@@ -388,15 +434,19 @@ def answered(found: FileAnswers, to: Any) -> None:
         f"{found.file} ({texts}) in {found.seconds:.1f} s.{where}",
         *found.told,
     ]
-    if found.counts:
-        lines.append("Answers: " + ", ".join(_counts(found.counts)) + ".")
-    if found.abstained:
-        lines.append(f"It abstained from {counted(found.abstained, 'row')}.")
+    lines += _answers_given(found)
     if found.spread:
         least, mean, most = (f"{one:.4g}" for one in found.spread)
         lines.append(f"Answers lie between {least} and {most}; their mean is {mean}.")
-    for line in lines:
-        console.print(Text(f"heads: {line}"))
+    return lines
+
+
+def _answers_given(found: FileAnswers | ShardedAnswers) -> list[str]:
+    """Say how often each class was answered, and how many rows the head abstained from."""
+    lines = [f"Answers: {commonest(found.counts, CLASSES)}."] if found.counts else []
+    if found.abstained:
+        lines.append(f"It abstained from {counted(found.abstained, 'row')}.")
+    return lines
 
 
 # --- Any number of rows, piece by piece.
@@ -429,11 +479,8 @@ def answered_shards(found: ShardedAnswers) -> None:
             f"{counted(many, 'row')} got no answer: {why}."
             for why, many in found.unanswered.items()
         ),
+        *_answers_given(found),
     )
-    if found.counts:
-        show("Answers: " + ", ".join(_counts(found.counts)) + ".")
-    if found.abstained:
-        show(f"It abstained from {counted(found.abstained, 'row')}.")
 
 
 def fitted_shards(found: ShardedComparison, exported: Exported | None = None) -> None:
@@ -448,8 +495,11 @@ def fitted_shards(found: ShardedComparison, exported: Exported | None = None) ->
     name, score = SCORES[metric], of_metric(metric)
     table = table_of("", score.heading, "95 %", "against the best", "parameters", "settings")
     for cell in found.cells:
-        settings = (f"{name} {_brief(cell.chosen[name])}" for name in CHOICES_SHOWN
-                    if name in cell.chosen)  # fmt: skip
+        chosen = ((name, cell.chosen[name]) for name in CHOICES_SHOWN if name in cell.chosen)
+        settings = (
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in chosen
+        )
         table.add_row(
             cell.name,
             score.shown(cell.measures.score),
@@ -480,22 +530,9 @@ ONCE = (
 CHOICES_SHOWN = ("C", "alpha", "shrinkage", "learning_rate", "weight_decay", "epochs")
 
 
-def _brief(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _against(found: Difference | None, name: Metric) -> str:
     """How far a head is from another one, and whether the two are told apart."""
-    if found is None:
-        return ""
-    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    return f"{name.signed(found.difference)} ({ends}){'*' if found.differs else ''}"
-
-
-def _counts(counts: Mapping[str, int]) -> list[str]:
-    most = sorted(counts, key=lambda name: -counts[name])
-    told = [f"{name} {counts[name]:,}" for name in most[:CLASSES]]
-    return told + [f"{len(most) - CLASSES:,} other classes"] * (len(most) > CLASSES)
+    return "" if found is None else apart(found, name) + "*" * found.differs
 
 
 def scored_file(found: FileScores) -> None:
@@ -525,18 +562,11 @@ def scored_file(found: FileScores) -> None:
 
 def _of_classes(found: FileScores) -> None:
     """Every class or label, and how often each was taken for which."""
-    if found.by_class:
-        table = table_of("class", "rows", "answered", "precision", "recall", "F1")
-        for one in found.by_class[:CLASSES]:
-            shares = (_share(value) for value in (one.precision, one.recall, one.f1))
-            table.add_row(Text(one.name), f"{one.rows:,}", f"{one.answered:,}", *shares)
-        show(table)
-    if found.measures.labels:
-        table = table_of("label", "rows", "precision", "recall", "F1", "average precision")
-        for label in found.measures.labels[:CLASSES]:
-            values = (label.precision, label.recall, label.f1, label.average_precision)
-            table.add_row(Text(label.name), f"{label.rows:,}", *map(_share, values))
-        show(table)
+    if rows := class_rows(found):
+        has_labels = bool(found.measures.labels)
+        first = ("label", "rows") if has_labels else ("class", "rows", "answered")
+        last = ("average precision",) * has_labels
+        listing((*first, "precision", "recall", "F1", *last), rows[:CLASSES])
     if len(found.classes) > CLASSES:
         show(f"And {len(found.classes) - CLASSES:,} others (--json has them).")
     confusion = found.measures.confusion
@@ -545,10 +575,6 @@ def _of_classes(found: FileScores) -> None:
         for one, row in zip(found.classes, confusion.tolist(), strict=True):
             table.add_row(Text(one), *(f"{cell:,}" for cell in row))
         show(table)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else percent(value)
 
 
 # --- What trained heads look at, and what-ifs.
@@ -575,7 +601,7 @@ def attributions(found: Sequence[Attribution], near: Sequence[Neighbourhood]) ->
                 (
                     each.told,
                     ", ".join(each.labels) or "none",
-                    " ↔ ".join(filter(None, (each.text, each.pair))),
+                    printable(" ↔ ".join(filter(None, (each.text, each.pair)))),
                 )
                 for each in one.neighbours
             ],
@@ -591,14 +617,14 @@ def _score(one: Attribution, score: float) -> tuple[str, str]:
 def flips(found: Counterfactuals) -> None:
     """A sentence a row, as it is and edited; a head a column: what it says, whether it flips."""
     rows = [(found.original.text, found.original), *((one.change, one) for one in found.edits)]
-    show(found.summary)
+    show(printable(found.summary))
     listing(
         ("", *(one.name for one in found.original.said)),
         [
             (
-                change,
+                printable(change),
                 *(
-                    f"{_sure(said)}{' (flips)' if turned else ''}"
+                    _sure(said) + " (flips)" * turned
                     for said, turned in zip(one.said, one.flips, strict=True)
                 ),
             )
@@ -678,12 +704,12 @@ def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
     found: Leaderboard | None = None
     cells: dict[str, Cell] = {}
     says, trying = "Starting", ""
-    with Live(console=Console(stderr=True), refresh_per_second=A_SECOND, transient=True) as live:
+    with Live(console=Terminal(stderr=True), refresh_per_second=A_SECOND, transient=True) as live:
         for event in events:
             if isinstance(event, Progress):
                 says, trying = f"{event.says} ({event.share:.0%})", ""
             elif isinstance(event, CurvePointTried):
-                trying = f"{event.name}: {told(event.point.score)} on development rows"
+                trying = f"{event.name}: {told(event.point.score)} on held-out rows"
             elif isinstance(event, SeedFitting):
                 trying = f"{event.name}: training {event.seed + 1} of {len(asked.splits)}"
             elif isinstance(event, CellDone):
@@ -712,18 +738,14 @@ def _grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> T
 
 
 def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | None = None) -> None:
-    """The verdict, then a cell a row, the best first; then what else there is to know.
-
-    Args:
-        told: Notes that were printed before, which are not repeated.
-        run: Where it lies is said, if it is given.
-    """
+    """Print the verdict, a cell a row, and the notes that were not told before."""
+    show(*([f"Warning: {found.warning}"] if found.warning else []))
     lines = [*_use(found.recommendation), *found.verdict]
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(lines)))
     before = {*told, raced(len(found.stopped))}
     notes = [one for one in found.notes if one not in before and one not in found.reading]
     show(*(f"Note: {one}" for one in notes))
-    wide = Console().width >= WIDE
+    wide = _console().width >= WIDE
     known = {one.name: one for one in MEASURES[found.problem]}
     more = [known[name] for name in BRIEF[found.problem]] if wide else []
     titles = [*(one.heading for one in more), *(["parameters"] if wide else [])]
@@ -762,7 +784,7 @@ def _use(one: Recommendation) -> list[str]:
 
 def _remarks(found: Leaderboard) -> list[str]:
     """What stands below the table, a sentence or two each."""
-    lines = [found.protocol, *_of_best(found), *_raced(found), found.curve_says]
+    lines = [found.protocol, *_describe_recommended(found), *_raced(found), found.curve_says]
     lines += [f"Before training: {one.says}" for one in found.agreements]
     read = "" if is_given(found.model) else (
         f", {found.forward_seconds:,.0f} s of them reading with {found.model} ({found.precision})"
@@ -783,13 +805,15 @@ def _raced(found: Leaderboard) -> list[str]:
     return [raced(len(found.stopped)), *told, f"And {more} others." if more > 0 else ""]
 
 
-def _of_best(found: Leaderboard) -> list[str]:
-    """How the best head was learned, how sure it is, and which layers learned mixes read."""
-    says = chosen_says(found.cell(found.best)) if found.best else ""
-    lines = [f"{found.best}: {says[:1].lower()}{says[1:]}"] if says else []
-    if found.best and (scaled := found.cell(found.best).measures.calibration):
+def _describe_recommended(found: Leaderboard) -> list[str]:
+    """Say how the head to use was trained, how sure it is, and which layers learned mixes read."""
+    listed, recommended = [cell.name for cell in found.cells], found.recommendation.name
+    name = recommended if recommended in listed else found.best
+    says = chosen_says(found.cell(name)) if name else ""
+    lines = [f"{name}: {says[:1].lower()}{says[1:]}"] if says else []
+    if name and (scaled := found.cell(name).measures.calibration):
         gained = abstained_says(scaled.coverage, found.problem)
-        lines.append(f"How sure {found.best} is: {scaled_says(scaled)} {gained}")
+        lines.append(f"How sure {name} is: {scaled_says(scaled)} {gained}")
     for cell in found.cells:
         shares = [
             f"{layer_name(layer)} {percent(share, 0)}"
@@ -819,7 +843,7 @@ def _ways(found: Leaderboard) -> None:
         for way, row in zip(one.ways, ways.rows(one), strict=True):
             table.add_row(way.resolved.tune, *row)
         parts, end = [table], len(table.columns)
-        if Console().width < WIDE:  # what it gives and takes stays together
+        if _console().width < WIDE:  # what it gives and takes stays together
             parts = [_part(table, range(PRICED)), _part(table, (0, *range(PRICED, end)))]
         show(f"{one.recipe}, by what is learned of the base model:", one.says, *parts)
     if found.ways_of_learning:
@@ -900,7 +924,7 @@ def row_map(found: RowMap, to: Path | None) -> None:
         x, y = axes(found.readings[0].reading)
         opens = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
         show("Embedding Atlas opens it (pip install embedding-atlas):")
-        Console().print(Text(opens), soft_wrap=True)  # to be copied as it is
+        _console().print(Text(opens), soft_wrap=True)  # to be copied as it is
 
 
 def differences(found: CriticalDifferences, to: Path | None = None) -> None:
@@ -928,7 +952,7 @@ def listed(runs: Sequence[Mapping[str, Any]]) -> None:
     if not runs:
         show("There are no runs yet. Write: heads train data.csv")
         return
-    wide = Console().width >= WIDE
+    wide = _console().width >= WIDE
     columns = ("data", "base model", "when") * wide
     table = table_of("run", "cells", "state", "recommended", *columns)
     for one in runs:
@@ -961,7 +985,7 @@ def labels(found: DoubtfulLabels, most: int) -> None:
                     one.suggested,
                     " → ".join(filter(None, sure_of(one))),
                     agree_of(one, found),
-                    short(" ↔ ".join(filter(None, (one.text, one.pair))), LONG),
+                    printable(short(" ↔ ".join(filter(None, (one.text, one.pair))), LONG)),
                 )
                 for one in shown
             ],
@@ -977,3 +1001,34 @@ def reproduced(found: Reproduced) -> None:
     table.add_row("macro-F1", repr(found.f1), repr(found.published.f1))
     told = "Equal to every digit." if found.equal else "Not equal."
     show(table, f"{told} Published: {found.published.source}.")
+
+
+_TABLES: dict[type, Callable[[Any], None]] = {
+    Ablation: lambda result: ablations([result]),
+    AdapterReport: adapter,
+    Attribution: lambda result: attributions([result], []),
+    CatalogEntry: lambda result: families([result], {}),
+    Catalogue: lambda result: families(result, {}),
+    Comparison: comparison,
+    Counterfactuals: flips,
+    CriticalDifferences: differences,
+    Data: data,
+    DoubtfulLabels: lambda result: labels(result, 20),
+    EndpointReport: endpoint,
+    Exported: exported,
+    Explanation: lambda result: explanations([result], ""),
+    FeatureShards: extracted,
+    FileAnswers: lambda result: show(*_answer_lines(result)),
+    FileScores: scored_file,
+    Leaderboard: leaderboard,
+    Neighbourhood: lambda result: attributions([], [result]),
+    OnnxReport: exported,
+    PaddingReport: diagnosis,
+    Pushed: pushed,
+    Reading: lambda result: readings([result]),
+    RowMap: lambda result: row_map(result, None),
+    ShardedAnswers: answered_shards,
+    ShardedComparison: fitted_shards,
+    Tour: lambda result: tour(result, None),
+    Tracked: tracked,
+}

@@ -102,6 +102,7 @@ def train(
     out: Path | None = None,
     resume: str = "",
     on: str = api.HERE,
+    label_names: Sequence[str] = (),
     config: ExperimentConfig | None = None,
 ) -> Answers:
     """Compares a grid of heads on your own data.
@@ -145,11 +146,14 @@ def train(
             prefixes=prefixes,
             model=model,
             config=config or ExperimentConfig(),
+            label_names=label_names,
         )
         run = begin(request, limits=limits(), out=out)
         if any(one.is_tuned for one in load(run).resolved):
             print("heads: timing some steps of what learns the base model", file=sys.stderr)
         print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
+    if warning := load(run).account.get("warning"):
+        print(f"heads: warning: {warning}", file=sys.stderr)
     events = working(run, limits(), scheduler)
     try:
         found = _followed(run, events, live=sys.stderr.isatty())
@@ -256,6 +260,7 @@ def labels(
     most: int = 20,
     to: Path | None = None,
     all: bool = False,
+    excel_safe: bool = False,
 ) -> Answers:
     """Lists the labels of a run that may be wrong.
 
@@ -264,6 +269,8 @@ def labels(
         most: How many are printed, the most doubtful first; 0: all of them.
         to: Write them into a new CSV, TSV, JSONL or Parquet file as well.
         all: Write all rows into it, in the order of the file: mend it and train again.
+        excel_safe: In CSV and TSV, put ' before every cell that a spreadsheet would run as a
+            formula; else all cells stay as they are.
     """
     from heads.data.formats.saving import check_new
 
@@ -273,7 +280,7 @@ def labels(
         raise DataError("All rows are written into a file, and none is named.", "Add --to FILE.")
     found = api.doubtful_labels(run, recipes=recipes)
     if to:
-        found.save(to, whole=all)
+        found.save(to, whole=all, excel_safe=excel_safe)
         rows = len(found.spec.corpus) if all else len(found.rows)
         print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
     yield found.as_json(), lambda: cli.tables.labels(found, most)

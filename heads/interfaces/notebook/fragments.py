@@ -28,6 +28,7 @@ from heads.analysis.selection import Reading
 from heads.analysis.tour import CHOICES, Tour
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.classifier import Classifier
+from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.data.dataset import Data
 from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES
@@ -44,7 +45,7 @@ from heads.interfaces.views import (
     whole_files,
 )
 from heads.interfaces.views import explanation as explained
-from heads.interfaces.views.format import accuracy, between, count, counted, titled
+from heads.interfaces.views.format import accuracy, apart, between, count, counted, titled
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
@@ -66,11 +67,7 @@ def html(found: Any) -> str:
 
 @cache
 def _css() -> Markup:
-    """The style, on one line.
-
-    Notebooks have rules of their own for tables and lists; those of an element that lacks the id
-    `_`, as all do, count more than theirs.
-    """
+    """Return the style on one line; its id `_` makes it count more than a notebook's own rules."""
     return Markup(" ".join(CSS.read_text("utf-8").split()))  # our own file
 
 
@@ -136,21 +133,6 @@ def _(found: Explanation) -> Markup:
 
 
 @_body.register
-def _(found: Data) -> Markup:
-    return dataset.card(found, can_change=False)
-
-
-@_body.register
-def _(found: PaddingReport) -> Markup:
-    return explained.padding(found)
-
-
-@_body.register
-def _(found: CatalogEntry) -> Markup:
-    return explained.family(found)
-
-
-@_body.register
 def _(found: Catalogue) -> Markup:
     rows = [(one.model_type, one.called, one.form, one.recipe or one.reason or "") for one in found]
     here = sum(one.recipe is not None for one in found)
@@ -181,13 +163,14 @@ def _(found: CriticalDifferences) -> Markup:
 @_body.register
 def _(found: Exported) -> Markup:
     facts = {"Folder": str(found.folder), "Recipe": str(found.recipe)}
-    return _written(found.called, facts, found.difference, found.notes, found.files)
+    return _facts(found.called, facts, (_exact(found.difference), *found.notes), found.files)
 
 
 @_body.register
 def _(found: OnnxReport) -> Markup:
     facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
-    return _written("One ONNX file", facts, found.difference, found.notes, usage=found.usage)
+    notes = (_exact(found.difference), *found.notes)
+    return _facts("One ONNX file", facts, notes, usage=found.usage)
 
 
 @_body.register
@@ -195,7 +178,8 @@ def _(found: Pushed) -> Markup:
     one = found.exported
     facts = {"On the Hub": found.url or "nothing was sent", "Recipe": str(one.recipe)}
     facts |= {} if found.commit else {"Folder": str(one.folder)}
-    return _written(f"{found.repo}: {one.called}", facts, one.difference, found.notes, one.files)
+    notes = (_exact(one.difference), *found.notes)
+    return _facts(f"{found.repo}: {one.called}", facts, notes, one.files)
 
 
 @_body.register
@@ -206,16 +190,8 @@ def _(found: Tracked) -> Markup:
     return _facts(what, facts, found.notes)
 
 
-def _written(
-    what: str,
-    facts: Mapping[str, str],
-    difference: float,
-    notes: tuple[str, ...],
-    files: tuple[str, ...] = (),
-    usage: str = "",
-) -> Markup:
-    exact = f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
-    return _facts(what, facts, (exact, *notes), files, usage)
+def _exact(difference: float) -> str:
+    return f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
 
 
 def _facts(
@@ -239,7 +215,8 @@ def _(found: Classifier) -> Markup:
     }
     if head.scores:
         facts["Held out"] = f"{accuracy(head.scores)}, of {head.scores.rows:,} rows"
-    notes = ("This head is random: what it says means nothing.",) if head.new else ()
+    notes = ["This head is random: what it says means nothing."] * bool(head.new)
+    notes += filter(None, [fine_tuned_warning(found.backbone) if head.scores else ""])
     return _facts(str(found.recipe), facts, notes)
 
 
@@ -247,16 +224,6 @@ def _(found: Classifier) -> Markup:
 def _(found: FileAnswers) -> Markup:
     shown = whole_files.answered(found, None)
     return shown + Markup("<p>Every row is in {}.</p>").format(found.to) if found.to else shown
-
-
-@_body.register
-def _(found: FileScores) -> Markup:
-    return whole_files.scored(found)
-
-
-@_body.register
-def _(found: DoubtfulLabels) -> Markup:
-    return doubtful_labels.doubtful_labels(found)
 
 
 @_body.register
@@ -317,8 +284,7 @@ def _(found: Tour) -> Markup:
         (
             step.question.asks,
             CHOICES[step.right],
-            f"{one.name} less {one.other}: {name.signed(one.difference)} "
-            f"({name.signed(one.low)} to {name.signed(one.high)})",
+            f"{one.name} less {one.other}: {apart(one, name)}",
         )
         for step in found.steps
         for one in (step.difference,)
@@ -328,26 +294,15 @@ def _(found: Tour) -> Markup:
     return render("table.html", says=says, headers=headers, rows=rows)
 
 
-@_body.register
-def _(found: Attribution) -> Markup:
-    return interpretation.attribution(found, is_number=not found.answer)
-
-
-@_body.register
-def _(found: Counterfactuals) -> Markup:
-    return interpretation.edits(found)
-
-
-@_body.register
-def _(found: Ablation) -> Markup:
-    return interpretation.ablations([found])
-
-
-@_body.register
-def _(found: Neighbourhood) -> Markup:
-    return interpretation.neighbours([found])
-
-
-@_body.register
-def _(found: Reading) -> Markup:
-    return interpretation.numbers(found)
+_body.register(Ablation, lambda found: interpretation.ablations([found]))
+_body.register(
+    Attribution, lambda found: interpretation.attribution(found, is_number=not found.answer)
+)
+_body.register(CatalogEntry, explained.family)
+_body.register(Counterfactuals, interpretation.edits)
+_body.register(Data, lambda found: dataset.card(found, can_change=False))
+_body.register(DoubtfulLabels, doubtful_labels.doubtful_labels)
+_body.register(FileScores, whole_files.scored)
+_body.register(Neighbourhood, lambda found: interpretation.neighbours([found]))
+_body.register(PaddingReport, explained.padding)
+_body.register(Reading, interpretation.numbers)

@@ -50,10 +50,7 @@ def leader(curve: Sequence[Mapping[str, Any]], wanted: str) -> str:
 
 
 def trust(measures: Measures) -> str:
-    """Can I trust its confidence? How far it is from how often the head is right.
-
-    A temperature is advised only where it mends that on the tested rows.
-    """
+    """Say whether its confidence can be trusted, and advise a temperature where that mends it."""
     if not measures.bins:
         return ""
     error, scaled = measures.values["calibration_error"], measures.calibration
@@ -129,11 +126,7 @@ def worst_first(found: Sequence[LabelDetails]) -> list[LabelDetails]:
 
 
 def disagree(found: Sequence[Disagreement], tested: int, problem: ProblemType) -> str:
-    """Where do heads disagree? On how many of the tested rows, or by how much.
-
-    Args:
-        found: All rows on which they do, not a few of them.
-    """
+    """Say on how many of the tested rows heads disagree, or by how much."""
     if not problem.has_classes:
         if not found:
             return "not known: there is one head"
@@ -177,11 +170,7 @@ def foretold(board: Leaderboard) -> str:
 
 
 def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:
-    """Which layer? The best one, beside the last.
-
-    Args:
-        curves: Of `layered(board)`.
-    """
+    """Name the best of the layers of `layered(board)`, beside the last."""
     use = board.recommendation
     if not curves:
         return ""

@@ -289,10 +289,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
 
 
 def _both_names(recipe: ResolvedRecipe, shown: str, *, is_bold: bool) -> str:
-    """The everyday name of a head, which a phone leaves out (see theme.py), and its recipe.
-
-    What is learned of the base model the recipe says in fewer letters.
-    """
+    """Write the everyday name of a head, hidden on a phone (see theme.py), and its recipe."""
     everyday = f'<span style="letter-spacing:0px">{escape(recipe.frozen_title)}  </span>'
     everyday = f"<b>{everyday}</b>" if is_bold else everyday
     return everyday + (
@@ -315,20 +312,13 @@ def _points(
 ) -> Figure:
     """Points with their intervals, all of one colour."""
     factor, measured = _factor(name), [cells[at].measures for at in own]
+    spans = [(one.score, one.low, one.high) for one in measured]
     return {
         "type": "scatter",
         "mode": "markers",
         "x": [factor * one.score for one in measured],
         "y": [places[at] for at in own],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [factor * (one.high - one.score) for one in measured],
-            "arrayminus": [factor * (one.score - one.low) for one in measured],
-            "thickness": 3,
-            "width": 0,
-            "color": colour,
-        },
+        "error_x": _spans(spans, colour, factor) | {"thickness": 3},
         "marker": {"color": colour, "size": 11},
         "customdata": [cells[at].name for at in own],
         "hoverinfo": "text",
@@ -382,7 +372,15 @@ def _baseline(
         side, text = ("left", f"◂ {text}") if at < low else ("right", f"{text} ▸")
         edge = {"xref": "paper", "x": float(at > high), "xanchor": side, "text": text}
         return [], [note | edge]
-    drawn = {
+    # Beside the line is room: on its left there are the names' as well, which end below.
+    side = "left" if at - low < 0.3 * (high - low) else "right"
+    text = f"┆ {text}" if side == "left" else f"{text} ┆"
+    return [_dashed(at, colour)], [note | {"x": at, "xanchor": side, "text": text}]
+
+
+def _dashed(at: float, colour: str) -> Figure:
+    """Draw a dashed upright line below the points, over the whole height."""
+    return {
         "type": "line",
         "layer": "below",
         "x0": at,
@@ -392,10 +390,6 @@ def _baseline(
         "y1": 1,
         "line": {"color": colour, "width": 1.5, "dash": "dash"},
     }
-    # Beside the line is room: on its left there are the names' as well, which end below.
-    side = "left" if at - low < 0.3 * (high - low) else "right"
-    text = f"┆ {text}" if side == "left" else f"{text} ┆"
-    return [drawn], [note | {"x": at, "xanchor": side, "text": text}]
 
 
 def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
@@ -491,13 +485,7 @@ def live_heat(
     measure: Measure,
     out: Collection[str] = (),
 ) -> Chart:
-    """The heat map of a running training, as far as it is filled; its frame keeps still.
-
-    Args:
-        recipes: All heads that are planned.
-        tiles: Of those that are done.
-        out: Those that were stopped in a race.
-    """
+    """Draw the heat map of a running training as far as it is filled; its frame keeps still."""
     says = f"{measure.label}: {len(tiles)} of {counted(len(recipes), 'head')} done."
     return Chart(figure=_heat(in_order(recipes), tiles, measure, out=out), says=says)
 
@@ -789,10 +777,6 @@ def ways(found: WaysOfLearning) -> Chart:
     texts = _told([cell.measures.score for cell in cells], name, max(ends) - min(ends))
     told = [f"<b>{text}</b>" if used[at] else text for at, text in enumerate(texts)]
     first = _factor(name) * cells[0].measures.score
-    line = {
-        "type": "line", "layer": "below", "x0": first, "x1": first, "yref": "paper", "y0": 0,
-        "y1": 1, "line": {"color": ZERO, "width": 1.5, "dash": "dash"},
-    }  # fmt: skip
     titles = [one.resolved.tuned_title for one in found.ways]
     names = _names(titles)
     names["ticktext"] = [
@@ -806,7 +790,7 @@ def ways(found: WaysOfLearning) -> Chart:
             margin={"l": 8, "r": 80, "t": 8, "b": 8},
             xaxis=_scores(ends, name, **FEW),
             yaxis=names,
-            shapes=[line],
+            shapes=[_dashed(first, ZERO)],
             annotations=[_beside(text, at) for at, text in enumerate(told)],
         ),
         says=f"{found.recipe}: {found.says}",
@@ -831,10 +815,7 @@ OTHER = "other labels"
 
 
 def row_map(found: RowMap) -> Chart:
-    """The rows under each reading side by side, coloured by label; pointing at one shows its text.
-
-    Of many labels the commonest have a colour. The readings have the same legend.
-    """
+    """Draw the rows under each reading side by side, the commonest labels in colours."""
     hovers = [_of_row(found, at) for at in range(len(found.rows))]
     traces, axes, notes = list[Figure](), Figure(), list[Figure]()
     share = 1 / len(found.readings)
@@ -929,10 +910,7 @@ MOST_CLIQUES = 30
 
 
 def critical_differences(found: CriticalDifferences) -> Chart:
-    """The diagram of Demšar: an axis of average ranks, names at both sides, bars over groups.
-
-    A bar has a dot at each recipe of its group. Above the axis lies Nemenyi's critical difference.
-    """
+    """Draw average ranks on an axis, names at both sides, and bars over groups (Demšar)."""
     low = floor(found.ranks[0] + 1e-9)
     high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
     at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
@@ -1037,11 +1015,7 @@ def _ruler(
 
 
 def comparison(found: Comparison) -> Chart:
-    """The probability of every class under every head, a colour a head; of numbers the numbers.
-
-    Of many classes those that some head finds likeliest. Heads that give numbers are not drawn
-    beside such as give classes.
-    """
+    """Draw the probability of every class, or of many the likeliest, under every head."""
     shown = [one for one in found.predictions if one.problem.has_classes]
     is_share, shown = bool(shown), shown or list(found.predictions)
     values = [
@@ -1149,11 +1123,7 @@ def _bins(bins: Sequence[Bin], name: str, colour: str) -> Figure:
 
 
 def coverage(points: Sequence[Coverage], problem: ProblemType) -> Chart:
-    """How much is answered, and how much of that is right, where a head may abstain.
-
-    Args:
-        points: Of `Calibration.coverage`.
-    """
+    """Draw how much is answered, and how much of it right, where a head may abstain."""
     told = [
         f"at least {sure} sure: answers {much}, {right} of them right"
         for sure, much, right in zip(

@@ -72,11 +72,7 @@ def form_of(columns: Columns) -> str:
 
 
 def card(data: Data, *, can_change: bool = True) -> Markup:
-    """What was read, in a line; what one should know before training on it; the first rows.
-
-    Args:
-        can_change: Whether a click lets one name other columns.
-    """
+    """Show how a file was read, what to know before training, and its first rows."""
     used, rows = len(data.corpus), data.rows_in
     columns = data.columns
     roles = [

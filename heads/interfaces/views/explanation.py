@@ -69,18 +69,14 @@ def headline(one: Explanation, trained_on: str) -> str:
     first = (
         f", {begun:,} of which start from the base model's checkpoint," if begun and trains else ""
     )
+    with_base = ""
+    if one.base_parameters:
+        with_base = f", which is learned with them: {one.base_parameters:,} of its own"
     return (
         f"{one.recipe} on {one.model} with {counted(one.classes, 'class')}{on}: "
         f"{one.parameters:,} parameters{' to learn' if trains else ' of its own'}{first} on top of "
-        f"the {'frozen ' * (not one.base_parameters)}base model{_with_base(one)}."
+        f"the {'frozen ' * (not one.base_parameters)}base model{with_base}."
     )
-
-
-def _with_base(one: Explanation) -> str:
-    """How much is learned of the base model, to follow what is learned on top of it."""
-    if not one.base_parameters:
-        return ""
-    return f", which is learned with them: {one.base_parameters:,} of its own"
 
 
 def _shape(shape: Iterable[str | int]) -> str:

@@ -16,6 +16,7 @@ from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, 
 if TYPE_CHECKING:
     from heads.analysis.padding.report import PaddingFinding
     from heads.evaluation.details import Measures
+    from heads.evaluation.significance import Difference
     from heads.evaluation.statistics import Scores
     from heads.runs.cells import Cell
 
@@ -92,6 +93,22 @@ def percent(share: float, digits: int = 1) -> str:
     ('70.1 %', '100 %')
     """
     return f"{share:.{digits}%}".replace("%", " %")
+
+
+def percent_or_blank(share: float | None) -> str:
+    """Write a share for the eye, or nothing where it is not known."""
+    return "" if share is None else percent(share)
+
+
+def commonest(counts: Mapping[str, int], most: int) -> str:
+    """List the commonest classes with their numbers, and how many others there are.
+
+    >>> commonest({"a": 2, "b": 1_000, "c": 1, "d": 1}, 2)
+    'b 1,000, a 2, 2 other classes'
+    """
+    names = sorted(counts, key=lambda name: -counts[name])
+    told = [f"{name} {counts[name]:,}" for name in names[:most]]
+    return ", ".join(told + [f"{len(names) - most:,} other classes"] * (len(names) > most))
 
 
 def shares(values: Sequence[float], span: float = 1.0) -> list[str]:
@@ -207,7 +224,11 @@ BRIEF: Mapping[ProblemType, tuple[str, str]] = {
 }
 # Of the two cells by the names that they have in evaluation/predictions.py, which waits for torch.
 BASELINES: Mapping[ProblemType, Mapping[str, str]] = {
-    problem: {"majority": f"always the {usual}", "tfidf": f"TF-IDF + {solved} regression"}
+    problem: {
+        "majority": f"always the {usual}",
+        "tfidf": f"TF-IDF + {solved} regression",
+        "own": "own: the checkpoint's own head, not trained here",
+    }
     for problem, usual, solved in (
         (SINGLE_LABEL, "commonest class", "logistic"),
         (MULTI_LABEL, "commonest labels", "logistic"),
@@ -215,7 +236,11 @@ BASELINES: Mapping[ProblemType, Mapping[str, str]] = {
     )
 }
 # The same in two words, as a line in a chart is called.
-IN_WORDS: Mapping[str, str] = {"majority": "guessing", "tfidf": "counting words"}
+IN_WORDS: Mapping[str, str] = {
+    "majority": "guessing",
+    "tfidf": "counting words",
+    "own": "the checkpoint's own head",
+}
 
 
 def problem_of_cells(cells: "Sequence[Cell]") -> ProblemType:
@@ -311,6 +336,18 @@ def accuracy(scores: "Scores") -> str:
     # A file may name a metric that this version does not know.
     metric = score_called(scores.metric) or SCORES["accuracy"]
     return f"{metric.told(scores.accuracy)} ({metric.between(scores.low, scores.high)})"
+
+
+def noun_of(metric: str) -> str:
+    """Name a metric within a sentence; a file may have one that this version does not know."""
+    known = score_called(metric)
+    return known.noun if known else "score"
+
+
+def apart(difference: "Difference", metric: Metric) -> str:
+    """Write how far two heads are apart, with the 95 % interval."""
+    ends = f"{metric.signed(difference.low)} to {metric.signed(difference.high)}"
+    return f"{metric.signed(difference.difference)} ({ends})"
 
 
 def effect(finding: "PaddingFinding") -> str:

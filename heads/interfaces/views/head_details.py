@@ -9,7 +9,7 @@ from heads.evaluation.details import LabelDetails
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.transferability import MEASURES
 from heads.interfaces.views.answers import worst_first
-from heads.interfaces.views.format import between, percent, ranked
+from heads.interfaces.views.format import apart, between, percent, percent_or_blank, ranked
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import broken, coded
 from heads.problem import REGRESSION, ProblemType
@@ -20,31 +20,26 @@ from heads.runs.leaderboard import Leaderboard
 # --- Whether a head is as sure as it is right, and what it gains by abstaining.
 
 NEAR = 1.05  # a temperature within this factor of 1 changes little
+CALIBRATED_BY_DEFAULT = (
+    "Heads whose last layer is linear answer and are exported with that division in it."
+)
 
 
 def scaled_says(found: Calibration) -> str:
-    """What the temperature tells of a head, and what dividing by it does, in two sentences."""
-    divided = f"its logits are to be divided by {found.temperature:.2f}"
+    """Describe in two or three sentences what temperature scaling does to a head."""
+    how = f"Dividing its logits by {found.temperature:.2f} (the temperature, from development rows)"
     if found.temperature >= NEAR:
-        first = f"It is too sure: {divided} (the temperature, found on development rows)."
+        first = "As trained it is overconfident."
     elif found.temperature <= 1 / NEAR:
-        first = f"It is not sure enough: {divided} (the temperature, found on development rows)."
+        first = "As trained it is underconfident."
     else:
-        first = (
-            "On the whole it is neither too sure nor too unsure: the best temperature, found on "
-            f"development rows, is {found.temperature:.2f}, close to 1."
-        )
+        first = "As trained its confidence fits its accuracy."
     before, after = (f"{100 * one:.1f}" for one in (found.error_before, found.error_after))
-    if found.error_after >= found.error_before:  # what fails its own test is no advice
-        return (
-            f"A temperature found on development rows, {found.temperature:.2f}, does not help on "
-            f"the tested rows: with it the calibration error is {after} instead of {before} "
-            "points. Leave its logits as they are."
-        )
-    return (
-        f"{first} That takes its calibration error on the tested rows from {before} to "
-        f"{after} points."
-    )
+    if found.error_after >= found.error_before:
+        effect = f"did not help on the tested rows: the calibration error went from {before} to"
+    else:
+        effect = f"takes the calibration error on the tested rows from {before} to"
+    return f"{first} {how} {effect} {after} points. {CALIBRATED_BY_DEFAULT}"
 
 
 def useful(points: Sequence[Coverage]) -> Coverage | None:
@@ -177,20 +172,14 @@ def facts(board: Leaderboard, cell: Cell) -> list[tuple[str, str]]:
 
 
 def against(board: Leaderboard, cell: Cell) -> str:
-    """How far a cell is from the recommended head; a star where that is more than chance.
-
-    Two heads neither of which is the best or the reference have not been compared: then there is
-    no interval.
-    """
+    """Tell how far a cell is from the recommended head, with an interval if they were compared."""
     use = board.recommendation
     if not use.name or cell.name == use.name:
         return ""
     name, own = SCORES[board.metric], board.cell(use.name).measures.score
     if (found := cell.to_recommended) is None:
         return name.signed(cell.measures.score - own)
-    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    star = " *" * (found.differs and cell.name not in use.alike)
-    return f"{name.signed(found.difference)} ({ends}){star}"
+    return apart(found, name) + " *" * (found.differs and cell.name not in use.alike)
 
 
 def labels(found: Sequence[LabelDetails]) -> Markup:
@@ -199,14 +188,12 @@ def labels(found: Sequence[LabelDetails]) -> Markup:
         f"{len(found)} labels. Rows: those tested that have it. Given from: the probability "
         "from which it is given, chosen on development rows."
     )
-    rows = [[label.name, *_label(label)] for label in worst_first(found)]
+    rows = []
+    for label in worst_first(found):
+        shares = (label.precision, label.recall, label.f1, label.average_precision)
+        shown = map(percent_or_blank, shares)
+        rows.append([label.name, f"{label.rows:,}", *shown, percent(label.threshold)])
     return render("table.html", headers=LABELS, rows=rows, says=told, is_tall=True)
-
-
-def _label(label: LabelDetails) -> list[str]:
-    shares = (label.precision, label.recall, label.f1, label.average_precision)
-    shown = ["" if share is None else percent(share) for share in shares]
-    return [f"{label.rows:,}", *shown, percent(label.threshold)]
 
 
 def numbers(cell: Cell) -> Markup:

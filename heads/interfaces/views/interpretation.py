@@ -19,12 +19,7 @@ MOST_ROWS = 20  # classes of an ablation
 
 
 def attribution(one: Attribution, *, is_number: bool = False, notes: Iterable[str] = ()) -> Markup:
-    """The text, every token in the colour and with the number of its score.
-
-    Args:
-        is_number: Whether the head gives a number, so that there is no class to speak for.
-        notes: What one should know of the tokens.
-    """
+    """Show the text, every token in the colour and with the number of its score."""
     says, to = one.says, f"to {one.quantity}"
     if is_number:
         to = "to the number"

@@ -202,11 +202,7 @@ def skeleton(recipes: Sequence[str]) -> Markup:
 
 
 def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
-    """All lanes, one below the other.
-
-    Args:
-        opened: The number of the one that is open.
-    """
+    """Show all lanes one below the other, the one of the number `opened` open."""
     names = [row["name"] for one in found for row in one.values.get("rows", ())]
     # One width of names, so that the bars of all lanes begin at one place.
     return render("lanes.html", lanes=found, opened=opened, width=max(map(len, names), default=8))
@@ -267,16 +263,16 @@ def _rightness(ranked: "Sequence[Sequence[Prediction]]") -> str:
 
 def verdict(comparison: "Comparison") -> Markup:
     """The sentence above the lanes, and what one should know before believing them."""
+    from heads.analysis.comparison import rightness  # which imports torch
+
     first, rest = lead(comparison)
+    right = rightness(comparison.predictions, comparison.expected)
+    rest = " ".join(filter(None, (right, rest)))
     return render("verdict.html", first=first, rest=rest, notes=comparison.notes)
 
 
 def trained_on(comparison: "Comparison", title: str = "") -> str:
-    """On what the heads were trained and scored, in a sentence.
-
-    Args:
-        title: Of the run's data, where they are of a run.
-    """
+    """Say in a sentence on what the heads were trained and scored."""
     one = next((p for p in comparison.predictions if p.scores), None)
     if one is None or one.scores is None:
         return ""
@@ -298,8 +294,8 @@ def trained_on(comparison: "Comparison", title: str = "") -> str:
 def as_python(asked: Mapping[str, Any]) -> str:
     r"""The call that answers the same.
 
-    >>> as_python({"text": "Fine.", "recipes": RECIPES, "sample": "sentiment"})
-    'import heads\n\nprint(heads.compare("Fine.", sample="sentiment"))'
+    >>> as_python({"text": "Fine.", "recipes": RECIPES, "sample": "sentiment", "raw": True})
+    'import heads\n\nprint(heads.compare("Fine.", sample="sentiment", raw=True))'
     """
     named = {name: value for name, value in asked.items() if name != "text" and value}
     if tuple(named.get("recipes", ())) == RECIPES:
@@ -307,20 +303,21 @@ def as_python(asked: Mapping[str, Any]) -> str:
     arguments = [json.dumps(asked["text"], ensure_ascii=False)]
     for name, value in named.items():
         told = list(value) if isinstance(value, tuple) else value
-        arguments.append(f"{name}={json.dumps(told, ensure_ascii=False)}")
+        is_flag = isinstance(value, bool)
+        arguments.append(f"{name}={value if is_flag else json.dumps(told, ensure_ascii=False)}")
     return f"import heads\n\nprint(heads.compare({', '.join(arguments)}))"
 
 
 def as_command(asked: Mapping[str, Any]) -> str:
     """The command that answers the same.
 
-    >>> as_command({"text": "Fine.", "recipes": ("mean+linear",), "sample": "sentiment"})
-    'heads compare Fine. --recipe mean+linear --sample sentiment'
+    >>> as_command({"text": "Fine.", "recipes": ("mean+linear",), "raw": True})
+    'heads compare Fine. --recipe mean+linear --raw'
     """
     parts = ["heads", "compare", asked["text"]]
     for recipe in asked.get("recipes", ()):
         parts += ["--recipe", recipe]
     for name, value in asked.items():
         if name not in ("text", "recipes") and value:
-            parts += [f"--{name}", value]
+            parts += [f"--{name}"] if value is True else [f"--{name}", value]
     return shlex.join(parts)

@@ -29,6 +29,7 @@ def result(board: Leaderboard) -> Markup:
     count = len(board.notes) + len(board.stopped)
     return render(
         "result.html",
+        warning=board.warning,
         one=replace(
             one, use=coded(one.use), because=coded(one.because), how_sure=coded(one.how_sure)
         ),

@@ -14,11 +14,7 @@ GROUPS = 6  # answers that are listed for one text
 
 
 def disagreements(found: Sequence[Disagreement], problem: ProblemType = SINGLE_LABEL) -> Markup:
-    """The texts on which the heads disagree most, with what each of them says.
-
-    Args:
-        problem: Of the data; numbers stand in their order.
-    """
+    """Show the texts on which the heads disagree most, with what each of them says."""
     items = []
     for item in found:
         text = " ↔ ".join(short(text) for text in (item.text, item.pair) if text)
@@ -27,10 +23,7 @@ def disagreements(found: Sequence[Disagreement], problem: ProblemType = SINGLE_L
 
 
 def _groups(item: Disagreement, problem: ProblemType) -> tuple[list[tuple[str, str, bool]], int]:
-    """Each answer with those who give it, the commonest first, and how many are left out.
-
-    Of numbers the lowest and the highest stay.
-    """
+    """Group heads by answer, the commonest first (of numbers both ends), and count the rest."""
     groups: dict[str, list[tuple[float | None, str]]] = {}
     for name, said, sure in item.answers:
         groups.setdefault(said, []).append((sure, name))

@@ -210,11 +210,7 @@ QUESTIONS: Sequence[Question] = (
 
 
 def table(board: Leaderboard, *, opens: bool = False) -> Markup:
-    """A row a cell, the best first, the baselines last.
-
-    Args:
-        opens: Whether a head's name opens it, as on the page.
-    """
+    """Show a row a cell, the best first; where `opens`, the name of a head opens it."""
     score, *rest = (one for one in offered(board.cells) if one.name != TIME)
     columns = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
     columns += ["Parameters", "Seconds", AGAINST]

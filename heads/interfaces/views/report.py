@@ -26,11 +26,7 @@ CSS = Path(__file__).parent / "board.css"
 
 
 def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> str:
-    """All that a leaderboard shows, as the text of an HTML file.
-
-    Args:
-        disagreements: The texts that are shown where heads disagree, in place of the usual ten.
-    """
+    """Write all that a leaderboard shows as the text of an HTML file."""
     from plotly.offline import get_plotlyjs
 
     asked, head = spec.load(board.folder), head_of(board)

@@ -90,10 +90,7 @@ def _link_of(found: Comparison, address: str) -> str:
 
 
 def _id_of(run: str) -> str:
-    """The id by which a page finds a run; empty of one that lies elsewhere, or is gone.
-
-    And in public mode, where whoever knows the id is let in: that is not for a file to tell.
-    """
+    """Return the id of a run that the page finds; "" elsewhere, and in public mode."""
     if limits().public:
         return ""
     try:
@@ -192,11 +189,7 @@ def code(link: str) -> Markup:
 
 
 def document(title: str, found: Sequence[StoryPage], of: str) -> str:
-    """Pages as the text of one HTML file.
-
-    Args:
-        of: What was measured on, in a phrase.
-    """
+    """Write pages as the text of one HTML file; `of` says what was measured on."""
     return str(
         render(
             "story.html",

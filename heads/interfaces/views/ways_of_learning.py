@@ -103,11 +103,7 @@ def notes(board: Leaderboard) -> str:
 
 
 def tables(board: Leaderboard, *, said: int = 0) -> Markup:
-    """A table for every recipe, the one that scores highest first.
-
-    Args:
-        said: Of how many of them the sentence stands elsewhere.
-    """
+    """Show a table for every recipe, the one that scores highest first."""
     found = board.ways_of_learning
     drawn = [
         (

@@ -6,8 +6,15 @@ from markupsafe import Markup
 
 from heads.analysis.answering import FileAnswers
 from heads.analysis.scoring import FileScores
-from heads.evaluation.metrics import SCORES, score_called
-from heads.interfaces.views.format import accuracy, counted, percent
+from heads.evaluation.metrics import SCORES
+from heads.interfaces.views.format import (
+    accuracy,
+    commonest,
+    counted,
+    noun_of,
+    percent,
+    percent_or_blank,
+)
 from heads.interfaces.views.html import render
 
 ROWS, LETTERS = 5, 120  # rows that are shown, and letters of a cell
@@ -16,11 +23,7 @@ LABELS = ("Label", "Rows", "Precision", "Recall", "F1", "Average precision")
 
 
 def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -> Markup:
-    """The account of every row, the first rows, and the score where the file has labels.
-
-    Args:
-        why_not: Why there is no score though there are labels; or nothing.
-    """
+    """Show the account of every row, the first rows, and the score or why there is none."""
     says = (
         f"{found.file}: {found.answered:,} of {counted(found.rows, 'row')} answered by {found.head}"
     )
@@ -33,13 +36,13 @@ def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -
         "answered.html",
         says=says,
         told=found.told,
-        counts=_counts(found),
+        counts=commonest(found.counts, ROWS),
         names=names,
         rows=rows,
         score=_score(scores) if scores else why_not,
         remarks=_remarks(found, scores) if scores else (),
         headers=LABELS if scores and scores.measures.labels else CLASSES,
-        classes=_classes(scores) if scores else (),
+        classes=class_rows(scores) if scores else (),
     )
 
 
@@ -53,7 +56,7 @@ def scored(found: FileScores) -> Markup:
         says=says,
         told=(*held_out(found), *found.told),
         headers=LABELS if own.labels else CLASSES,
-        classes=_classes(found),
+        classes=class_rows(found),
     )
 
 
@@ -62,16 +65,7 @@ def held_out(scores: FileScores) -> list[str]:
     own = scores.held_out
     if own is None:
         return []
-    known = score_called(own.metric)
-    noun = known.noun if known else "score"
-    return [f"In its training, on held-out rows: {noun} {accuracy(own)}."]
-
-
-def _counts(found: FileAnswers) -> str:
-    most = sorted(found.counts, key=lambda name: -found.counts[name])
-    told = [f"{name} {found.counts[name]:,}" for name in most[:ROWS]]
-    left = len(most) - len(told)
-    return ", ".join([*told, *[f"{left:,} other classes"] * bool(left)])
+    return [f"In its training, on held-out rows: {noun_of(own.metric)} {accuracy(own)}."]
 
 
 def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
@@ -113,19 +107,19 @@ def _remarks(found: FileAnswers, scores: FileScores) -> list[str]:
     return [*held_out(scores), *said]
 
 
-def _classes(scores: FileScores) -> list[list[str]]:
+def class_rows(scores: FileScores) -> list[list[str]]:
+    """Write a row a class, as `CLASSES` name the columns, or a row a label, as `LABELS` do."""
     if scores.measures.labels:
         return [
             [one.name, f"{one.rows:,}"]
-            + [_share(v) for v in (one.precision, one.recall, one.f1, one.average_precision)]
+            + [
+                percent_or_blank(v)
+                for v in (one.precision, one.recall, one.f1, one.average_precision)
+            ]
             for one in scores.measures.labels
         ]
     return [
         [one.name, f"{one.rows:,}", f"{one.answered:,}"]
-        + [_share(value) for value in (one.precision, one.recall, one.f1)]
+        + [percent_or_blank(value) for value in (one.precision, one.recall, one.f1)]
         for one in scores.by_class
     ]
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else percent(value)

@@ -19,22 +19,11 @@ SAYS = (
 )
 
 
-def written(
-    classifier: "Classifier", form: str, place: Path, calibrated: bool = False
-) -> tuple[Path, list[str]]:
-    """Writes a head in a form as a zip file; the file, and what to say of it.
-
-    Args:
-        calibrated: Whether its logits are divided by its temperature, as only heads of runs have.
-
-    Raises:
-        HeadsError: It cannot be written in that form, or would be too large here.
-    """
-    from heads.exporters.calibrated import calibrated as divided
+def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, list[str]]:
+    """Write a head in a form as a zip file; return the file and what to say of it."""
+    from heads.classifier.calibration import CALIBRATED
     from heads.exporters.export import export
-    from heads.exporters.model_card import CALIBRATED
 
-    classifier = divided(classifier) if calibrated else classifier
     most = limits().export_bytes
     size = classifier.backbone.parameters * 4
     if size > most:
@@ -43,7 +32,7 @@ def written(
             what + f"this place allows {most / 1e6:,.0f} MB.", "Export it on your own machine."
         )
     name = "".join(c if c.isalnum() else "-" for c in str(classifier.recipe)).strip("-")[:60]
-    exact = "Loaded anew, its logits differ from the page's by at most {:.1g}."
+    exact = "Loaded anew, its logits differ from the head's by at most {:.1g}."
     folder = place / name
     if form == ONNX:
         says, difference = _with_tokenizer(classifier, folder)
@@ -51,8 +40,7 @@ def written(
     else:
         found = export(classifier, folder, adapter=form == ADAPTER)
         says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
-    if calibrated:
-        by = classifier.head.chosen[CALIBRATED]
+    if by := classifier.head.chosen.get(CALIBRATED):
         says.insert(1, f"It is calibrated: its last layer is divided by the temperature {by:.3g}.")
     path = place / f"{name}.zip"
     with writing(path.name), zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:

@@ -56,7 +56,7 @@ def build(places: TrainingSlots) -> None:
         labels = [gr.Textbox("", label=name) for name in LABELS]
         recipes, grid = gr.Textbox("", label="recipes"), gr.Textbox("small", label="grid")
         model = gr.Textbox(BUNDLED, label="model")
-        seeds, per_class = gr.Number(3, label="seeds"), gr.Number(0, label="per_class")
+        seeds, per_class = gr.Number(0, label="seeds"), gr.Number(0, label="per_class")
         pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
         how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
         how += [gr.Textbox("auto", label="metric")]
@@ -90,11 +90,12 @@ def _build_files(file: gr.File) -> None:
     least, form = gr.Number(0, label="abstain_below"), gr.Textbox("", label="to")
     said = [gr.Textbox("", label=name) for name in ("label", "label_columns", "separator")]
     said += [gr.Textbox("", label="group"), gr.Textbox("auto", label="metric")]
-    for one in (*names, *switches, least, form, *said):
+    safe = gr.Checkbox(False, label="excel_safe")
+    for one in (*names, *switches, least, form, safe, *said):
         unchecked(one)
     account, rows, scores = gr.JSON(label="account"), gr.File(label="rows"), gr.JSON(label="scores")
     answers, scored = gr.Button(), gr.Button()
-    inputs = [file, *names, *switches, least, form]
+    inputs = [file, *names, *switches, least, form, safe]
     slots = pool("files")
     answers.click(predict, inputs, [account, rows], api_name="predict", **slots)
     scored.click(evaluate, [file, *names, *said], scores, api_name="evaluate", **slots)
@@ -114,6 +115,7 @@ def predict(
     probabilities: bool = False,
     abstain_below: float = 0.0,
     to: str = "",
+    excel_safe: bool = False,
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Answers every row of a file with one head; as many rows come back, in the same order.
 
@@ -133,6 +135,7 @@ def predict(
         asked: dict[str, Any] = {"run": run, "recipe": recipe, "model": _at_hand(model, run)}
         asked |= {"sample": sample, "text": text, "pair": pair, "logits": logits}
         asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
+        asked["excel_safe"] = excel_safe
         target = place / f"{path.stem}-answers{answered_ending(path, to)}"
         found = yield from _streamed(predicting(path, to=target, **asked), None)
         yield found.as_json() | {"to": target.name}, str(target)
@@ -176,11 +179,7 @@ def evaluate(
 
 
 def _sent(kept: str) -> Path:
-    """Where an upload lies.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return where an upload lies, or raise DataError if there is none."""
     if not kept:
         raise DataError("There is no file.", "Send a file of texts.")
     return uploads.path_of(kept)
@@ -244,7 +243,7 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         recipes: str = "",
         grid: str = "small",
         model: str = BUNDLED,
-        seeds: float = 3,
+        seeds: float = 0,
         per_class: float = 0,
         labels_are: str = "",
         label_columns: str = "",
@@ -282,10 +281,35 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         Returns:
             Progress as it goes; then the verdict and every cell.
         """
-        given = (file, test, text, label, pair, split, recipes, grid, model, seeds, per_class)
-        more = (labels_are, label_columns, order, pairs, losses, race, precision, metric)
-        last = (group, unseen, folds, repetitions, tune, epochs, trials, tuning_rate, dataset)
-        yield from _trained(places, address_of(request.client), *given, *more, *last)
+        names = (text, label, pair, split, labels_are, label_columns, order, group)
+        settings: dict[str, Any] = {  # Gradio's numbers are floats; the config checks them
+            "seeds": seeds,
+            "folds": folds,
+            "repetitions": repetitions,
+            "per_class": per_class,
+            "race": race,
+            "precision": precision or "auto",
+            "metric": metric or "auto",
+            "unseen": unseen or "aside",
+            "epochs": epochs,
+            "trials": trials,
+            "tuning_rate": tuning_rate,
+        }
+        yield from _trained(
+            places,
+            address_of(request.client),
+            file,
+            test,
+            names,
+            dataset or "",
+            recipes=[one.rstrip(",") for one in (recipes or "").split()],
+            grid=grid or "small",
+            pairs=listed(pairs or JOINT),
+            losses=listed(losses or SOFTMAX),
+            tunes=listed(tune or FROZEN),
+            model=model or BUNDLED,
+            config=ExperimentConfig(**settings),
+        )
 
     return train_grid
 
@@ -335,12 +359,7 @@ def _read(
 
 
 def _opened(kept: str, dataset: str) -> tuple[Table, str]:
-    """The cells of an upload or of a data set of the Hub, and what they are called.
-
-    Raises:
-        DataError: There is neither, or both.
-        LimitError: Data sets of the Hub are not for this place.
-    """
+    """Open an upload or a data set of the Hub, exactly one of the two, and return its name too."""
     if kept and dataset:
         raise DataError("There is a file, and a data set as well.", "Send one of them.")
     if dataset:
@@ -351,46 +370,33 @@ def _opened(kept: str, dataset: str) -> tuple[Table, str]:
     return uploads.opened(kept, limits()), uploads.path_of(kept).stem
 
 
-def _trained(places: TrainingSlots, address: str, *given: Any) -> Iterator[dict[str, Any]]:
+def _trained(
+    places: TrainingSlots,
+    address: str,
+    file: Any,
+    test: Any,
+    names: Names,
+    dataset: str,
+    **asked: Any,
+) -> Iterator[dict[str, Any]]:
+    """Train on a file as soon as a slot is free, by the fields of `RunRequest`."""
     from heads.backbone.safety import admit
     from heads.runs.spec import RunRequest
 
-    file, test, text, label, pair, split, recipes, grid, model, *rest = given
-    *rest, folds, repetitions, tune, epochs, trials, tuning_rate, dataset = rest
-    *rest, race, precision, metric, group, unseen = rest
-    seeds, per_class, *labels, pairs, losses = rest
-    names = (text, label, pair, split, *labels, group)
-    config = ExperimentConfig(
-        seeds=seeds,
-        folds=folds,
-        repetitions=repetitions,
-        per_class=per_class,
-        race=race,
-        precision=precision or "auto",
-        metric=metric or "auto",
-        unseen=unseen or "aside",
-        epochs=epochs,
-        trials=trials,
-        tuning_rate=tuning_rate,
-    )
+    model = asked["model"]
     if limits().public:
-        _check_public(config)
+        for name in ("seeds", "folds", "repetitions"):
+            if (value := getattr(asked["config"], name)) > PUBLIC_REPETITIONS:
+                what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
+                raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
     # The files at once: where Gradio put them nothing stays for long, and others may train first.
     with uploads.lent(file, test) as (kept, kept_test):
-        admit(model or BUNDLED, limits())  # fetched before its turn: others train meanwhile
+        admit(model, limits())  # fetched before its turn: others train meanwhile
 
         def request() -> RunRequest:
-            return RunRequest(
-                data=_read(kept, names, model or BUNDLED, dataset=dataset or ""),
-                test=_read(kept_test, names, model or BUNDLED, is_test=True) if test else None,
-                recipes=[one.rstrip(",") for one in (recipes or "").split()],
-                grid=grid or "small",
-                pairs=listed(pairs or JOINT),
-                losses=listed(losses or SOFTMAX),
-                tunes=listed(tune or FROZEN),
-                model=model or BUNDLED,
-                config=config,
-            )
+            data = _read(kept, names, model, dataset=dataset)
+            tested = _read(kept_test, names, model, is_test=True) if test else None
+            return RunRequest(data=data, test=tested, **asked)
 
         with places.taken(address) as place:
             yield from waiting(places, place)
@@ -422,14 +428,6 @@ def _told(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
             yield from cells or [told]
 
 
-def _check_public(config: ExperimentConfig) -> None:
-    """Refuses more repetitions than a public place allows."""
-    for name in ("seeds", "folds", "repetitions"):
-        if (value := getattr(config, name)) > PUBLIC_REPETITIONS:
-            what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
-            raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
-
-
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.
 
 COMMON: list[str] = list(RECIPES)  # shown as the default
@@ -448,8 +446,9 @@ def compare(
     model: str = BUNDLED,
     sample: str = "",
     pairs: str = "joint",
+    raw: bool = False,
 ) -> dict[str, Any]:
-    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs}
+    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs, "raw": raw}
     return api.compare(text, pair, **asked).as_json()
 
 

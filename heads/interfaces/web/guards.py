@@ -19,11 +19,12 @@ from markupsafe import Markup
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from heads.caching import refusal
-from heads.data.table import guard_cell
+from heads.data.table import written_cell
 from heads.errors import DataError, HeadsError
 from heads.interfaces.views.html import failure
 from heads.interfaces.web.slots import pool
 from heads.interruption import Interrupted
+from heads.settings import limits
 
 Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -81,11 +82,7 @@ class _Signature:
         self._checks = {n: TypeAdapter(kind, config=STRICT) for n, kind in self._kinds.items()}
 
     def fitting(self, inputs: Any, named: Any) -> inspect.BoundArguments:
-        """The arguments, each of which is of its kind.
-
-        Raises:
-            DataError: They are too many or too few, or one is of another kind.
-        """
+        """Return the arguments if each is of its kind; raise DataError otherwise."""
         try:
             given = self._signature.bind(*inputs, **named)
         except TypeError:
@@ -180,11 +177,7 @@ def failed(error: Exception) -> Markup:
 
 
 def clicked(event: gr.EventData) -> dict[str, str]:
-    """What `data-` attributes, or the fields of a form, say of a click within HTML.
-
-    Gradio documents them as attributes of the event; a form has any number of them, so the
-    dictionary behind those is read, here alone.
-    """
+    """Return the `data-` attributes or form fields of a click from the event's private field."""
     given = event._data
     return {str(name): str(value) for name, value in given.items()} if given else {}
 
@@ -251,11 +244,7 @@ SAVE = "(text, name) => heads.save(text, name)"
 def saves(
     button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str, slots: str = "boards"
 ) -> None:
-    """Lets a button save the text that `make` returns, under that name.
-
-    Args:
-        slots: In which it is made.
-    """
+    """Let a button save the text that `make` returns, under that name."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
     made = button.click(make, inputs, text, **quiet, **pool(slots))
@@ -269,10 +258,10 @@ def shared_address(request: gr.Request) -> str:
 
 
 def as_csv(headers: list[str], rows: list[list[Any]]) -> str:
-    """A table as CSV, for a spreadsheet: no cell of it is run as a formula."""
+    """A table as CSV; in public mode, where strangers wrote its texts, safe for a spreadsheet."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow([guard_cell(name) for name in headers])
-    for row in rows:
-        writer.writerow([guard_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    excel_safe = limits().public
+    for row in (headers, *rows):
+        writer.writerow([written_cell(cell, excel_safe=excel_safe) for cell in row])
     return "\ufeff" + file.getvalue()

@@ -86,12 +86,7 @@ class _Entry:
 
 
 def sweep(place: Place, room: int = 0) -> Held:
-    """Deletes what is old, and of the rest the oldest where it is too much; what stays.
-
-    Args:
-        place: The folder.
-        room: The bytes of one thing more that is about to come, if there is one.
-    """
+    """Delete what is old, and the oldest where it is too much with `room` bytes more to come."""
     now, quota = time.time(), place.quota
     folders = list[tuple[float, Path]]()
     entries = list(_files_of(place, folders) if place.is_of_files else _entries_of(place))
@@ -219,11 +214,12 @@ def places() -> list[Place]:
 def _runs(quota: Quota) -> Place:
     """Runs of a public page alone: others were begun by who has this machine."""
     runs = runs_folder()
-    return Place(path=runs, quota=quota, pattern=UNGUESSABLE, is_used=_is_trained)
-
-
-def _is_trained(path: Path) -> bool:
-    return RunFolder(path=path).is_busy
+    return Place(
+        path=runs,
+        quota=quota,
+        pattern=UNGUESSABLE,
+        is_used=lambda path: RunFolder(path=path).is_busy,
+    )
 
 
 def sweep_orphans(seconds: float = IN_USE_SECONDS) -> None:
@@ -289,14 +285,7 @@ def share_of(quota: Quota) -> tuple[int, int]:
 
 
 def check_runs(mine: Collection[Path]) -> None:
-    """Refuses one more run in public mode where there is no room, after a sweep that may help.
-
-    Args:
-        mine: The runs that this address has begun.
-
-    Raises:
-        LimitError: So it is.
-    """
+    """Raise LimitError if there is no room for one more run in public mode, even after a sweep."""
     quota = limits().disk.runs
     if quota is None:
         return
@@ -309,11 +298,7 @@ def check_runs(mine: Collection[Path]) -> None:
 
 
 def _check_room(place: Place, what: str) -> None:
-    """Refuses to fill a folder where it is full after a sweep, or the disk is.
-
-    Raises:
-        LimitError: So it is.
-    """
+    """Raise LimitError if a folder is full after a sweep, or the disk is."""
     held = sweep(place)
     if held.bytes >= place.quota.bytes or held.entries >= place.quota.entries:
         raise LimitError(what, "Try again in a few minutes.")
@@ -335,13 +320,7 @@ class Room:
             self._taken.append((time.monotonic(), address, size))
 
     def check(self, address: str = "") -> None:
-        """Refuses an upload where there is no room, after a sweep if one may help.
-
-        What came a moment ago is not swept yet, and of that nobody may hold more than half.
-
-        Raises:
-            LimitError: So it is.
-        """
+        """Raise LimitError if there is no room for an upload, even after a sweep that may help."""
         with self._lock:
             here, now = limits(), time.monotonic()
             most = here.upload_bytes
@@ -411,10 +390,7 @@ def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
 
 
 class NoNotes(set[str]):
-    """Where Gradio takes note of files for its clean-up: there is none, so nothing is noted.
-
-    Else the paths of all uploads would stay in memory for ever.
-    """
+    """Take no note of files for Gradio, which would keep all their paths in memory for ever."""
 
     def add(self, path: str, /) -> None:
         """Notes nothing."""

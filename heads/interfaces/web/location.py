@@ -28,6 +28,7 @@ class Location:
         run: The run that they are of instead, by its id.
         recipes: The heads side by side.
         pairs: How two sentences enter.
+        raw: Whether logits are shown as trained, before calibration.
         lane: Which of the heads is open, from 1; 0 for none.
         show: Which section of it, one of `SECTIONS`.
         result: The run under Your data, by its id.
@@ -42,6 +43,7 @@ class Location:
     run: str = ""
     recipes: tuple[str, ...] = RECIPES
     pairs: str = JOINT
+    raw: bool = False
     lane: int = 0
     show: str = "why"
     result: str = ""
@@ -56,6 +58,7 @@ class Location:
             value = getattr(self, field.name)
             if value != field.default and not (usual and field.name in ("text", "pair")):
                 found[field.name] = ",".join(value) if field.name == "recipes" else str(value)
+        found |= {"raw": "1"} if self.raw else {}
         if not usual:
             found["text"] = self.text
         return "?" + urlencode(found, errors="replace")  # half a pair of surrogates
@@ -90,6 +93,7 @@ class Location:
             run=given.get("run", ""),
             recipes=recipes,
             pairs=given.get("pairs") or JOINT,
+            raw=given.get("raw") == "1",
             lane=int(lane) if lane in ("1", "2", "3", "4")[: len(recipes)] else 0,
             show=_among(given.get("show"), SECTIONS),
             result=given.get("result", ""),
@@ -105,6 +109,7 @@ class Location:
             "pair": self.pair,
             "recipes": self.recipes,
             "pairs": self.pairs if self.pair.strip() else JOINT,
+            "raw": self.raw,
             **source,
         }
 

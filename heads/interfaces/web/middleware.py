@@ -140,11 +140,7 @@ class Gate:
     # --- Who asks.
 
     def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        """Refuses names of other machines for this one, and pages of others.
-
-        In public nobody has more rights by coming from one page or another, so there every origin
-        may ask.
-        """
+        """Raise Refused for names of other machines, and locally for pages of others."""
         host = headers.get("host", "")
         if not is_known(_name(host), is_public=self.limits.public):
             what = "This server does not answer to that name."
@@ -163,11 +159,7 @@ class Gate:
     # --- How much of it.
 
     def _check_share(self, scope: Scope, address: str) -> None:
-        """Refuses who has more under way than one address may.
-
-        Raises:
-            Refused: So it is.
-        """
+        """Raise Refused if an address has more under way than it may."""
         here = self.limits
         if _is_call(scope):
             pending = self.under_way() + self._posted
@@ -252,11 +244,7 @@ def is_known(name: str, *, is_public: bool) -> bool:
 
 
 def _check_route(scope: Scope) -> None:
-    """Refuses what neither the page nor a program needs.
-
-    Raises:
-        Refused: So it is, or it makes up a name that is none.
-    """
+    """Raise Refused for what neither the page nor a program needs."""
     path, method = scope["path"], scope["method"]
     if stream := STREAM.fullmatch(path):
         _check_name(stream["event"] or "")
@@ -271,10 +259,7 @@ def _check_route(scope: Scope) -> None:
 
 
 def _drop_names(scope: Scope, here: Limits) -> None:
-    """Takes away what claims that this server goes by another name, where no proxy may say so.
-
-    Gradio writes the first such name that it hears into what everybody reads of its API.
-    """
+    """Drop headers that rename this server (Gradio repeats them), where no proxy may send them."""
     drops = {b"x-gradio-server"}
     told = Headers(scope=scope).get("x-forwarded-host", "")
     if not (behind_proxies() and is_known(_name(told), is_public=here.public)):
@@ -303,11 +288,7 @@ def _most_bytes(scope: Scope, here: Limits) -> int:
 
 
 def _parts(scope: Scope, headers: Headers) -> tuple[bytes, int]:
-    """What stands before each part of a form, and how many there may be.
-
-    Raises:
-        Refused: It is to hold files, and is no form.
-    """
+    """Return what stands before each part of a form and the most parts, or raise Refused."""
     if not _is_upload(scope):
         return b"", 0
     kind, more = parse_options_header(headers.get("content-type", ""))  # as Gradio reads it
@@ -345,11 +326,7 @@ class Body:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """The next piece.
-
-        Raises:
-            Refused: It goes beyond what is allowed.
-        """
+        """Return the next piece, or raise Refused if it goes beyond what is allowed."""
         message = self._held.pop(0) if self._held else await self._receive()
         if message["type"] == "http.disconnect":
             self._left()

@@ -76,15 +76,7 @@ def owns(run: str, mine: Any) -> bool:
 
 
 def owned(run: Any, mine: Any, act: str) -> RunFolder:
-    """The run of an id, for something that only its owner may do.
-
-    Args:
-        act: What that is, in a word: stop, resume or delete.
-
-    Raises:
-        DataError: There is none.
-        LimitError: It is another's.
-    """
+    """Return a run that its owner may `act` on (stop, resume, delete), or raise HeadsError."""
     found = opened(run)
     if not owns(found.id, mine):
         raise LimitError(f"Only the browser that began this run may {act} it.")
@@ -106,11 +98,7 @@ def visible(mine: Any) -> list[RunFolder]:
 
 
 def opened(name: Any) -> RunFolder:
-    """The run of a whole id; in public mode nobody can guess one: who has it may see it.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return the run of a whole id, which nobody can guess; raise DataError if there is none."""
     return named(name if isinstance(name, str) else "", is_public=limits().public)
 
 
@@ -142,24 +130,8 @@ def model_of(run: str) -> str:
     return str((opened(run).read("run.json") or {}).get("model", ""))
 
 
-def calibration_helps(run: str, head: str) -> bool:
-    """Whether a head's temperature made it as sure as it is right on the tested rows, or nearer."""
-    from heads.runs.cells import kept
-    from heads.runs.spec import load
-
-    found = opened(run)
-    names = load(found).recipes
-    cell = kept(found, names.index(head)) if head in names else None
-    known = cell.measures.calibration if cell else None
-    return known is not None and known.error_after < known.error_before
-
-
 def heads_of(run: str) -> list[str]:
-    """The heads of a run, the best first.
-
-    Raises:
-        DataError: There is no such run, or it is broken.
-    """
+    """List the heads of a run, the best first; raise DataError if it is gone or broken."""
     from heads.runs.spec import load
     from heads.runs.trained_heads import trained_names
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import inspect
 import logging
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -65,12 +67,7 @@ class Call:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def check(self) -> None:
-        """Ends its work where nobody waits for it any more, or it takes too long.
-
-        Raises:
-            Interrupted: Nobody waits.
-            LimitError: It takes too long.
-        """
+        """Raise Interrupted if nobody waits for the call, or LimitError if it takes too long."""
         self.visitors.check(self.event, self.session, self.since)
         spent = self._spent + (time.monotonic() - self._entered if self._entered else 0.0)
         if self.slots and self.seconds and spent > self.seconds:
@@ -114,6 +111,12 @@ class Call:
         return self.session if self.slots and self.slots.is_ordered else self.address
 
 
+def _return_memory() -> None:
+    """Return freed memory to the system; glibc keeps what large files and models have taken."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
+
+
 def _nothing() -> None:
     """Asks for nothing."""
 
@@ -136,6 +139,7 @@ class Page(gr.Blocks):
         self.visitors, self._pools, self.room = Visitors(), pools(), Room()
         self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
         self._steps: dict[asyncio.Task[Any], Call] = {}
+        self._has_computed = False  # since memory was returned
 
     def queue(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, which calls it at once; a second call would build the server twice."""
@@ -146,6 +150,9 @@ class Page(gr.Blocks):
     def launch(self, *args: Any, **settings: Any) -> Any:
         """As in Gradio, behind the gate; what the page lacks yet is made behind it."""
         self.opening.begin(self)
+        for handler in self.fns.values():
+            if handler.api_visibility != "public":  # the page calls it by number
+                handler.api_name = f"private/{handler._id}"  # no route has such a name
         usual: dict[str, Any] = {
             "app_kwargs": {"lifespan": self._guarded},
             "max_threads": THREADS,
@@ -178,6 +185,9 @@ class Page(gr.Blocks):
             await asyncio.sleep(FORGETS)
             self._call_queue.forget(self.visitors)
             self._call_queue.end_heartbeats(self.visitors)
+            if self._has_computed:
+                self._has_computed = False
+                await asyncio.to_thread(_return_memory)
 
     def _under_way(self) -> "Counter[str]":
         """How many calls of each address are under way, those too that were cancelled meanwhile."""
@@ -226,6 +236,7 @@ class Page(gr.Blocks):
 
     def _is_over(self, step: "asyncio.Task[Any]") -> None:
         self._steps.pop(step, None)
+        self._has_computed = True
         if not step.cancelled():
             step.exception()  # looked at, also where nobody waits for it any more
 
@@ -282,10 +293,7 @@ def _whole(value: Any) -> Any:
 
 
 def _with_defaults(block_fn: Any, inputs: Any) -> Any:
-    """The arguments of a call; those at its end that were left out get the values that they have.
-
-    So a call by ``curl`` names what it means alone, as one by Gradio's clients, which fill them in.
-    """
+    """Append the defaults of arguments that were left out at the end, as a call by curl may."""
     if not (isinstance(inputs, list) and block_fn.api_visibility == "public"):
         return inputs
     left_out = [getattr(one, "value", None) for one in block_fn.inputs[len(inputs) :]]
@@ -293,11 +301,7 @@ def _with_defaults(block_fn: Any, inputs: Any) -> Any:
 
 
 def _fitting(component: Any, value: Any) -> Any:
-    """The value of a component, of which Gradio does not check of what kind it is.
-
-    Raises:
-        TypeError: It is of another kind.
-    """
+    """Return the value of a component; raise TypeError if it is of another kind."""
     if component.preprocess is as_it_came:
         return value
     if isinstance(component, gr.BrowserState):  # of another version of this page, perhaps

@@ -23,14 +23,15 @@ class Slots:
     Args:
         most: How many at once.
         is_ordered: Whether one key holds one at a time, so that its calls keep their order.
+        each: How many one key may hold at once; all of them, if not given.
 
     Attributes:
         is_ordered: The same.
     """
 
-    def __init__(self, most: int, *, is_ordered: bool = False) -> None:
+    def __init__(self, most: int, *, is_ordered: bool = False, each: int = 0) -> None:
         self.is_ordered = is_ordered
-        self._most, self._each = most, 1 if is_ordered else most
+        self._most, self._each = most, 1 if is_ordered else each or most
         self._held: Counter[str] = Counter()
         self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -89,16 +90,13 @@ class Slots:
 
 
 def pools() -> dict[str, Slots]:
-    """The slots of each `concurrency_id`; a handler whose own has none here waits for nobody.
-
-    What answers at once never waits behind what takes seconds, as each has slots of its own.
-    """
+    """Return the slots of each `concurrency_id`: what is quick never waits behind what is slow."""
     few = 1 if limits().public else 2
     return {
         "infer": Slots(2),
         "looks": Slots(2),
         "inspect": Slots(few),
-        "reads": Slots(2),
+        "reads": Slots(3, each=few),
         "files": Slots(few),
         "estimates": Slots(few),
         "boards": Slots(2),

@@ -69,11 +69,7 @@ class Opening:
     def fills(
         self, outputs: list[Any], make: Callable[[], list[Any]], *, is_sent: bool = True
     ) -> Filling:
-        """Takes note of components whose values are made once the base model can be asked.
-
-        Args:
-            is_sent: Whether they are also sent to who came before; else somebody else does so.
-        """
+        """Note components to fill once the base model can be asked, and whether to send them."""
         filling = Filling(outputs=outputs, make=make, is_sent=is_sent)
         self._fillings.append(filling)
         return filling

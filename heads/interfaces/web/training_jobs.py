@@ -103,11 +103,7 @@ class Course:
         self._move(part)
 
     def _move(self, part: float) -> None:
-        """Moves the bar, and tells the time left of what is under way.
-
-        Args:
-            part: How far the tuned head is that is under way.
-        """
+        """Move the bar and tell the time left; `part` is how far the tuned head under way is."""
         tuned, known = len(self.tuned), len(self._tuned_done)
         whole = self.planned - tuned + AS_LONG * tuned
         now = self.done - known + AS_LONG * (known + part)
@@ -187,15 +183,7 @@ class TrainingJobs:
         atexit.register(self.end)
 
     def begin(self, run: RunFolder, address: str = "", page: str = "") -> TrainingJob:
-        """Begins a training, or goes on with one; one that is under way is handed out as it is.
-
-        Args:
-            address: From where it is asked for.
-            page: The session of the page that shows it, which may be closed by now.
-
-        Raises:
-            LimitError: Too many train here, or of that address.
-        """
+        """Begin a training, or return the one under way; raise LimitError if too many train."""
         with self._lock:
             known = self._jobs.get(run.id)
             if known and not known.is_over:
@@ -211,11 +199,7 @@ class TrainingJobs:
         return job
 
     def admit(self, address: str = "") -> None:
-        """Refuses one more training where too many run or wait, or of that address.
-
-        Raises:
-            LimitError: So it is.
-        """
+        """Raise LimitError if too many trainings run or wait, here or of that address."""
         under_way = sum(not job.is_over for job in self._jobs.values())
         if limits().public and under_way >= MOST_PUBLIC:
             raise LimitError("Many are training here now.", "Try again in a few minutes.")
@@ -230,11 +214,7 @@ class TrainingJobs:
         return self._jobs.get(run)
 
     def of(self, run: str, page: str = "") -> TrainingJob | None:
-        """The training of a run, if this server has begun it; who asks has looked at it.
-
-        Args:
-            page: The session of the page that shows it, if it will say when it is closed.
-        """
+        """Return the training of a run that this server began, and note that the page saw it."""
         job = self._jobs.get(run)
         if job:
             with self._lock:

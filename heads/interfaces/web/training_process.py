@@ -67,26 +67,14 @@ class TrainingSlots:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self, address: str) -> None:
-        """Refuses one more training of an address that has as many as it may.
-
-        Raises:
-            AlreadyTraining: So it is.
-        """
+        """Raise AlreadyTraining if an address has as many trainings as it may."""
         if self.each and sum(one.address == address for one in self._places) >= self.each:
             hint = "Stop one of them first, or wait for its end."
             raise AlreadyTraining(f"{self.each} trainings from your address run or wait.", hint)
 
     @contextlib.contextmanager
     def taken(self, address: str, stop: threading.Event | None = None) -> Iterator[TrainingPlace]:
-        """Within it, a training has a place.
-
-        Args:
-            address: Whose training it is.
-            stop: What ends it; a new event, if none is given.
-
-        Raises:
-            AlreadyTraining: The address has as many as it may.
-        """
+        """Hold a place for a training of an address, ended by `stop`; raise AlreadyTraining."""
         place = TrainingPlace(address=address, stop=stop or threading.Event())
         with self._lock:
             self.check(address)
@@ -116,14 +104,7 @@ class TrainingSlots:
 
 
 def waiting(slots: TrainingSlots, place: TrainingPlace, seconds: float = WAIT) -> Iterator[Event]:
-    """A beat after the other until there is room, or one is asked to stop.
-
-    Args:
-        seconds: How long at most.
-
-    Raises:
-        LimitError: There was none in that time.
-    """
+    """Yield beats until there is room or one is stopped; raise LimitError after so many seconds."""
     end = time.monotonic() + seconds
     while not place.stop.is_set() and not slots.enter(place):
         if time.monotonic() > end:
@@ -135,15 +116,7 @@ def waiting(slots: TrainingSlots, place: TrainingPlace, seconds: float = WAIT) -
 def worked(
     run: RunFolder, stop: threading.Event, seconds: float = 0.0
 ) -> Generator[list[Event], None, None]:
-    """The events of a run's worker, as they come, at least an empty list every beat.
-
-    Args:
-        stop: Ends it when set.
-        seconds: Ends it after that long; 0 for no end.
-
-    Raises:
-        DataError: The worker says why it cannot go on, or died.
-    """
+    """Yield the events of a run's worker at every beat; raise DataError if it fails or dies."""
     from heads.runs.runner import stopped
 
     process = _started(run)

@@ -88,12 +88,7 @@ def folder() -> Path:
 
 
 def keep(path: str, limits: Limits) -> str:
-    """Moves an upload into the private place and returns its id.
-
-    Raises:
-        DataError: It is no file, or the disk does not take it.
-        LimitError: Too many are kept here already.
-    """
+    """Move an upload into the private place and return its id; raise HeadsError if it cannot."""
     given = Path(path)
     if given.is_symlink() or not given.is_file():
         raise DataError("That is not a file.", "Choose a file.")
@@ -131,11 +126,7 @@ def lent(*files: str | None) -> Iterator[list[str]]:
 
 
 def _check_share(size: int, limits: Limits) -> None:
-    """Refuses one more file of an address that has as many here as one may, in public mode.
-
-    Raises:
-        LimitError: So it is.
-    """
+    """Raise LimitError if an address keeps as many files here as one may, in public mode."""
     for name in list(_brought):
         if not (folder() / name).exists():
             _brought.pop(name, None)
@@ -148,11 +139,7 @@ def _check_share(size: int, limits: Limits) -> None:
 
 
 def _make_room(size: int) -> None:
-    """Deletes files that nobody has used for longest, where one more would be too many.
-
-    Raises:
-        LimitError: All were used a moment ago.
-    """
+    """Delete the files unused for longest; raise LimitError if all were used a moment ago."""
     place = janitor.uploads()
     held = janitor.sweep(place, size)
     if held.bytes + size > place.quota.bytes or held.entries >= place.quota.entries:
@@ -167,11 +154,7 @@ def forget(path: Path) -> None:
 
 
 def path_of(name: str) -> Path:
-    """The file of an id, or of a sample.
-
-    Raises:
-        DataError: There is none (any more).
-    """
+    """Return the file of an id, or of a sample; raise DataError if there is none (any more)."""
     if name.removeprefix(SAMPLE) in SAMPLES and name.startswith(SAMPLE):
         return SAMPLES[name.removeprefix(SAMPLE)].path
     if not name:
@@ -191,11 +174,7 @@ def is_kept(name: str) -> bool:
 
 
 def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
-    """The table of an id.
-
-    Raises:
-        HeadsError: There is none, or it cannot be used.
-    """
+    """Read the table of an id."""
     path = path_of(name)
     if not name.startswith(SAMPLE):
         used(path)
@@ -203,9 +182,5 @@ def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
 
 
 def data(name: str, limits: Limits, columns: Columns | None, header: bool | None = None) -> Data:
-    """The data of an id, with the columns as the user confirmed them.
-
-    Raises:
-        HeadsError: They cannot be used.
-    """
+    """Read the data of an id, with the columns as the user confirmed them."""
     return data_of(opened(name, limits, header), limits, columns, name=path_of(name).stem)

@@ -85,11 +85,7 @@ class Visitors:
         return self.now - left < LEFT if left > since else self.now - since < GRACE
 
     def check(self, event: str, session: str, since: float) -> None:
-        """Ends the work for an event that nobody waits for.
-
-        Raises:
-            Interrupted: So it is.
-        """
+        """Raise Interrupted if nobody waits for an event."""
         if not self.is_waited_for(event, session, since):
             raise Interrupted
 

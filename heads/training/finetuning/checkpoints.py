@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import shutil
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,12 +17,16 @@ from typing import Any
 import torch
 
 from heads.caching import write, writing
+from heads.checked_files import read_json, write_json
 from heads.errors import DataError
 
 EVERY = 20.0  # seconds of training that a kill may cost
 SHARE = 20  # times as long as writing the last one took: large base models are written less often
 WHAT = "A checkpoint of a training"
 CLOCK = "seconds"
+UNREADABLE = (
+    RuntimeError, OSError, EOFError, ValueError, LookupError, UnpicklingError, zipfile.BadZipFile,
+)  # fmt: skip  # what reading a broken file raises
 
 
 class Checkpoints:
@@ -70,8 +75,13 @@ class Checkpoints:
         if self._folder is None or not (path := self._path(kind, key)).is_file():
             return None
         try:
+            with zipfile.ZipFile(path) as archive:
+                if (
+                    archive.testzip() is not None
+                ):  # torch does not look at the checksums that it writes
+                    return None
             return torch.load(path, weights_only=True)
-        except (RuntimeError, OSError, EOFError, ValueError, LookupError, UnpicklingError):
+        except UNREADABLE:
             return None  # not whole: trained again
 
     def _write(self, kind: str, key: tuple[object, ...], values: Mapping[str, Any]) -> None:
@@ -88,7 +98,7 @@ class Checkpoints:
 
         with contextlib.suppress(DataError), writing(WHAT):
             write(self._path(kind, key), fill)
-            write(self._folder / CLOCK, lambda place: place.write_text(f"{seconds:.3f}", "utf-8"))
+            write_json(self._folder / CLOCK, round(seconds, 3))
 
 
 def folder_of(workspace: Path | None, cell: str) -> Path | None:
@@ -101,7 +111,7 @@ def spent(folder: Path | None) -> float:
     if folder is None:
         return 0.0
     try:
-        return float((folder / CLOCK).read_text("utf-8"))
+        return float(read_json(folder / CLOCK))
     except (OSError, ValueError):
         return 0.0
 

@@ -67,7 +67,9 @@ class ContrastiveFitter(TuningFitter):
         reads, settings = splits.train[0], training.settings
         done = _FirstStage(self, training).learned(reads)
         on_vectors = _on_vectors(training.task, reads, done["vectors"])
-        (one,) = result(self.head.search(on_vectors, splits, [training.seed]))
+        # Only of the development rows the base model has not seen the labels.
+        held = replace(splits, folds=(), are_given=True)
+        (one,) = result(self.head.search(on_vectors, held, [training.seed]))
         chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
         point = replace(one.point, settings=chosen, seed=training.number)
         yield point

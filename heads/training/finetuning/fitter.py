@@ -11,6 +11,7 @@ Legend: n rows, m development rows, c outputs.
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -35,7 +36,8 @@ from heads.training.fitters.base import (
     TriedSettings,
     judged,
 )
-from heads.training.fitters.successive_halving import factor_of, little
+from heads.training.fitters.successive_halving import little
+from heads.training.objective import factor_of
 from heads.training.task import TrainingTask
 
 PATIENCE = 3  # passes without a lower development loss, after which a training ends
@@ -164,8 +166,9 @@ class _Work:
         """Trains as the search did, on all rows of the seed, and answers others.
 
         Raises:
-            RecipeError: It diverged in every attempt.
+            RecipeError: Every attempt ended no better than a constant answer.
         """
+        diverged = 0
         for attempt in range(ATTEMPTS):
             done = self._fit(self._training.seed + ANOTHER * attempt, epochs, asked, point, is_kept)
             if not done["diverged"]:
@@ -174,12 +177,16 @@ class _Work:
                     logits=done["logits"],
                     state=done["state"],
                     base=tuned,
-                    diverged=attempt,
+                    diverged=diverged,
                     peak_bytes=done["peak"],
                 )
-        what = f"Its training diverged {ATTEMPTS} times, each with other random numbers"
-        rate = self._training.settings.learning_rate
-        raise RecipeError(f"{what}.", f"Give a --tuning-rate below {rate:.2g}, which it had.")
+            diverged += done["rose"]
+        rate = f"{self._training.settings.learning_rate:.2g}"
+        if diverged:
+            what = f"Its training diverged: the loss rose in {diverged} of {ATTEMPTS} attempts."
+            raise RecipeError(what, f"Choose a tuning rate below {rate}.")
+        what = f"It has not learned yet: after {epochs} epochs it answers every text alike."
+        raise RecipeError(what, f"Choose more epochs, or a tuning rate above {rate}.")
 
     def _fit(
         self, seed: int, epochs: int, asked: Tensor, point: TriedSettings, is_kept: bool
@@ -192,15 +199,19 @@ class _Work:
         run, kept = self._begun(seed), self._kept.load_checkpoint(*key)
         if kept is not None:
             run.load_checkpoint(kept)
+        losses = list[float]()
         while run.epoch < epochs:
-            for _ in run.learn():
+            for loss in run.learn():
+                losses.append(loss)
                 if self._kept.is_due():
                     self._kept.save_checkpoint(run.checkpoint(), *key)
         logits = run.module.answers(self._texts, self._rows, self._task.check)
         loss = scaled_loss(self._task, self._rows, logits)
         constant = constant_loss(self._task, self._rows)
         done: dict[str, Any] = {"diverged": _has_diverged(loss, point, constant)}
-        if not done["diverged"]:
+        if done["diverged"]:
+            done["rose"] = _rose(losses, constant)
+        else:
             base = run.module.tuned_base() if is_kept else None
             done |= {
                 "logits": run.module.answers(self._texts, asked, self._task.check),
@@ -216,7 +227,7 @@ class _Work:
         task, rng = self._task, IsolatedRng(seed, for_training())
         module = self._fitter.new(task, self._texts, rng)
         if self._begin is None:
-            adamw.at_base_rates(module.recipe, task, self._rows)
+            adamw.at_base_rates(module.recipe.head, task, self._rows)
         else:
             _begin_with(module.recipe, self._begin)
         return TuningRun(module, self._texts, task, self._rows, self._training.settings, rng, seed)
@@ -262,6 +273,18 @@ def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
         constant: The `constant_loss` of the rows.
     """
     return not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
+
+
+def _rose(losses: Sequence[float], constant: float) -> bool:
+    """Return True if a training that failed had learned before, or ended above its first loss.
+
+    Else it has hardly begun. What is compared are means over a quarter of its steps.
+    """
+    size = max(1, len(losses) // 4)
+    means = [fmean(losses[n : n + size]) for n in range(0, len(losses) - size + 1, size)]
+    if not means or not math.isfinite(means[-1]):
+        return True
+    return means[-1] > means[0] / CLEARLY or min(means) < CLEARLY * min(means[0], constant)
 
 
 def scaled_loss(task: TrainingTask, rows: Tensor, logits: Tensor) -> float:

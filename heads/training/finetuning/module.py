@@ -90,7 +90,9 @@ class TunedRecipe(nn.Module):
         can = device.type != "mps" and self.base.supports_gradient_checkpointing
         self.recomputes = spares_memory and can
         if self.recomputes:
-            self.base.gradient_checkpointing_enable({"use_reentrant": False})
+            # Transformers 5.23 calls it activation checkpointing, and warns of the older name.
+            new, old = "activation_checkpointing_enable", "gradient_checkpointing_enable"
+            getattr(self.base, new if hasattr(self.base, new) else old)({"use_reentrant": False})
         self.to(device)
         self._backbone = replace(backbone.for_recipe(resolved), model=self.base, block=None)
         self._cut: FromCut | None = None

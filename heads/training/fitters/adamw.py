@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heads.parts.modules import last_linear
+from heads.parts.modules import is_plain, last_linear
 from heads.training.fitters.batched import BatchedHeads
 from heads.training.task import TrainingTask
 
@@ -85,12 +85,11 @@ def at_base_rates(chain: nn.Module, task: TrainingTask, rows: Tensor) -> None:
 
     Source: Lin et al. 2017, section 3.3, where the rate is the same for every class.
     """
-    name = last_linear(chain)
-    layer = chain.get_submodule(name) if name else None
+    layer = chain.get_submodule(last_linear(chain))
     objective = task.objective
     if not objective.by_class or objective.balance is not None:
         return
-    if isinstance(layer, nn.Linear) and layer.bias is not None:
+    if is_plain(layer, nn.Linear) and layer.bias is not None:
         target_matrix = objective.target_matrix(task.targets[rows])
         layer.bias.copy_(((target_matrix.sum(dim=0) + 0.5) / (len(target_matrix) + 1)).logit())
 
@@ -150,6 +149,7 @@ class AdamWCopies:
             for group in self._optimizer.param_groups:
                 group["lr"] = group["peak"] * min(1.0, (self.steps + 1) / WARM)
             batch = torch.stack([order.next() for order in self._orders])  # (k, b)
+            batch = batch.to(self.stack.numbers.device)
             _step(self.stack, self._task, self._copies_data, batch)
             self._optimizer.step()
             self.stack.refresh()

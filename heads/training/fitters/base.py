@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from heads.backbone.tuned import TunedBase
 from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
-from heads.parts.modules import Repeat
+from heads.parts.modules import Repeat, is_learned, is_plain, leaves
 from heads.problem import ProblemType
 from heads.recipe import Value
-from heads.training.fitters.batched import leaves
+from heads.training.objective import factor_of
 from heads.training.task import TrainingTask
 
 Chosen = Mapping[str, Value]
@@ -148,11 +148,23 @@ def refitted(
     learned = fitter.learn(task, found, rows, asked, seeds)
     ended = list[SearchResult]()
     for number, (one, own) in enumerate(zip(found, learned, strict=True)):
-        point = judged(one.chosen, 0, own.logits, task, asked[number])
+        point = score_settings(one.chosen, 0, own.logits, task, asked[number])
         state = None if one.state is None else own.state
         point = replace(point, seed=number)
         ended.append(replace(one, point=point, held=own.logits, state=state))
     return ended
+
+
+def score_settings(
+    settings: Chosen, step: int, logits: Tensor, task: TrainingTask, rows: Tensor
+) -> TriedSettings:
+    """Score settings by logits (m, c) of held-out rows, divided by the temperature that suits them.
+
+    Else the loss would tell how sure a head is, which is scaled after training.
+    """
+    targets, counts = task.targets[rows], task.counts[rows]
+    factor = factor_of(logits, targets, task.objective, 1.0, counts)
+    return judged(settings, step, logits * factor, task, rows)
 
 
 def judged(
@@ -238,10 +250,10 @@ class FirstLinear:
 
 
 def first_of(chain: nn.Sequential) -> FirstLinear | None:
-    """The first linear layer, if nothing but dropout stands before it."""
+    """Return the first linear layer, if it is learned and nothing but dropout stands before it."""
     for name, layer in leaves(chain):
-        if isinstance(layer, nn.Linear):
+        if name and is_plain(layer, nn.Linear) and is_learned(layer):
             return FirstLinear(layer=name, bias=layer.bias is not None)
-        if not isinstance(layer, nn.Dropout | nn.Identity | Repeat):
+        if not is_plain(layer, nn.Dropout, nn.Identity, Repeat):
             return None
     return None

@@ -8,14 +8,19 @@ holds every layer to torch's own.
 Legend: k copies, b rows in a batch, w width, c classes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import lru_cache
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from heads.parts.modules import Normalise, Repeat, Scale, Traced
+from heads.backbone.device import HERE
+from heads.errors import RecipeError
+from heads.parts.modules import Normalise, Repeat, Scale, Traced, is_learned, is_plain, leaves
+from heads.rng import IsolatedRng
 
 # --- The layers of a stack, each with its way forward and its way back.
 
@@ -129,7 +134,7 @@ class BatchedDropout:
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
         if not training:
             return values
-        bank, size = mask_bank(self.probability, values.dtype), values[0].numel()
+        bank, size = mask_bank(self.probability, values.dtype, values.device), values[0].numel()
         places = (len(bank) - size) // LINE + 1
         if places < 1:  # more numbers than the bank has: it is laid down several times
             bank, places = bank.repeat(-(-size // len(bank)) + 1), BANK // LINE
@@ -149,10 +154,10 @@ class BatchedDropout:
 
 
 @lru_cache(maxsize=8)
-def mask_bank(probability: float, dtype: torch.dtype) -> Tensor:
+def mask_bank(probability: float, dtype: torch.dtype, device: torch.device = HERE) -> Tensor:
     """(BANK,), 0 or 1 / (1 - p): drawn once, the same for every stack."""
     drawn = torch.rand(BANK, generator=torch.Generator().manual_seed(0)) >= probability
-    return drawn.to(dtype) / (1 - probability)
+    return drawn.to(device, dtype) / (1 - probability)
 
 
 class BatchedRepeat:
@@ -179,11 +184,12 @@ class BatchedElementwise:
         self._values = self._found = torch.empty(0)
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        # A copy each time: a layer may work in place, on a leaf or on vectors that stay.
         if not training:
-            return self.layer(values)
+            return self.layer(values.clone())
         with torch.enable_grad():  # one layer's way back is known to torch
             self._values = values.detach().requires_grad_()
-            self._found = self.layer(self._values)
+            self._found = self.layer(self._values.clone())
         return self._found.detach()
 
     def learn(self, gradient: Tensor) -> None:
@@ -232,8 +238,61 @@ class BatchedTraced:
         return self._back
 
 
+class BatchedModules:
+    """The layer of one name of k heads, each run by its own forward.
+
+    Buffers, and tensors that are not learned, stay in the heads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        chains: Sequence[nn.Module],
+        tensors: Mapping[str, Tensor],
+        gradients: Mapping[str, Tensor],
+        rng: list[torch.Generator],
+    ) -> None:
+        start = f"{name}." if name else ""
+        own = [key for key in tensors if key.startswith(start)]
+        self.tensors = {key.removeprefix(start): tensors[key] for key in own}
+        self._gradients, self._rng = [gradients[key] for key in own], rng
+        self._modules = [chain.get_submodule(name) for chain in chains]
+        self._runs, self._back = list[tuple[Tensor, list[Tensor]]](), list[Tensor]()
+
+    def forward(self, values: Tensor, *, training: bool) -> Tensor:
+        self._runs = []
+        for number, module in enumerate(self._modules):
+            kind = next((one.dtype for one in module.parameters()), values.dtype)
+            given = [values[number], *(one[number] for one in self.tensors.values())]
+            given = [one.detach().to(kind).requires_grad_(training) for one in given]
+            tensors = dict(zip(self.tensors, given[1:], strict=True))
+            draw = int(torch.randint(2**62, (1,), generator=self._rng[number])) if training else 0
+            with IsolatedRng(draw).rolling(), torch.set_grad_enabled(training):
+                logits = functional_call(module.train(training), tensors, (given[0].clone(),))
+            if training and not logits.requires_grad:
+                what = f"The forward of {type(module).__name__} gives logits without a gradient."
+                raise RecipeError(what, "Leave out torch.no_grad and detach.")
+            self._runs.append((logits.flatten(0, -2), given))  # several samples below each other
+        return torch.stack([logits.detach().to(values.dtype) for logits, _ in self._runs])
+
+    def learn(self, gradient: Tensor) -> None:
+        """Writes the gradients of its tensors, and finds that of what entered it."""
+        self._back = []
+        for number, (found, given) in enumerate(self._runs):
+            by_output = gradient[number].to(found.dtype)
+            back, *own = torch.autograd.grad(found, given, by_output, materialize_grads=True)
+            self._back.append(back)
+            for place, one in zip(self._gradients, own, strict=True):
+                place[number].copy_(one)
+
+    def back(self, gradient: Tensor) -> Tensor:
+        return torch.stack(self._back).to(gradient.dtype)
+
+
 class BatchedHeads:
-    """k chains of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
+    """k heads of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
+
+    A layer that is not written out above is run by its own forward, copy by copy.
 
     All numbers that are learned lie in one tensor, their gradients in another, so that a step of
     the optimizer is one call. Where products are in 16 bits, they are of a copy that `refresh`
@@ -250,8 +309,11 @@ class BatchedHeads:
         seeds: Sequence[int],
         products: torch.dtype = torch.float32,
     ) -> None:
-        states = [chain.state_dict() for chain in chains]
-        self._chain, self._products = chains[0], products
+        named = [chain.named_parameters() for chain in chains]
+        states = [{name: t.detach() for name, t in one if t.requires_grad} for one in named]
+        written = all(name and _is_known(layer) for name, layer in leaves(chains[0]))
+        self._chains = [chains[0] if written else deepcopy(chain) for chain in chains]
+        self._products = products
         self._rngs = [torch.Generator().manual_seed(seed) for seed in seeds]
         together = {name: torch.stack([one[name] for one in states]) for name in states[0]}
         self._lay({name: tensor.shape for name, tensor in together.items()}, _flat(together))
@@ -269,12 +331,16 @@ class BatchedHeads:
         learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
         tensors, theirs = self._views(self._used), self._views(self._gradients)
         self._layers = [
-            _layer(name, layer, tensors, theirs, self._rngs) for name, layer in leaves(self._chain)
+            _layer(name, layer, tensors, theirs, self._rngs)
+            if name and _is_known(layer)
+            else BatchedModules(name, self._chains, tensors, theirs, self._rngs)
+            for name, layer in leaves(self._chains[0])
         ]
         own = (
             n
             for n, one in enumerate(self._layers)
             if isinstance(one, BatchedLinear | BatchedLayerNorm | BatchedTraced)
+            or (isinstance(one, BatchedModules) and one.tensors)
         )
         self._first = next(own, len(self._layers))
         self.copies = [
@@ -285,7 +351,8 @@ class BatchedHeads:
     def kept(self, numbers: Sequence[int]) -> "BatchedHeads":
         """Some of the copies as a stack of their own, which draws what they would have drawn."""
         found = object.__new__(BatchedHeads)
-        found._chain, found._products = self._chain, self._products
+        found._chains = [self._chains[number] for number in numbers]
+        found._products = self._products
         found._rngs = [self._rngs[number] for number in numbers]
         shapes = {
             name: torch.Size((len(numbers), *shape[1:])) for name, shape in self._shapes.items()
@@ -335,7 +402,12 @@ class BatchedHeads:
             flat: Other numbers that lie as those of the stack, such as their average.
         """
         views = self._views(self.numbers.data if flat is None else flat)
-        return {name: tensor[number].clone() for name, tensor in views.items()}
+        learned, chain = {name: own[number] for name, own in views.items()}, self._chains[number]
+        names = {id(tensor): name for name, tensor in chain.named_parameters()}
+        # A shared tensor is there under all its names.
+        state: dict[str, Tensor] = chain.state_dict(keep_vars=True)
+        found = {name: learned.get(names.get(id(own), ""), own) for name, own in state.items()}
+        return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 
 def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
@@ -372,26 +444,16 @@ def _layer(
     return BatchedRepeat(layer.samples) if isinstance(layer, Repeat) else BatchedElementwise(layer)
 
 
-def leaves(chain: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The layers of a chain in their order, inner chains opened, by full name."""
-    for name, layer in chain.named_children():
-        if type(layer) is nn.Sequential:
-            yield from leaves(layer, f"{prefix}{name}.")
-        else:
-            yield prefix + name, layer
-
-
-def can_stack(chain: nn.Sequential) -> bool:
-    """Whether every layer is one that a `BatchedHeads` knows how to compute."""
-    return all(_is_known(layer) for _, layer in leaves(chain))
-
-
 def _is_known(layer: nn.Module) -> bool:
-    known = (nn.Linear, nn.LayerNorm, nn.Dropout, Repeat, Normalise, Scale, nn.Identity)
+    """Return True if a layer need not be run by its own forward."""
+    if not (is_plain(layer, type(layer)) and is_learned(layer)):
+        return False
     if isinstance(layer, Traced):
+        return type(layer).forward is Traced.forward
+    if type(layer) in (nn.Linear, nn.Dropout, Repeat, Normalise, Scale, nn.Identity):
         return True
-    if type(layer) in known:
-        return not isinstance(layer, nn.LayerNorm) or layer.elementwise_affine
+    if type(layer) is nn.LayerNorm:
+        return layer.elementwise_affine
     home = type(layer).__module__
     pointwise = home == "torch.nn.modules.activation" or home == "transformers.activations"
     # Across dimensions, or with dice of their own; what has parameters is not shared out either.

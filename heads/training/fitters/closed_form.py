@@ -1,7 +1,7 @@
 """Heads with a solver of their own: least squares, class means, neighbours."""
 
 import inspect
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from heads.data.splits import Splits
-from heads.parts.registry import SearchSpace
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Value
 from heads.rng import IsolatedRng
@@ -19,10 +18,12 @@ from heads.training.fitters.base import (
     SearchResult,
     Source,
     TriedSettings,
-    best,
     judged,
     refitted,
+    score_settings,
+    surest,
 )
+from heads.training.fitters.held_out import HELD_OUT
 from heads.training.task import TrainingTask
 
 AT_ONCE = 256  # rows that are answered together: a neighbour search is rows × rows
@@ -46,32 +47,52 @@ class ClosedFormFitter:
     def search(
         self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
     ) -> Generator[TriedSettings, None, list[SearchResult]]:
-        found = []
+        found = list[SearchResult]()
         for seed in range(len(seeds)):
-            best = yield from self._search(task, splits, seed)
-            found.append(SearchResult(chosen=best.settings, point=best))
+            rows, is_exact = splits.selection(seed)[0], bool(self._leave_one_out(splits))
+            same = [n for n in range(seed * is_exact) if rows.equal(splits.selection(n)[0])]
+            top = found[same[0]].point if same else (yield from self._select(task, splits, seed))
+            found.append(SearchResult(chosen=top.settings, point=top))
         return refitted(self, task, splits, found, seeds)
 
-    def _search(
+    def _leave_one_out(self, splits: Splits) -> Callable[..., Iterator[Tensor]] | None:
+        """The closed form of the leave-one-out answers, where they are to choose the settings."""
+        is_searched = len(settings_of(self, 1)) > 1 and splits.folds and not splits.are_given
+        return HELD_OUT.get(self.resolved.head.solve) if is_searched else None
+
+    def _select(
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, TriedSettings]:
-        given = dict(self.resolved.recipe.options)
-        searched = self.resolved.head.search
-        name = next((n for n in searched if n not in given), None)
-        left = [{}]
-        if name:
-            left = _first(name, searched[name], len(splits.search[seed]))
-        left = _evenly(left, task.fixed.trials or len(left))
-        tried = list[TriedSettings]()
-        while left:
+        """Try settings on rows that are held out, and return what the best came to."""
+        exact, tried = self._leave_one_out(splits), list[TriedSettings]()
+        rows, folds = splits.selection(seed)
+        settings = settings_of(self, len(rows) - int(folds[folds >= 0].bincount().max()))
+        if len(settings) == 1:  # nothing to choose: once is enough
+            rows, folds = replace(splits, folds=()).selection(seed)
+        settings = _evenly(settings, task.fixed.trials or len(settings))
+        answers = self._answers(task, rows, folds, settings)
+        if exact is not None:
+            groups = rows if splits.groups is None else splits.groups[rows]
+            folds, many = torch.zeros_like(rows), task.objective.problem.has_label_sets
+            values = [value for option in settings for value in option.values()]
+            given = task.of(rows), self._target_matrix(task, rows), groups, values
+            answers = (logits.to(task.vectors) for logits in exact(*given, many=many))
+        score = score_settings if exact is not None else judged
+        for option, logits in zip(settings, answers, strict=True):
             task.check()
-            option, rows, asked = left.pop(0), splits.search[seed], splits.development[seed]
-            logits = self._solved(task, option, rows, asked).logits
-            tried.append(replace(judged(option, 0, logits, task, asked), seed=seed))
+            tried.append(replace(score(option, 0, logits, task, rows[folds >= 0]), seed=seed))
             yield tried[-1]
-            if name and not left and not task.fixed.trials:
-                left = _further(name, searched[name], tried, best(tried, task), len(rows))
-        return best(tried, task)
+        return surest(tried, task)
+
+    def _answers(
+        self, task: TrainingTask, rows: Tensor, folds: Tensor, settings: Sequence[Chosen]
+    ) -> Iterator[Tensor]:
+        """Compute the logits of the rows of each fold by heads fitted to the other rows."""
+        for chosen in settings:
+            logits = task.vectors.new_zeros(len(rows), task.classes)
+            for own in (folds == fold for fold in range(int(folds.max()) + 1)):
+                logits[own] = self._solved(task, chosen, rows[~own], rows[own]).logits
+            yield logits[folds >= 0]
 
     def learn(
         self,
@@ -98,18 +119,21 @@ class ClosedFormFitter:
         solve: Any = self.resolved.head.solve
         options = {**self.resolved.head_options, **chosen}
         known = inspect.signature(solve).parameters
-        # A solver takes a row for a member of its class or not, so nothing is smoothed.
-        target_matrix = replace(task.objective, smoothing=0.0).target_matrix(task.targets[rows])
-        if not task.objective.problem.has_classes:
-            target_matrix = (target_matrix + 1) / 2  # a solver's 0 and 1 are −1 and +1
         given = {name: value for name, value in options.items() if name in known}
         many = task.objective.problem.has_label_sets
-        solve(chain, task.of(rows), target_matrix, many=many, **given)
+        solve(chain, task.of(rows), self._target_matrix(task, rows), many=many, **given)
         logits = []
         for part in task.of(asked).split(AT_ONCE):
             task.check()
             logits.append(chain.eval()(part).detach())
         return FittedHead(logits=torch.cat(logits), state=chain.state_dict())
+
+    def _target_matrix(self, task: TrainingTask, rows: Tensor) -> Tensor:
+        # A solver takes a row for a member of its class or not, so nothing is smoothed.
+        target_matrix = replace(task.objective, smoothing=0.0).target_matrix(task.targets[rows])
+        if task.objective.problem.has_classes:
+            return target_matrix
+        return (target_matrix + 1) / 2  # a solver's 0 and 1 are −1 and +1
 
     def chain(self, classes: int, chosen: Chosen) -> nn.Sequential:
         """The head with the options that were chosen."""
@@ -119,17 +143,16 @@ class ClosedFormFitter:
             return self.resolved.head.make(self.width, classes, **options)
 
 
-def first_settings(fitter: ClosedFormFitter, rows: int) -> list[dict[str, Value]]:
-    """The settings that are tried of a head at first, where so many rows are learned from."""
-    given, searched = dict(fitter.resolved.recipe.options), fitter.resolved.head.search
-    name = next((n for n in searched if n not in given), None)
-    return _first(name, searched[name], rows) if name else [{}]
-
-
-def _first(name: str, space: SearchSpace, rows: int) -> list[dict[str, Value]]:
-    """The settings that are tried of an option at first."""
-    values = (_rounded(space, value, rows) for value in (*space.besides, *space.first))
-    return [{name: value} for value in dict.fromkeys(values)]
+def settings_of(fitter: ClosedFormFitter, rows: int) -> list[dict[str, Value]]:
+    """Return the settings that are tried of a head that learns from so many rows."""
+    head, given = fitter.resolved.head, dict(fitter.resolved.recipe.options)
+    name = next((name for name in head.search if name not in given), None)
+    if name is None:
+        return [{}]
+    values = head.search[name]
+    if isinstance(head.options[name], int):
+        return [{name: value} for value in dict.fromkeys(min(int(v), rows) for v in values)]
+    return [{name: float(value)} for value in values]
 
 
 def _evenly(settings: list[dict[str, Value]], most: int) -> list[dict[str, Value]]:
@@ -144,18 +167,3 @@ def _evenly(settings: list[dict[str, Value]], most: int) -> list[dict[str, Value
         return [settings[len(settings) // 2]]
     step = (len(settings) - 1) / (most - 1)
     return [settings[round(place * step)] for place in range(most)]
-
-
-def _further(
-    name: str, space: SearchSpace, tried: Sequence[TriedSettings], top: TriedSettings, rows: int
-) -> list[dict[str, Value]]:
-    """What is tried next, where the best is at the edge of what was tried."""
-    known = [float(one.settings[name]) for one in tried]
-    found = space.beyond(known, float(top.settings[name]))
-    if found is None or (value := _rounded(space, found, rows)) in known:
-        return []
-    return [{name: value}]
-
-
-def _rounded(space: SearchSpace, value: float, rows: int) -> Value:
-    return min(round(value), rows) if space.of_rows else float(f"{value:.4g}")

@@ -119,7 +119,7 @@ def _descended(
     # as a fall (else noise would look like progress).
     noise = NOISE * torch.finfo(value.dtype).eps
     lowest, least = torch.full_like(value, torch.inf), torch.full_like(value, torch.inf)
-    idle, (failed, ended) = torch.zeros(len(point)), torch.zeros(2, len(point), dtype=torch.bool)
+    idle, (failed, ended) = torch.zeros_like(value), value.new_zeros(2, len(point)).bool()
     for _ in range(iterations):
         norm = gradient.norm(dim=1)
         moved = (norm < least) | (value < lowest - noise * value.abs())

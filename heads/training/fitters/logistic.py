@@ -17,8 +17,8 @@ from heads.training.fitters.base import (
     SearchResult,
     Source,
     TriedSettings,
-    judged,
     refitted,
+    score_settings,
     surest,
 )
 from heads.training.fitters.lbfgs import Function, Precision, minimise
@@ -43,7 +43,7 @@ class LinearProblems:
         vectors: (n, w), best along their principal axes; for heads without a bias not centred.
         targets: (n,) or (n, c).
         objective: What is to be learned of them.
-        weights: (n,), how much each row counts.
+        weights: (n,), how much each row counts; (k, n), in each problem.
         strength: (k,), C.
         bias: Whether there is one; it is never penalised.
     """
@@ -82,7 +82,7 @@ def solve(
     """
     k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
     scale = _scale(problems)
-    point = torch.zeros(k, classes, width + 1)
+    point = torch.zeros(k, classes, width + 1, device=problems.vectors.device)
     if start is not None:
         point = torch.cat([start[0], start[1][..., None]], dim=2) / scale
     own = problems.vectors.dtype
@@ -101,14 +101,15 @@ def _scale(problems: LinearProblems) -> Tensor:
 
     One over the root of the objective's bend along it, as it is between beginning and optimum.
     """
-    total = problems.weights.sum()
-    shares = (problems.weights / total).split(MANY_ROWS)
+    total = problems.weights.sum(dim=-1, keepdim=True)  # (1,), or (k, 1)
+    shares = (problems.weights / total).split(MANY_ROWS, dim=-1)
     squares = (own.square() for own in problems.vectors.split(MANY_ROWS))
-    # (w,), in parts: of a million rows no second copy should lie beside them.
+    # (w,) or (k, w), in parts: of a million rows no second copy should lie beside them.
     square = torch.stack([w @ v for w, v in zip(shares, squares, strict=True)]).sum(dim=0)
     bend = 1.0 if not problems.objective.problem.has_classes else BEND / max(2, problems.classes)
-    decay = 1 / (problems.strength * total)
-    both = torch.cat([bend * square + decay[:, None], torch.full((len(decay), 1), bend)], dim=1)
+    decay = 1 / (problems.strength[:, None] * total)
+    constant = torch.full((len(decay), 1), bend, device=decay.device)
+    both = torch.cat([bend * square + decay, constant], dim=1)
     return both.rsqrt()[:, None]
 
 
@@ -117,9 +118,9 @@ def _objective(
 ) -> Function:
     """The mean loss and penalty of each problem, and its gradient, (k, p)."""
     k, classes = len(problems.strength), problems.classes
-    total = problems.weights.sum()
-    shares = problems.weights / total
-    decay = (1 / (problems.strength * total))[:, None, None]
+    total = problems.weights.sum(dim=-1, keepdim=True)
+    shares = (problems.weights / total).expand(k, -1).T  # (n, k)
+    decay = (1 / (problems.strength[:, None] * total))[..., None]  # (k, 1, 1)
     most = max(1, AT_ONCE // (k * classes))
     vectors = problems.vectors.to(products)
     parts = list(
@@ -131,15 +132,15 @@ def _objective(
         weight, bias = both[..., :-1], both[..., -1]
         multiplied = _product(weight.flatten(0, 1), products)  # one for all problems
         value = (weight.square() * decay).sum(dim=(1, 2)) / 2
-        raw = torch.zeros(k * classes, weight.shape[2])
+        raw = torch.zeros(k * classes, weight.shape[2], device=weight.device)
         gradient = torch.zeros_like(both)
         for vectors, targets, counts in parts:
             check()
             logits = multiplied(vectors).to(weight.dtype).view(-1, k, classes)
             logits = logits + bias if problems.bias else logits
             losses, by_logits = row_gradients(problems.objective, logits, targets)
-            value = value + counts @ losses
-            by_logits *= counts[:, None, None]  # (n, k, c)
+            value = value + (counts * losses).sum(dim=0)
+            by_logits *= counts[..., None]  # (n, k, c)
             raw += by_logits.flatten(1).to(products).T @ vectors
             if problems.bias:
                 gradient[..., -1] += by_logits.sum(dim=0)
@@ -154,7 +155,7 @@ def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor
     if products == torch.float64:
         return lambda vectors: vectors @ weight.T
     # Of weights that lie apart, oneDNN's kernel is a thousand times as slow.
-    return product(weight.contiguous(), None, products, prepacked=False)
+    return product(weight.contiguous(), None, products, prepacked=False, device=weight.device)
 
 
 def row_gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,8 +200,7 @@ class LinearFitter:
             same = [
                 number
                 for number in range(seed)
-                if torch.equal(splits.search[number], splits.search[seed])
-                and torch.equal(splits.development[number], splits.development[seed])
+                if all(map(torch.equal, splits.selection(number), splits.selection(seed)))
             ]
             if same:  # nothing is drawn at random
                 found.append(found[same[0]])
@@ -217,7 +217,8 @@ class LinearFitter:
         known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
         limited = task.fixed.trials
         strengths = [float(fixed)] if fixed else [*known][: limited or None]
-        tries = _Tries(rows=splits.search[seed], asked=splits.development[seed], seed=seed)
+        rows, folds = splits.selection(seed)
+        tries = _Tries(rows=rows, folds=folds, seed=seed)
         yield from self._try(task, tries, [_with(C, first) for C in strengths])
         if limited:
             return tries.found(task)
@@ -246,11 +247,17 @@ class LinearFitter:
     ) -> Generator[TriedSettings, None, None]:
         """Adds what some options come to, and their tensors; standardised or not alike."""
         begin = tries.states[tries.tried.index(start)] if start else None
-        tries.states += self._solved(task, options, tries.rows, ROUGH, begin)
-        vectors = task.of(tries.asked)
-        for option, state in zip(options, tries.states[-len(options) :], strict=True):
-            point = judged(option, 0, _linear(state, vectors), task, tries.asked)
+        held = tries.folds == torch.arange(int(tries.folds.max()) + 1)[:, None]  # (f, n)
+        solved = self._solved(task, options, tries.rows, held, ROUGH, begin)
+        vectors, answered = task.of(tries.rows), held.any(dim=0)
+        for number, option in enumerate(options):
+            states = solved[number :: len(options)]
+            logits = vectors.new_zeros(len(vectors), task.classes)
+            for state, own in zip(states, held, strict=True):
+                logits[own] = _linear(state, vectors[own])
+            point = score_settings(option, 0, logits[answered], task, tries.rows[answered])
             tries.tried.append(replace(point, seed=tries.seed))
+            tries.states.append(states)
             yield tries.tried[-1]
 
     def learn(
@@ -270,7 +277,8 @@ class LinearFitter:
                 if settings == one.chosen and (known is own or torch.equal(known, own))
             ]
             if not same:
-                same = self._solved(task, [one.chosen], own, NEAR, one.state)
+                start, none = [one.state] if one.state else None, torch.zeros(1, len(own)).bool()
+                same = self._solved(task, [one.chosen], own, none, NEAR, start)
                 solved.append((own, one.chosen, same[0]))
             learned.append(FittedHead(logits=_linear(same[0], task.of(others)), state=same[0]))
         return learned
@@ -280,14 +288,16 @@ class LinearFitter:
         task: TrainingTask,
         options: Sequence[Mapping[str, Any]],
         rows: Tensor,
+        held: Tensor,
         near: float,
-        start: Mapping[str, Tensor] | None,
+        start: Sequence[Mapping[str, Tensor]] | None,
     ) -> list[State]:
-        """The tensors of the head for each option, standardised or not alike.
+        """Solve for the tensors of the head for each option, standardised or not alike.
 
         Args:
+            held: (f, n), which rows each fold holds out. Answers come fold by fold.
             near: How near to the optimum, as a share of the first gradient.
-            start: Those of a head to begin with.
+            start: Those of a head to begin with, one a fold.
         """
         layer = self.first.layer
         standardise = bool(options[0]["standardise"])
@@ -297,13 +307,13 @@ class LinearFitter:
         if not standardise:  # it goes by vectors that are divided by their deviation, one for all
             spread = task.of(rows).std(dim=0, correction=0).mean()
             trial /= float(spread.clamp_min(1e-12)) ** 2
-        kind = task.vectors.dtype
+        kind, begin = task.vectors.dtype, [axes.unfolded(one, layer) for one in start or ()]
         problems = LinearProblems(
             vectors=seen if seen.dtype == kind else axes.seen(task.of(rows), kind),
             targets=task.targets[rows],
             objective=task.objective,
-            weights=task.weights[rows],
-            strength=torch.tensor([option["C"] * trial for option in options]),
+            weights=(task.weights[rows] * ~held).repeat_interleave(len(options), dim=0),
+            strength=torch.tensor([option["C"] * trial for option in options]).repeat(len(held)),
             bias=self.first.bias,
         )
         solved = solve(
@@ -311,7 +321,7 @@ class LinearFitter:
             near=near,
             iterations=MOST_STEPS,
             check=task.check,
-            start=_begun(axes.unfolded(start, layer), layer, len(options)) if start else None,
+            start=_begun(begin, layer, len(options)) if begin else None,
             products=task.products,
         )
         return [self._folded(*one, axes) for one in zip(*solved, strict=True)]
@@ -323,11 +333,12 @@ class LinearFitter:
         return axes.folded(state, layer)
 
 
-def _begun(state: Mapping[str, Tensor], layer: str, problems: int) -> tuple[Tensor, Tensor]:
-    """One head's weight and bias, as where so many problems begin."""
-    weight = state[f"{layer}.weight"]
-    bias = state.get(f"{layer}.bias", weight.new_zeros(len(weight)))
-    return weight.expand(problems, -1, -1), bias.expand(problems, -1)
+def _begun(states: Sequence[Mapping[str, Tensor]], layer: str, times: int) -> tuple[Tensor, Tensor]:
+    """Stack the weights and biases of heads, each so many times."""
+    weight = torch.stack([state[f"{layer}.weight"] for state in states])
+    none = weight.new_zeros(weight.shape[:2])
+    bias = torch.stack([state.get(f"{layer}.bias", none[0]) for state in states])
+    return weight.repeat_interleave(times, dim=0), bias.repeat_interleave(times, dim=0)
 
 
 def _with(C: float, standardise: bool) -> Chosen:
@@ -339,26 +350,26 @@ class _Tries:
     """What one seed has tried.
 
     Attributes:
-        rows: Those that it learns from.
-        asked: Its development rows.
+        rows: Those that settings are chosen by.
+        folds: The fold of each, see `Splits.selection`.
         seed: Its number.
         tried: What its options came to.
-        states: The tensors of each.
+        states: For each the tensors without each of the folds.
     """
 
     rows: Tensor
-    asked: Tensor
+    folds: Tensor
     seed: int
     tried: list[TriedSettings] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
+    states: list[list[State]] = field(default_factory=list)
 
     def best(self, task: TrainingTask) -> TriedSettings:
         return surest(self.tried, task)
 
     def found(self, task: TrainingTask) -> SearchResult:
-        """The best, and the tensors it came to."""
+        """The best, and the tensors it came to without the first fold."""
         best = self.best(task)
-        state = self.states[self.tried.index(best)]
+        state = self.states[self.tried.index(best)][0]
         return SearchResult(chosen=best.settings, point=best, state=state)
 
     def edge(self, task: TrainingTask, strengths: Sequence[float]) -> float:

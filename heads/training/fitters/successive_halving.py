@@ -16,10 +16,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from heads.parts.resolved_recipe import HINGE
 from heads.training.fitters.adamw import CopySettings
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
-from heads.training.objective import Objective
+from heads.training.objective import factor_of
 from heads.training.task import FixedSettings, TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
@@ -32,9 +31,6 @@ FALL = 0.01  # of the development loss: what falls less does not fall
 DECIDED = 256  # steps, after which each seed goes on with its best settings alone
 BEHIND = 2.0  # standard errors of the paired difference, from which settings are let go before
 AGAIN = 0.5  # of the steps of a search, which its head goes on with on all rows
-SECANTS = 16  # steps to the temperature at most; from the one before 1 or 2 will do
-NEAR, STRIDE = 0.01, 4.0  # of the factor, between the first two that are tried; its longest step
-FARTHEST = (1e-2, 1e2)  # that the factor may be
 
 
 class LearningCopies(Protocol):
@@ -256,45 +252,3 @@ def steps_after(found: SearchResult, pass_steps: float, fixed: FixedSettings) ->
         return fixed.steps
     share = 1.0 if found.state is None else AGAIN
     return max(FIRST[0], round(share * choice_of(found.chosen).epochs * pass_steps))
-
-
-@torch.no_grad()
-def factor_of(
-    logits: Tensor, targets: Tensor, objective: Objective, start: float, counts: Tensor
-) -> float:
-    """The factor of some logits (m, c) for the smallest loss: one over the temperature.
-
-    The loss is the one by which settings are judged, rows counting as they do there; where it is
-    focal or weighs classes, another factor suits it than the plain cross-entropy. 1 for numbers,
-    and for a hinge, which has a scale of its own. By secants, from a factor that was near before,
-    until it hardly moves.
-
-    Args:
-        counts: (m,), how much each row counts.
-
-    Source: Guo et al. 2017 (arXiv 1706.04599).
-    """
-    if not objective.problem.has_classes or objective.loss == HINGE:
-        return 1.0
-    judged_by, weights = replace(objective, margin=0.0), counts[:, None].double()
-
-    def pull(factor: float) -> float:
-        """The derivative of the loss by the factor."""
-        return float((logits * judged_by.gradient(logits * factor, targets) * weights).sum())
-
-    at = min(max(start, FARTHEST[0]), FARTHEST[1])
-    last, there = at * (1 + NEAR), pull(at * (1 + NEAR))
-    for _ in range(SECANTS):
-        here = pull(at)
-        # The slope of `pull` between the last two, times the factor: so the step is a relative one.
-        bend = (there - here) / (last / at - 1)
-        if bend > 0:
-            move = min(max(1 - here / bend, 1 / STRIDE), STRIDE)
-        elif isnan(bend) or not here:
-            break
-        else:  # a focal loss is not convex, and nothing bends where all is sure
-            move = STRIDE if here < 0 else 1 / STRIDE
-        last, there, at = at, here, min(max(at * move, FARTHEST[0]), FARTHEST[1])
-        if abs(at / last - 1) < NEAR:  # the next step would be far shorter
-            break
-    return at

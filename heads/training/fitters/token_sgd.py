@@ -1,5 +1,5 @@
-"""Heads that are learned from the states of all tokens, copy by copy: learned readings, heads
-that are applied to every token, and layers that a stack does not know.
+"""Heads that are learned from the states of all tokens, copy by copy: learned readings, and heads
+that are applied to every token.
 
 A batch is of rows that a copy learns from, their texts of like length: no row is read for the sake
 of others. Each copy draws its own order of batches; copies of equal rows and seed read them once.
@@ -156,7 +156,7 @@ class _RecipeCopy:
         with self._rng.rolling():
             self.module = make()
         if start is None:
-            adamw.at_base_rates(self.module, task, rows)
+            adamw.at_base_rates(self.module.get_submodule("head"), task, rows)
         else:
             self.module.load_state_dict(start)
         self._optimizer = torch.optim.AdamW(

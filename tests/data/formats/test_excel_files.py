@@ -17,8 +17,10 @@ from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
 from heads.data.dataset import Data, read
 from heads.data.files import open_table
+from heads.data.formats import excel_files
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
+from heads.interruption import Interrupted, interruptible
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -288,3 +290,55 @@ def test_limits_hold_for_what_a_user_may_read(save: Callable[..., Path]) -> None
     with pytest.raises(LimitError, match="more than 5 rows"):
         read(save(NAMED), Limits(rows=5))
     assert len(read(save(NAMED), Limits(rows=8)).corpus) == 8
+
+
+# --- Workbooks over which a parser takes minutes, in public mode.
+
+
+ATTRIBUTES = [f'a{number}="1"' for number in range(400_000)]
+
+
+def sheet(rows: str) -> str:
+    return f"<worksheet {MAIN}><sheetData>{rows}</sheetData></worksheet>"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        f'<row r="1"><c r="A1" {" ".join(ATTRIBUTES)}/></row>',
+        "".join(f'<row r="{n}">{"<c/>" * 2_000}</row>' for n in range(1, 1_501)),
+        f'<row r="1">{"<c/>" * 3_000_000}</row>',
+    ],
+    ids=["attributes", "empty cells", "a wide row"],
+)
+def test_a_workbook_of_millions_of_cells_is_refused_at_once(
+    rows: str, save: Callable[..., Path], seconds: Callable[[], float]
+) -> None:
+    path = with_part(save(NAMED), sheet1=sheet(rows))
+    start = seconds()
+    with pytest.raises(LimitError):
+        open_table(path, PUBLIC)
+    assert seconds() - start < 3
+
+
+def test_reading_a_workbook_ends_with_its_seconds_and_when_nobody_waits(
+    save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f'<row r="{n}">{"<c/>" * 40}</row>' for n in range(1, 10_001))
+    path = with_part(save(NAMED), sheet1=sheet(rows))
+    clock = iter(range(10**6))
+    with monkeypatch.context() as patch:
+        patch.setattr(excel_files, "thread_time", lambda: next(clock))
+        with pytest.raises(LimitError):
+            open_table(path, PUBLIC)
+
+    def stop() -> None:
+        raise Interrupted
+
+    with interruptible(stop), pytest.raises(Interrupted):
+        open_table(path, LIMITS)
+
+
+def test_the_largest_usual_sheet_of_a_public_place_is_read(save: Callable[..., Path]) -> None:
+    rows = [["text", "label"], *([f"text {n}", "xy"[n % 2]] for n in range(PUBLIC.rows))]
+    assert len(open_table(save(rows), PUBLIC).rows) == PUBLIC.rows

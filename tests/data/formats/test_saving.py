@@ -1,5 +1,6 @@
 """What is written is read again, cell for cell, and by a spreadsheet never run."""
 
+import csv
 import os
 
 import pandas as pd
@@ -14,7 +15,7 @@ from heads.errors import DataError
 from heads.interfaces.web.guards import as_csv
 from heads.settings import Limits
 
-# What `gate` lets in: no control characters, and no spaces at the ends.
+# No control characters, which a spreadsheet does not keep, and no spaces at the ends.
 TEXTS = st.text(
     st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co"), include_characters="\n"), min_size=1
 ).filter(lambda text: text.strip() == text and text)
@@ -29,15 +30,24 @@ TEXTS = st.text(
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_come_back(tmp_path_factory, kind, rows):
     path = tmp_path_factory.mktemp("saved") / f"rows{kind}"
-    save(path, ["text", "label", "line"], [[*row, n] for n, row in enumerate(rows)])
+    lines = [[*row, n] for n, row in enumerate(rows)]
+    save(path, ["text", "label", "line"], lines, excel_safe=True)
     table = open_table(path, Limits(), True)
     read = [[unguard_cell(cell) if table.spelled else cell for cell in row] for row in table.rows]
     assert table.columns == ("text", "label", "line")
     assert [(row[0], row[1]) for row in read] == [tuple(row) for row in rows]
 
 
-def test_no_cell_of_a_spreadsheet_is_a_formula(tmp_path):
-    save(tmp_path / "x.csv", ["text"], [["=cmd()"], ["fine"], [None]])
+@pytest.mark.parametrize("kind", [".csv", ".tsv"])
+def test_cells_stay_as_they_are(tmp_path, kind):
+    cells = ["=1+1", "'=x", "+1+1x", "-1", "@cmd", "plain"]
+    save(tmp_path / f"x{kind}", ["=name"], [[cell] for cell in cells])
+    with (tmp_path / f"x{kind}").open(encoding="utf-8-sig", newline="") as file:
+        assert [cell for (cell,) in csv.reader(file)] == ["=name", *cells]
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula_where_that_is_asked_for(tmp_path):
+    save(tmp_path / "x.csv", ["text"], [["=cmd()"], ["fine"], [None]], excel_safe=True)
     assert (tmp_path / "x.csv").read_text("utf-8-sig").splitlines() == [
         "text",
         "'=cmd()",
@@ -47,9 +57,10 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(tmp_path):
 
 
 def test_a_label_that_is_a_number_is_the_same_for_everybody(tmp_path):
-    save(tmp_path / "x.csv", ["text", "label"], [["a", "-1"], ["b", "+1.5e3"], ["c", "-1+1"]])
+    rows = [["a", "-1"], ["b", "+1.5e3"], ["c", "-1+1"]]
+    save(tmp_path / "x.csv", ["text", "label"], rows, excel_safe=True)
     assert pd.read_csv(tmp_path / "x.csv", dtype=str)["label"].tolist() == ["-1", "+1.5e3", "'-1+1"]
-    assert as_csv(["label"], [["-1"], ["-x"]]) == '\ufeff"label"\r\n"-1"\r\n"\'-x"\r\n'
+    assert as_csv(["label"], [["-1"], ["-x"]]) == '\ufeff"label"\r\n"-1"\r\n"-x"\r\n'
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")

@@ -20,7 +20,7 @@ from heads.data.files import open_stream, open_table
 from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
-from heads.data.table import CELL, unguard_cell
+from heads.data.table import CELL, guard_cell, unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits
 
@@ -44,12 +44,12 @@ def rows_of(stream, most=7):
     return [row for block in stream.blocks(most) for row in block.rows]
 
 
-def answered(path, to, header=None, **asked):
+def answered(path, to, header=None, excel_safe=False, **asked):
     """A file written anew, with an answer that tells the number of its row; and its stream."""
     stream = open_stream(path, LIMITS, header, **asked)
     number = 0
     to.unlink(missing_ok=True)  # of the example before
-    with written(to, stream, OURS) as writer:
+    with written(to, stream, OURS, excel_safe=excel_safe) as writer:
         for block in stream.blocks(7):
             values = [(f"row {number + at}", (number + at) / 4) for at in range(len(block))]
             writer.write(block, values)
@@ -333,13 +333,30 @@ def test_no_text_of_an_object_becomes_a_formula_and_each_comes_back(tmp_path, en
             for cell in book.active[book.active.max_row]:
                 cell.data_type = "s"  # a text that begins with = is no formula
         book.save(path)
-    answered(path, tmp_path / f"out{to}")
+    answered(path, tmp_path / f"out{to}", excel_safe=True)
     rows = parted(tmp_path / f"out{to}", "\t" if to == ".tsv" else ",")
     started = [cell for row in rows for cell in row if cell[:1] in "=@-+" and cell != "-3"]
     assert not started
     table = open_table(tmp_path / f"out{to}", LIMITS)
     assert [unguard_cell(row[0]) for row in table.rows] == texts
     assert [unguard_cell(row[1]) for row in table.rows] == ["-a"] * 5
+
+
+@pytest.mark.parametrize("excel_safe", [False, True])
+@pytest.mark.parametrize("to", [".csv", ".tsv"])
+def test_own_cells_and_answers_are_written_by_one_rule(tmp_path, to, excel_safe):
+    cells = ["=1+1", "+1+1x", "'=x", "-x", "@cmd", "-1", "plain"]
+    (tmp_path / "rows.csv").write_text("=name\n" + "\n".join(cells) + "\n", "utf-8")
+    stream = open_stream(tmp_path / "rows.csv", LIMITS, True)
+    with written(
+        tmp_path / f"out{to}", stream, [Added(name="=answer")], excel_safe=excel_safe
+    ) as writer:
+        for block in stream.blocks(7):
+            writer.write(block, [(row.cells[0],) for row in block.rows])
+    rows = parted(tmp_path / f"out{to}", "\t" if to == ".tsv" else ",")
+    signs = ["=name", *cells] if not excel_safe else [guard_cell(c) for c in ("=name", *cells)]
+    assert [own for own, _ in rows] == signs
+    assert [answer for _, answer in rows[1:]] == signs[1:]
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
@@ -374,7 +391,7 @@ def test_labels_stand_in_a_cell_as_they_are_read(tmp_path):
     with written(tmp_path / "out.csv", stream, (Added(name="=label"),)) as writer:
         for block in stream.blocks(9):
             writer.write(block, [("-1",), ("=cmd",)])
-    assert [row[2] for row in parted(tmp_path / "out.csv")] == ["'=label", "-1", "'=cmd"]
+    assert [row[2] for row in parted(tmp_path / "out.csv")] == ["=label", "-1", "=cmd"]
 
 
 def test_every_limit_holds_while_it_is_looked_through(tmp_path):

@@ -59,6 +59,14 @@ def test_edit_says_who_flips(capsys):
     assert "“Not bad” → “Bad”" in " ".join(out.split())
 
 
+def test_control_characters_of_a_text_do_not_reach_the_terminal(capsys):
+    code, out, _ = run(capsys, "edit", f"\x1b[31m{TEXT}", "\x1b[32mBad\x07 at all.", *HEADS)
+    assert code == 0
+    code, told, _ = run(capsys, "inspect", f"\x1b[31m{TEXT}\x07", *HEADS)
+    assert code == 0
+    assert not {"\x1b", "\x07"} & set(out + told)
+
+
 def test_ablate_and_readings(capsys):
     code, out, _ = run(capsys, "ablate", TEXT, *HEADS, "--without", "dense", "--json")
     found = json.loads(out)

@@ -58,3 +58,13 @@ def test_a_table_that_fits_is_one_and_its_sections_stay():
     assert [[row.end_section for row in part.rows] for part in parts] == [[True, False]] * len(
         parts
     )
+
+
+def test_no_text_of_a_users_moves_the_cursor_or_turns_the_way_of_writing(capsys):
+    table = tables.table_of("", "text\u202e")
+    table.add_row("a", "\u202eevil\u2066 \x1b[31mred\x9b2J\x07")
+    tables.show(table, "one\u202e\x1b]0;title\x07\ntwo")
+    written = capsys.readouterr().out
+    assert all(line.isprintable() for line in written.splitlines())
+    assert "evil" in written
+    assert written.splitlines()[-1] == "two"

@@ -280,9 +280,9 @@ def test_recipes_are_ranked_over_the_data_sets_of_runs(capfd, tmp_path, trained)
     folder = Path(trained["folder"])
     other = tmp_path / "other"
     shutil.copytree(folder, other)
-    facts = json.loads((other / "run.json").read_text("utf-8"))
+    facts = RunFolder(path=other).read("run.json")
     facts |= {"data": "other reviews", "fingerprint": "another"}
-    (other / "run.json").write_text(json.dumps(facts), "utf-8")
+    RunFolder(path=other).write("run.json", facts)
     named = ["runs", folder, other, "--differences"]
     code, out, _ = run(capfd, *named, "--json")
     assert code == 0

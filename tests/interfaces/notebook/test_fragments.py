@@ -256,6 +256,15 @@ def test_it_is_shown_without_any_call_of_the_users():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
 
 
+def test_print_shows_a_table_and_no_dataclass(results):
+    for name, result in results.items():
+        text = str(result)
+        if name != "classifier":  # its repr is one line
+            assert not re.search(r"\w+\(\w+=", text.replace(HOSTILE, "")), name
+        assert text.strip(), name
+        assert len(text) < MOST_BYTES, name
+
+
 # As tables of pandas
 
 

@@ -111,7 +111,7 @@ def test_the_chart_marks_the_best_way_and_the_frozen_score():
 @pytest.mark.parametrize("width", [50, 80, 140])
 def test_a_shell_of_any_width_shows_every_number(width, monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(tables, "Console", lambda: Console(file=out, width=width))
+    monkeypatch.setattr(tables, "_console", lambda: Console(file=out, width=width))
     tables._ways(ONE)
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= width

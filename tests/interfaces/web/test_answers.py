@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions, answering
-from heads.interfaces.web.places.try_it import TryHandlers, _turned, settings_of
+from heads.interfaces.web.places.try_it import SETTINGS, TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
 
@@ -138,7 +138,7 @@ def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
     assert _turned(OPENING, "", "sample:aspects", "").text.startswith("Lovely colour")
     pairs = _turned(OPENING, "", "sample:pairs", "")
     assert (pairs.sample, bool(pairs.pair)) == ("pairs", True)
-    assert len(settings_of(pairs)) == 7
+    assert len(settings_of(pairs)) == SETTINGS
 
 
 def test_a_draft_follows_menus_and_line():

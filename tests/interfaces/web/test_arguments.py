@@ -119,7 +119,7 @@ def server(page_url, tmp_path_factory):
         ("readings", 3, True, "temperature must be a number, not true."),
         ("read", 1, ["a"], "text must be a text, not a list."),
         ("train_grid", 9, "three", "seeds must be a number, not the text 'three'."),
-        ("train_grid", 9, 2.5, "seeds must be a whole number of at least 1 and at most 50, not"),
+        ("train_grid", 9, 2.5, "seeds must be a whole number of at least 0 and at most 50, not"),
         ("train_grid", 16, 1, "race must be true or false, not the number 1."),
         ("train_grid", 26, 7, "tuning_rate must be a number of at least 0 and at most 1, not"),
     ],

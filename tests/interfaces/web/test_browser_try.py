@@ -71,7 +71,7 @@ def test_a_chip_fills_the_sentence(tab):
         "() => document.querySelector('#sentence textarea').value === 'Great, another delay.'"
     )
     page.get_by_role("button", name="surprise me").click()
-    page.locator("#lanes .lane .tokens i", has_text="true").first.wait_for()
+    page.locator("#lanes .lane .tokens i", has_text="train").first.wait_for()
 
 
 @pytest.mark.slow

@@ -186,11 +186,11 @@ def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
 
 def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\na,x\nb,y\n", "utf-8")
-    for seeds in (0, 2.5, 1000):
+    for seeds in (-1, 2.5, 1000):
         file = handle_file(str(tmp_path / "mine.csv"))
         given = [file, None, "", "", "", "", "", "small", "", seeds, 0]
         with pytest.raises(
-            AppError, match="seeds must be a whole number of at least 1 and at most"
+            AppError, match="seeds must be a whole number of at least 0 and at most"
         ):
             client.predict(*given, api_name="/train_grid")
     file = handle_file(str(tmp_path / "mine.csv"))

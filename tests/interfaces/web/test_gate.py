@@ -390,3 +390,13 @@ def test_heartbeats_of_closed_streams_end(public_url):
     while heartbeats(session) and time.monotonic() < end:
         time.sleep(0.2)
     assert not heartbeats(session)
+
+
+def test_handlers_of_the_page_alone_have_no_names_by_which_others_call_them(page_url):
+    handlers = httpx.get(page_url + "config").json()["dependencies"]
+    names = {one["api_name"] for one in handlers if one["api_visibility"] == "private"}
+    assert names
+    for name in names:
+        assert post(page_url, f"{API}/call/{name}", []).status_code in (404, 405), name
+        assert post(page_url, f"{API}/call/v2/{name}", []).status_code >= 400, name
+    assert post(page_url, f"{API}/call/parts", []).status_code == 200

@@ -81,15 +81,16 @@ def test_what_is_left_out_is_counted(trained, monkeypatch):
 
 
 def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
-    some = list(csv.DictReader(io.StringIO(result_folds._labels_as_csv(query(trained))[1:])))
-    whole = list(csv.DictReader(io.StringIO(result_folds._rows_as_csv(query(trained))[1:])))
+    asked = query(trained)
+    some = list(csv.DictReader(io.StringIO(result_folds._sheet(asked, whole=False)[1:])))
+    whole = list(csv.DictReader(io.StringIO(result_folds._sheet(asked, whole=True)[1:])))
     assert len(whole) == 100
     assert [row["text"] for row in whole if row["doubtful"]] == sorted(
         (row["text"] for row in some), key=[row["text"] for row in whole].index
     )
     monkeypatch.setattr(result_folds, "MOST_CELLS", 10)
     with pytest.raises(gr.Error, match="more than a browser saves"):
-        result_folds._rows_as_csv(query(trained))
+        result_folds._sheet(asked, whole=True)
 
 
 def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained, monkeypatch):

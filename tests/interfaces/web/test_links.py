@@ -37,7 +37,7 @@ def test_a_link_fetches_nothing_and_a_click_answers(fake, tiny, asking):
     typed = link.query, "other words", ""
     assert OFFER in told(asking.changed(*typed, VISITOR)), "nor does typing"
     assert OFFER in told(asking.typed(*typed, VISITOR))
-    menu = "a/tiny", "sample:topic", "joint"
+    menu = "a/tiny", "sample:topic", "joint", False
     assert OFFER in told(asking.turned(*typed, *menu, VISITOR)), "nor another choice"
     assert fake.asked == []
     assert "<strong>" in told(asking.loaded(*typed, LOAD, VISITOR))
@@ -50,7 +50,7 @@ def test_a_link_fetches_nothing_and_a_click_answers(fake, tiny, asking):
 
 def test_the_choice_in_the_menu_is_a_click(fake, tiny, asking):
     fake.models["a/tiny"] = Repository(folder=tiny())
-    menu = "a/tiny", "sample:sentiment", "joint"
+    menu = "a/tiny", "sample:sentiment", "joint", False
     asked = Location.of("?recipes=mean+centroid")
     shown = told(asking.turned(asked.query, "good", "", *menu, VISITOR))
     assert OFFER not in shown
@@ -66,7 +66,7 @@ def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
         assert "The base model a/tiny is not loaded." in shown
     assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
     assert "is not loaded" in told([[open_lane.apart(link, "cls+linear")]])
-    assert "is not loaded" in told(panel.prepared(link.query, "folder", False, VISITOR))
+    assert "is not loaded" in told(panel.prepared(link.query, "folder", VISITOR))
     draft = {"recipe": "mean+linear", "lane": 1}
     assert "is not loaded" in builder.form(link, draft)
     assert "is not loaded" in builder.drawn(link, draft)

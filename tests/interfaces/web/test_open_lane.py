@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from heads.classifier.calibration import CALIBRATED
 from heads.data.samples import SAMPLES
+from heads.events import result
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import builder, open_lane
 
@@ -96,6 +98,15 @@ def test_a_lane_shows_its_numbers_chain_and_what_sets_it_apart():
     assert "classifier.out_proj" in chain
     assert other["value"] == "mean+linear"
     assert "dense" in apart
+
+
+def test_the_panel_of_raw_lanes_is_raw_but_for_what_is_taken_along():
+    asked = Location(text="Fine.", recipes=("mean+linear",), lane=1)
+    raw = replace(asked, raw=True)
+    for location, is_raw in ((asked, False), (raw, True), (replace(raw, show="take"), False)):
+        (classifier,) = result(open_lane.load_lane_heads(location, location.recipes)).classifiers
+        assert (CALIBRATED in classifier.head.chosen) is not is_raw
+    assert open_lane.numbers(raw)[3] != open_lane.numbers(asked)[3]
 
 
 def test_numbers_have_no_classes_to_choose_from():

@@ -212,3 +212,17 @@ def test_who_has_no_address_stops_no_line():
         return done
 
     assert finished(all_of_them()) == ["", "b", "c"]
+
+
+def test_of_slots_for_all_an_address_has_one_where_only_that_is_allowed():
+    async def work():
+        slots = Slots(3, each=1)
+        await slots.acquire("a", lambda: None)
+        second = asyncio.create_task(slots.acquire("a", lambda: None))
+        await slots.acquire("b", lambda: None)
+        await asyncio.sleep(0)
+        assert not second.done()
+        slots.release("a")
+        await second
+
+    finished(work())

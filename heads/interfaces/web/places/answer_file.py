@@ -40,11 +40,7 @@ def build(query: gr.Textbox) -> gr.Accordion:
 
 
 def label(whose: str) -> Any:
-    """The fold of a result, folded.
-
-    Args:
-        whose: The head, where it is not the recommended one, in brackets.
-    """
+    """Fold the fold of a result, and name the head if it is not the recommended one."""
     return gr.update(label=f"{ASKS}: {BRIEF}{whose}", visible=True, open=False)
 
 

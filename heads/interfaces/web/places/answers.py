@@ -103,13 +103,11 @@ class Shown:
 
 
 def answering(question: PendingQuestion) -> Iterator[Shown]:
-    """What heads say, each as soon as it is there; heads that were never trained are trained first.
-
-    A question that no head can answer leaves the last answers in place.
-    """
+    """Yield what heads say as it comes; those that were never trained are trained first."""
     asked = question.asked
+    needs_pair = asked.has_pairs and not asked.run
     try:
-        if not asked.text.strip() or (_needs_pair(asked) and not asked.pair.strip()):
+        if not asked.text.strip() or (needs_pair and not asked.pair.strip()):
             missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
             yield Shown(error=failure(missing), facts=facts(asked))
         else:
@@ -127,10 +125,6 @@ def offering(asked: Location) -> Iterator[Shown]:
         facts=facts(asked),
         under=under(asked),
     )
-
-
-def _needs_pair(asked: Location) -> bool:
-    return not asked.run and asked.has_pairs
 
 
 def _answered(question: PendingQuestion) -> Iterator[Shown]:
@@ -161,14 +155,10 @@ def _at_once(question: PendingQuestion) -> Generator[Shown, None, bool]:
                     yield Shown(verdict=busy(event.says))
     except HeadsError:
         if is_told:
-            yield Shown(verdict=_unloaded(asked))
+            is_loaded = base_models.is_at_hand(asked)
+            yield Shown(verdict="" if is_loaded else base_models.offer(asked))
         raise
     return True
-
-
-def _unloaded(asked: Location) -> Any:
-    """What stands in place of the answer where a base model could not be fetched."""
-    return "" if base_models.is_at_hand(asked) else base_models.offer(asked)
 
 
 def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
@@ -179,11 +169,7 @@ def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
 
 
 def compared(asked: Location) -> "Comparison":
-    """What the heads of a place say, all at once.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit.
-    """
+    """Return what the heads of a place say, all at once."""
     from heads.analysis.comparison import Compared
 
     (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
@@ -191,11 +177,7 @@ def compared(asked: Location) -> "Comparison":
 
 
 def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterator[Shown]:
-    """The heads in turn; one that cannot answer says why in its own lane.
-
-    Raises:
-        HeadsError: What is wrong lies in the question itself, not in one of its heads.
-    """
+    """Ask the heads in turn; one that cannot answer says why in its own lane."""
     asked, found = question.asked, view.waiting(question.asked.recipes)
     around: dict[str, Any] = {
         "verdict": busy(TRAINS),

@@ -27,11 +27,7 @@ def choices() -> list[tuple[str, str]]:
 
 
 def model_of(asked: Location) -> str:
-    """The base model of what is asked.
-
-    Raises:
-        HeadsError: It is that of a run, which is not there.
-    """
+    """Return the base model of what is asked; raise HeadsError if it is of a run that is gone."""
     return run_access.model_of(asked.run) if asked.run else asked.model.strip()
 
 
@@ -53,11 +49,7 @@ def is_at_hand(asked: Location) -> bool:
 
 
 def check_at_hand(asked: Location) -> None:
-    """Refuses what needs a base model that nobody has asked for by a click.
-
-    Raises:
-        ModelError: It is not loaded.
-    """
+    """Raise ModelError for a base model that nobody has asked for by a click."""
     from heads.backbone.config_check import shown
 
     if not is_at_hand(asked):

@@ -143,7 +143,7 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     from heads.analysis.explanation import explain
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own, own_head
-    from heads.data.corpus import gate
+    from heads.data.corpus import check_text
     from heads.data.dataset import corpus_of
     from heads.data.samples import SAMPLES
     from heads.parts.resolve import resolve
@@ -156,7 +156,7 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     classes = len(own.classes) if own else 2
     if not asked.run and not own:
         classes = len(corpus_of(SAMPLES[asked.sample], here).classes)
-    text = gate(asked.text, here) if asked.text.strip() else "A sentence."
+    text = check_text(asked.text, here) if asked.text.strip() else "A sentence."
     found = explain(resolved, backbone, classes=classes, text=text, head=own)
     steps = [step for step in found.steps if step.kind == "head"]
     known = {**resolved.pooling_options, **resolved.head_options}
@@ -234,11 +234,7 @@ def written(draft: Draft, given: dict[str, str]) -> Draft:
 
 
 def placed(asked: Location, draft: Draft) -> Location:
-    """Where one is once the draft stands in its place.
-
-    Raises:
-        RecipeError: It is no recipe.
-    """
+    """Return the location with the draft in its place; raise RecipeError if it is no recipe."""
     from heads.classifier.pretrained import is_own
     from heads.parts.resolve import resolve
 

@@ -152,19 +152,15 @@ def guessed(name: str, first: str = "auto") -> Read:
         table = uploads.opened(name, limits(), HEADERS.get(first))
         columns = guess(table)
     except Exception as error:
-        return _unread(error, table)
+        if table is None or not table.columns:
+            return Read(view=failed(error))
+        return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
     menus = menus_of(table, columns)
     try:
         data = data_of(table, limits(), name=uploads.path_of(name).stem)
     except Exception as error:
         return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
     return Read(view=dataset.card(data), data=data, menus=menus)
-
-
-def _unread(error: Exception, table: Table | None) -> Read:
-    if table is None or not table.columns:
-        return Read(view=failed(error))
-    return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
 
 
 def changed(*asked: Any) -> Read:
@@ -177,11 +173,7 @@ def changed(*asked: Any) -> Read:
 
 
 def reformed(is_label: bool, *asked: Any) -> Read:
-    """The same where another label column is chosen, or its labels are said to be something else.
-
-    Args:
-        is_label: Whether the column was chosen: what its labels are is guessed anew.
-    """
+    """Read again where another label column is chosen, or its labels are said to differ."""
     name, first, *names, form, _, _ = asked
     try:
         table = uploads.opened(name, limits(), HEADERS.get(first))
@@ -197,14 +189,7 @@ def reformed(is_label: bool, *asked: Any) -> Read:
 
 
 def chosen(*asked: Any, most: int = 0) -> Data:
-    """The data as the user confirmed them; takes the values of `DataInputs.all`.
-
-    Args:
-        most: That many rows of them, evenly taken; 0 for all.
-
-    Raises:
-        HeadsError: There are none, or they cannot be used.
-    """
+    """Return the data as the user confirmed them, at most so many rows evenly taken (0: all)."""
     name, first, *names, form, labels, order = asked
     table = uploads.opened(name, limits(), HEADERS.get(first))
     title = uploads.path_of(name).stem

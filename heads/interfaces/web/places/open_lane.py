@@ -40,22 +40,24 @@ Found = TypeVar("Found")
 Stream = Generator[Any, None, None]
 
 
-def selecting(
+def load_lane_heads(
     asked: Location, recipes: Sequence[str]
 ) -> "Generator[Progress, None, SelectedHeads]":
-    """The heads of some lanes on their base model: progress while some are trained, then they.
-
-    Raises:
-        HeadsError: Anything in the choice that does not fit.
-    """
+    """Load or train the heads of lanes, raw if the page shows raw logits; yield progress."""
     from heads.analysis.selection import choosing
 
     base_models.check_at_hand(asked)
     if asked.run:
-        return choosing(recipes, asked.pair, run=run_access.opened(asked.run).id, limits=limits())
-    names = [_entering(recipe, asked) for recipe in recipes]
-    pair = asked.pair if asked.has_pairs else ""
-    return choosing(names, pair, model=asked.model, sample=asked.sample, limits=limits())
+        run = run_access.opened(asked.run).id
+        heads = yield from choosing(recipes, asked.pair, run=run, limits=limits())
+    else:
+        names = [_entering(recipe, asked) for recipe in recipes]
+        pair, sample = asked.pair if asked.has_pairs else "", asked.sample
+        heads = yield from choosing(names, pair, model=asked.model, sample=sample, limits=limits())
+    if not asked.raw or asked.show == "take":  # an exported head stays calibrated
+        return heads
+    raw = (replace(lane, head=lane.head.raw or lane.head) for lane in heads.classifiers)
+    return replace(heads, classifiers=tuple(raw))
 
 
 def _entering(recipe: str, asked: Location) -> str:
@@ -71,11 +73,7 @@ def _entering(recipe: str, asked: Location) -> str:
 
 
 def of_lane(asked: Location) -> str:
-    """The recipe of the open lane.
-
-    Raises:
-        RecipeError: None is open.
-    """
+    """Return the recipe of the open lane; raise RecipeError if none is open."""
     if not is_open(asked):
         raise RecipeError("No head is open.", "Click on one.")
     return asked.recipes[asked.lane - 1]
@@ -102,7 +100,7 @@ def why(asked: Location, label: str, against: str) -> Stream:
     try:
         # What stands there of another text goes at once.
         yield _only(status=busy("Loading the head"), tokens="", near="", layers="")
-        heads = yield from _with_progress(selecting(asked, [of_lane(asked)]), _status)
+        heads = yield from _with_progress(load_lane_heads(asked, [of_lane(asked)]), _status)
         yield from _why(asked, heads, label, against)
     except Exception as error:
         gone = gr.update(visible=False)
@@ -172,7 +170,7 @@ def retrained(asked: Location) -> Stream:
     from heads.interfaces.views import interpretation
 
     try:
-        heads = result(selecting(asked, [of_lane(asked)]))
+        heads = result(load_lane_heads(asked, [of_lane(asked)]))
         second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
         events = ablating(heads, asked.text, second)
         found = yield from _with_progress(events, lambda told: told)
@@ -187,7 +185,7 @@ def edited(asked: Location, lines: str) -> Any:
     from heads.interfaces.views import interpretation
 
     try:
-        heads = result(selecting(asked, asked.recipes))
+        heads = result(load_lane_heads(asked, asked.recipes))
         edits = [line for line in (lines or "").splitlines() if line.strip()]
         second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
         return interpretation.edits(flipped(heads.classifiers, asked.text, edits, second))
@@ -205,7 +203,7 @@ def how(asked: Location, against: str) -> list[Any]:
 
     try:
         recipe = of_lane(asked)
-        heads = result(selecting(asked, [recipe]))
+        heads = result(load_lane_heads(asked, [recipe]))
         one = heads.classifiers[0]
         second = asked.pair if one.head.needs_pairs else ""
         found = explain(
@@ -248,7 +246,7 @@ def numbers(asked: Location) -> list[Any]:
     from heads.interfaces.views import interpretation
 
     try:
-        one, said = _said(asked)
+        one, said = _predict_lane(asked)
         cuts = ()
         if said.problem.has_label_sets:
             from heads.classifier.prediction import cuts_of
@@ -272,17 +270,17 @@ def tempered(asked: Location, power: Any) -> Any:
         if not isinstance(power, int | float) or not -1 <= power <= 1:
             what = "The temperature goes from −1 to 1, as a power of ten."
             raise DataError(what, "Type a number between them, or move the slider.")
-        _, said = _said(asked)
+        _, said = _predict_lane(asked)
         return _tempered(asked, said, power)
     except Exception as error:
         return failed(error)
 
 
-def _said(asked: Location) -> "tuple[Classifier, HeadOutput]":
-    """The head of the open lane, and what it says."""
+def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
+    """Return the head of the open lane and what it answers."""
     from heads.analysis.selection import answered
 
-    (one,) = result(selecting(asked, [of_lane(asked)])).classifiers
+    (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
     (said,) = answered([one], asked.text, asked.pair if one.head.needs_pairs else "")
     return one, said
 
@@ -299,46 +297,33 @@ def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
 # --- Take it.
 
 
-def prepared(asked: Location, form: str, calibrated: bool) -> Stream:
+def prepared(asked: Location, form: str) -> Stream:
     """Writes and verifies the head, and hands the file over."""
     hidden = gr.update(visible=False)
     try:
         with exporting() as place:
-            events = selecting(asked, [of_lane(asked)])
+            events = load_lane_heads(asked, [of_lane(asked)])
             heads = yield from _with_progress(events, lambda told: [told, hidden])
-            yield [busy("Writing and checking the file"), hidden]
             one = heads.classifiers[0]
-            divides = calibrated and calibrates(asked, one)
-            path, says = downloads.written(one, form, place, divides)
+            one = yield from _with_progress(one.refitted(), lambda told: [told, hidden])
+            yield [busy("Writing and checking the file"), hidden]
+            path, says = downloads.written(one, form, place)
             yield [render("exported.html", lines=says), gr.update(visible=True, value=str(path))]
     except Exception as error:
         yield [failed(error), hidden]
 
 
-def calibrates(asked: Location, one: "Classifier") -> bool:
-    """Whether the head may be taken along divided by its temperature.
-
-    Of a run it is known whether that helps: what does not is not offered.
-    """
-    from heads.exporters.calibrated import can_be_calibrated
-
-    if asked.run and not run_access.calibration_helps(asked.run, one.head.name):
-        return False
-    return can_be_calibrated(one.head)
-
-
 def takes(asked: Location) -> list[Any]:
-    """In which forms, and whether divided by its temperature; nothing is written yet."""
+    """Fill the forms in which a head can be taken along; nothing is written yet."""
     from heads.exporters.adapter import has_adapter
 
     hidden, forms = gr.update(visible=False), [downloads.FOLDER, downloads.ONNX]
     try:
-        (one,) = result(selecting(asked, [of_lane(asked)])).classifiers
-        offered = gr.update(visible=calibrates(asked, one), value=False)
+        (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
         forms += [downloads.ADAPTER] * has_adapter(one)
-        return [gr.update(choices=forms, value=downloads.FOLDER), offered, "", hidden]
+        return [gr.update(choices=forms, value=downloads.FOLDER), "", hidden]
     except Exception as error:
-        return [gr.skip(), hidden, failed(error), hidden]
+        return [gr.skip(), failed(error), hidden]
 
 
 # --- What of it is waited for.
@@ -429,10 +414,10 @@ class PanelHandlers:
         asked = Location.of(query)
         yield from until_over(self._under_way(asked, request), retrained(asked))
 
-    def prepared(self, query: str, form: str, calibrated: bool, request: gr.Request) -> Stream:
+    def prepared(self, query: str, form: str, request: gr.Request) -> Stream:
         """The head as a file."""
         asked = Location.of(query)
-        found = prepared(asked, form, bool(calibrated))
+        found = prepared(asked, form)
         yield from until_over(self._under_way(asked, request), found)
 
     def left(self, request: gr.Request) -> None:
@@ -592,19 +577,12 @@ def _draw_numbers(place: Try) -> list[Any]:
 def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     gr.Markdown(downloads.SAYS, elem_classes="quiet")
     form = gr.Radio([downloads.FOLDER, downloads.ONNX], value=downloads.FOLDER, label="As")
-    calibrated = gr.Checkbox(
-        label="Calibrated: divide the last layer by the temperature",
-        info="The head is then about as sure as it is right; its answers stay.",
-        visible=False,
-        elem_id="calibrated",
-    )
     prepare = gr.Button("Prepare the file", variant="primary", size="sm", elem_id="prepare")
     told = gr.HTML("", elem_id="taken")
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
-    given = [place.query, form, calibrated]
-    prepare.click(asking.prepared, given, [told, file], **EXPORTS, **QUIET)
-    return [form, calibrated, told, file]
+    prepare.click(asking.prepared, [place.query, form], [told, file], **EXPORTS, **QUIET)
+    return [form, told, file]
 
 
 def shown(asked: Location) -> list[Any]:

@@ -6,6 +6,7 @@ The last fold answers a file.
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -21,7 +22,6 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
 if TYPE_CHECKING:
-    from heads.analysis.row_map import RowMap
     from heads.interfaces.views.questions import Answer, Question
     from heads.runs.leaderboard import Leaderboard
 
@@ -38,6 +38,8 @@ MOST_CELLS = 2_000_000  # of a file that the browser makes
 
 def questions(mine: Any = None) -> "list[Question]":
     """All questions, in order; the page's own last."""
+    from heads import api
+    from heads.analysis.row_map import readings_of
     from heads.backbone.given import is_given
     from heads.interfaces.views import charts
     from heads.interfaces.views.questions import QUESTIONS, Answer, Question, table
@@ -46,9 +48,11 @@ def questions(mine: Any = None) -> "list[Question]":
         return Answer(html=table(board, opens=True))
 
     def near(board: "Leaderboard", head: str) -> "Answer":
+        # By principal components: t-SNE keeps more of a row's neighbours, and takes minutes.
+        found = api.row_map(board, readings_of(board, head))
         says = f"t-SNE keeps more neighbours: heads map {board.run} --method tsne --to map.html"
         html = render("quiet.html", says=says)
-        return Answer(charts=[charts.row_map(_map(board, head))], html=html)
+        return Answer(charts=[charts.row_map(found)], html=html)
 
     def others(board: "Leaderboard", head: str) -> "Answer":
         return Answer(html=run_access.same_data(board.folder, mine))
@@ -73,29 +77,13 @@ def _is_drawn(board: "Leaderboard") -> bool:
     return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head_of(board)))
 
 
-def _map(board: "Leaderboard", head: str) -> "RowMap":
-    """The rows of a run under the reading of a head and under the best other one.
-
-    By principal components: t-SNE keeps more of a row's neighbours, and takes minutes.
-    """
-    from heads import api
-    from heads.analysis.row_map import readings_of
-
-    return api.row_map(board, readings_of(board, head))
-
-
 def hidden() -> list[Any]:
     """No question: there is no result."""
     return [gr.update(visible=False, open=False)] * COUNT
 
 
 def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list[Any]:
-    """The questions with their brief answers, folded.
-
-    Args:
-        head: The head that they are about; the recommended one if not given.
-        closes: Whether the table of all numbers is folded too, which is the same for every head.
-    """
+    """Fold the questions and write their brief answers for a head; `closes` folds the table too."""
     from heads.interfaces.views.questions import head_of
 
     found, name = [], head_of(board, head)
@@ -128,9 +116,11 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
             if number == LABELS:
                 with gr.Row(elem_classes="saves"):
                     save = gr.Button("Save these as CSV", size="sm")
-                    saves(save, _labels_as_csv, [query], "labels-to-look-at.csv")
+                    sheet = partial(_sheet, whole=False)
+                    saves(save, sheet, [query], "labels-to-look-at.csv")
                     save = gr.Button("Save all rows, these marked", size="sm")
-                    saves(save, _rows_as_csv, [query], "all-rows.csv")
+                    sheet = partial(_sheet, whole=True)
+                    saves(save, sheet, [query], "all-rows.csv")
         area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
         drawn.append(area)
         answers.append(answer)
@@ -170,21 +160,8 @@ def _as_csv(query: str) -> str:
 
 
 @guarded
-def _labels_as_csv(query: str) -> str:
-    return _sheet(query, whole=False)
-
-
-@guarded
-def _rows_as_csv(query: str) -> str:
-    return _sheet(query, whole=True)
-
-
 def _sheet(query: str, *, whole: bool) -> str:
-    """Labels that may be wrong, or all rows with them marked; read as any file it can be mended.
-
-    Raises:
-        LimitError: They are too many for a browser.
-    """
+    """Write the labels that may be wrong, or all rows with them marked, to be mended as a file."""
     from heads.runs.doubtful_labels import doubtful_labels
 
     columns, rows = doubtful_labels(run_access.opened(Location.of(query).result)).sheet(whole=whole)

@@ -89,12 +89,7 @@ class Plan:
 
     @classmethod
     def of(cls, model: Any, grid: Any, own: Any, seeds: Any, *rest: Any) -> "Plan":
-        """Reads and checks the values of the inputs.
-
-        Raises:
-            RecipeError: No head is chosen, or nothing is ticked.
-            DataError: A setting is not within its range.
-        """
+        """Read and check the values of the inputs."""
         from heads.runs.spec import TUNED, TUNES
 
         recipes = {OWN: tuple(own or ()), TUNES: (TUNED,)}.get(str(grid), ())
@@ -138,12 +133,7 @@ class Plan:
 
 
 def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
-    """The settings of an experiment, each within the range that it states.
-
-    Raises:
-        DataError: One is not.
-        LimitError: One is none of its choices.
-    """
+    """Return the settings of an experiment; raise HeadsError if one is out of its range."""
     checked: dict[str, Any] = {}
     for field in fields(ExperimentConfig):
         value, kind = values[field.name], type(field.default)

@@ -35,7 +35,7 @@ CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
 SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
 MOST_AGREED = 1_000  # visitors whose choice of a base model is remembered
-SETTINGS = 7  # components that show what is asked: see `settings_of`
+SETTINGS = 8  # components that show what is asked: see `settings_of`
 WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
 
 
@@ -91,8 +91,15 @@ def build(
     )  # fmt: skip
     error = gr.HTML("", elem_id="question-error")
     tries = gr.HTML(chips(OPENING), elem_id="tries", js_on_load=CLICKS)
-    with gr.Column(visible=False, elem_id="base") as base, gr.Row():
-        model, source, pairs = _base()
+    with gr.Column(visible=False, elem_id="base") as base:
+        with gr.Row():
+            model, source, pairs = _base()
+        raw = gr.Checkbox(
+            False,
+            label="Raw logits",
+            info="As trained, before calibration: probabilities of different heads do not compare.",
+            elem_id="raw",
+        )
     gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
     verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
@@ -101,7 +108,7 @@ def build(
     place = Try(
         query=query, text=text, pair=pair, lanes=lanes, under=below,
         answers=[error, verdict, lanes, told, below],
-        settings=[text, pair, second, tries, model, source, pairs],
+        settings=[text, pair, second, tries, model, source, pairs, raw],
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
     loaded = _wire(page, place, mine, Controls(second, surprise, tries, told, base))
@@ -168,16 +175,13 @@ def settings_of(asked: Location, mine: Any = None) -> list[Any]:
         {"value": asked.model},
         {"choices": menu, "value": chosen},
         {"value": way},
+        {"value": asked.raw},
     ]
     return [gr.update(**one | seen) for one, seen in zip(values, _seen(asked), strict=True)]
 
 
 def turned_settings(typed: Location, asked: Location) -> list[Any]:
-    """The same after a visitor has chosen in the menus.
-
-    A value comes back only where it is another one: in the meantime the next may have been chosen
-    or typed, and must not be taken back.
-    """
+    """Update the menus after a choice, without taking back what was typed since."""
     values: list[dict[str, Any]] = [{} for _ in range(SETTINGS)]
     values[3] = {"value": chips(asked)}
     for number, old, new in [(0, typed.text, asked.text), (1, typed.pair, asked.pair)]:
@@ -190,8 +194,9 @@ def turned_settings(typed: Location, asked: Location) -> list[Any]:
 def _seen(asked: Location) -> list[dict[str, Any]]:
     """Which of them are seen; no word where all are, always."""
     has_pair = bool(asked.pair) or (asked.has_pairs and not asked.run) or _run_pairs(asked.run)
+    of_sample = {"visible": not asked.run}
     return [{}, {"visible": has_pair}, {"visible": not has_pair and not asked.run}, {},
-            {"visible": not asked.run}, {}, {"visible": has_pair and not asked.run}]  # fmt: skip
+            of_sample, {}, {"visible": has_pair and not asked.run}, {}]  # fmt: skip
 
 
 def _run_pairs(run: str) -> bool:
@@ -270,13 +275,13 @@ class TryHandlers:
         yield from self.words(query, asked, request) if is_new else iter([SAME])
 
     def turned(
-        self, query: str, text: str, pair: str, model: str, source: str, way: str,
+        self, query: str, text: str, pair: str, model: str, source: str, way: str, raw: bool,
         request: gr.Request,
     ) -> Iterator[list[Any]]:  # fmt: skip
-        """Another base model, other heads, or another way in for two sentences."""
+        """Another base model, other heads, another way in for two sentences, or raw logits."""
         typed = _typed(query, text, pair)
         try:
-            asked = _turned(typed, model, source, way)
+            asked = replace(_turned(typed, model, source, way), raw=bool(raw))
         except HeadsError as error:
             yield [failed(error), *[gr.skip()] * (len(SAME) - 1 + SETTINGS)]
             return
@@ -353,11 +358,11 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
     gr.on([box.change for box in boxes], asking.changed, place.inputs, answers, **run)
     gr.on([box.submit for box in boxes], asking.typed, place.inputs, answers, **run)
     gr.on([box.change for box in boxes], asking.interrupted, [*boxes], None, queue=False, **QUIET)
-    model, source, way = place.settings[4:7]
-    turns = model.input, source.input, way.input
+    model, source, way, raw = place.settings[4:8]
+    turns = model.input, source.input, way.input, raw.input
     gr.on([*turns], asking.turning, None, None, queue=False, **QUIET)
     gr.on([*turns], asking.turned,
-          [*place.inputs, model, source, way], every, **run)  # fmt: skip
+          [*place.inputs, model, source, way, raw], every, **run)  # fmt: skip
     # "always_last" would send the first chip's number again.
     chosen: dict[str, Any] = run | {"trigger_mode": "multiple"}
     controls.tries.click(asking.tried, [query, mine], every, **chosen)
@@ -396,10 +401,7 @@ def _typed(query: str, text: str, pair: str) -> Location:
 
 
 def _turned(asked: Location, model: str, source: str, way: str) -> Location:
-    """The same under another base model or with other heads.
-
-    Words of the user's own stay; a sentence that was only to try gives way to the new sample's.
-    """
+    """Change base model or heads; a sentence that was only to try gives way to the new sample's."""
     kind, _, name = (source or "").partition(":")
     asked = replace(asked, model=model or OPENING.model, pairs=way or JOINT, lane=0)
     if kind == "run":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 READS, ESTIMATES = pool("reads"), pool("estimates")
 BEAT = 1.0  # seconds between two looks at a training
 SETTLED = 0.15  # seconds without another choice, after which it is told how long a training takes
+GOES_ON = ("stopped", "unfinished", "broken")  # states of a run that can be resumed
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
 FIND = "Find the best head"
@@ -62,7 +63,7 @@ def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
                     "told": " · ".join(filter(None, (when, *_told(facts, job, is_running)))),
                     "is_own": run_access.owns(run.id, mine),
                     "is_running": is_running,
-                    "can_go_on": not is_running and facts["state"] in ("stopped", "unfinished"),
+                    "can_go_on": not is_running and facts["state"] in GOES_ON,
                 }
             )
     return render("rail.html", runs=runs, shown=shown)
@@ -586,7 +587,13 @@ def _wire_card(
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
-    changes += [settings.seeds.release, *(_changed(control) for control in settings.form)]
+    changes += [
+        settings.seeds.release,
+        *(
+            control.release if isinstance(control, gr.Slider) else control.input
+            for control in settings.form
+        ),
+    ]
     gr.on(changes, **probes)
     _wire_start(card, around, jobs, shows, asked)
     rereads: dict[str, Any] = {
@@ -594,10 +601,6 @@ def _wire_card(
         **reads,
     }  # fmt: skip
     return rereads, probes
-
-
-def _changed(control: Any) -> Any:
-    return control.release if isinstance(control, gr.Slider) else control.input
 
 
 def _wire_start(

@@ -1,4 +1,7 @@
-"""A classifier that is as sure as it is right: its temperature put into its last layer.
+"""Temperature scaling folded into the last layer, so that logits and probabilities agree.
+
+The temperature was found on development rows (Guo et al. 2017, arXiv 1706.04599). Every trained
+head is calibrated when it is handed out; the files of runs and of the cache hold it as trained.
 
 Legend: c classes, w width of what the last layer gets; T the temperature.
 """
@@ -12,37 +15,44 @@ from torch import nn
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import CheckpointError, HeadsError, RecipeError
-from heads.exporters.model_card import CALIBRATED
-from heads.parts.modules import Scale, acts_in_training_only, is_idle, last_linear, leaves
+from heads.parts.modules import Scale, acts_in_training_only, is_idle, is_plain, last_linear, leaves
 from heads.problem import ONE_VERSUS_REST
+
+CALIBRATED = "calibrated_by"  # among the settings of a head, the temperature that is in it
 
 
 def calibrated(classifier: Classifier) -> Classifier:
-    """What `heads.calibrated` does: a copy whose last linear layer is divided."""
+    """Do what `heads.calibrated` does: return a copy whose last linear layer is divided."""
     head = classifier.head
     if CALIBRATED in head.chosen:
         return classifier
     _check(head)
-    chosen = {**head.chosen, CALIBRATED: float(head.temperature)}
-    return replace(
-        classifier,
-        head=replace(
-            head,
-            module=_divided(head.module, head.temperature),
-            thresholds=tuple(logit / head.temperature for logit in head.thresholds),
-            temperature=1.0,
-            chosen=chosen,
-        ),
-    )
+    return replace(classifier, head=_fold(head))
 
 
-def can_be_calibrated(head: TrainedHead) -> bool:
-    """Whether a temperature is known for a head, and its last layer can be divided by it."""
+def calibrate(head: TrainedHead) -> TrainedHead:
+    """Return the head with its temperature folded into its last layer, or as it is.
+
+    It stays as it is without a temperature, without a linear layer at its end, and one-versus-rest.
+    """
+    if CALIBRATED in head.chosen:
+        return head
     try:
         _check(head)
     except HeadsError:
-        return False
-    return CALIBRATED not in head.chosen
+        return head
+    return _fold(head)
+
+
+def _fold(head: TrainedHead) -> TrainedHead:
+    return replace(
+        head,
+        module=_divided(head.module, head.temperature),
+        thresholds=tuple(logit / head.temperature for logit in head.thresholds),
+        temperature=1.0,
+        chosen={**head.chosen, CALIBRATED: float(head.temperature)},
+        raw=head,
+    )
 
 
 def _check(head: TrainedHead) -> None:
@@ -77,9 +87,9 @@ def divides(chain: nn.Sequential) -> bool:
     acting = [
         (name, layer)
         for name, layer in leaves(chain)
-        if not (is_idle(layer) or acts_in_training_only(layer) or isinstance(layer, Scale))
+        if not (is_idle(layer) or acts_in_training_only(layer) or is_plain(layer, Scale))
     ]
-    return bool(acting) and isinstance(acting[-1][1], nn.Linear)
+    return bool(acting) and is_plain(acting[-1][1], nn.Linear)
 
 
 @torch.no_grad()

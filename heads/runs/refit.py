@@ -1,0 +1,95 @@
+"""Classifiers whose head can be trained again on all rows, before it is taken elsewhere.
+
+What is compared and explained is the head that was scored, which without a test set has learned
+from part of the rows. What is exported has learned from all of them.
+"""
+
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.caching import write
+from heads.classifier import head_cache
+from heads.classifier.calibration import calibrate
+from heads.classifier.classifier import Classifier
+from heads.classifier.module import TrainedHead
+from heads.data.corpus import Corpus
+from heads.errors import CheckpointError
+from heads.events import Progress
+from heads.runs import spec, trainer
+from heads.runs.folder import RunFolder
+from heads.runs.spec import RunSpec
+from heads.runs.trained_heads import check_model, head_of
+from heads.settings import ExperimentConfig, Limits
+
+
+def run_classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
+    """Return the scored head of a run on its base model.
+
+    Args:
+        name: The recipe, as the leaderboard names it.
+
+    Raises:
+        DataError: The run has no such head, or its base model is not what it was.
+    """
+    asked = spec.load(run)
+    backbone = load(asked.model, limits=limits)
+    check_model(run, asked, backbone)
+    head = head_of(run, asked, name, backbone, limits)
+    return with_refit_of_run(Classifier(backbone=backbone, head=head), run, asked, name, limits)
+
+
+def with_refit_of_run(
+    classifier: Classifier, run: RunFolder, asked: RunSpec, name: str, limits: Limits
+) -> Classifier:
+    """Return a classifier of a run which can be trained again; what that gives is kept there."""
+    path = run.path / f"heads/{asked.names.index(name):03}.refit.safetensors"
+    return with_refit(classifier, asked.corpus, asked.config, limits, path)
+
+
+def with_refit(
+    classifier: Classifier,
+    corpus: Corpus,
+    config: ExperimentConfig,
+    limits: Limits,
+    path: Path | None = None,
+) -> Classifier:
+    """Return a classifier which can be trained again, if it was scored on a fold of the corpus.
+
+    With a test set it has learned from all other rows. Settings that were chosen for few rows a
+    class do not suit all rows.
+
+    Args:
+        path: The file of what that gives; in the cache, if None.
+    """
+    head, backbone = classifier.head, classifier.backbone.untuned
+    if head.is_own or config.per_class or "test" in corpus.parts:
+        return classifier
+    refit = partial(_recall_or_train, head, corpus, backbone, config, limits, path)
+    return replace(classifier, refit=refit)
+
+
+def _recall_or_train(
+    head: TrainedHead,
+    corpus: Corpus,
+    backbone: Backbone,
+    config: ExperimentConfig,
+    limits: Limits,
+    path: Path | None,
+) -> Generator[Progress, None, Classifier]:
+    trainings = config.folds * config.repetitions if path else 1
+    if path is None:
+        key = head_cache.fingerprint(head.asked, corpus, backbone, config)
+        path = head_cache.path_of(f"{key}-refit")
+    with suppress(CheckpointError):  # there is none yet, or a broken one
+        saved = head_cache.load_again(path, backbone, limits)
+        return Classifier(backbone=backbone, head=calibrate(saved))
+    scored = head.raw or head  # files hold heads as trained
+    refitted = yield from trainer.refit(scored, corpus, backbone, config, limits, trainings)
+    with suppress(OSError):  # a full disk costs the next export its time, nothing else
+        write(path, lambda place: head_cache.save(refitted, place))
+    return Classifier(backbone=backbone, head=calibrate(refitted))

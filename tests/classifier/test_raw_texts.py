@@ -1,0 +1,176 @@
+"""Texts go to the base model as they stand: its answers are those of Transformers' own class."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+import pytest
+import slow
+import torch
+import transformers
+from tiny_models import FORMS, LIMITS, OTHERS, PIECES, Cut, real_tokenizer
+from torch import Tensor
+
+from heads.analysis.attribution import attributions
+from heads.analysis.counterfactuals import flipped, suggested
+from heads.analysis.endpoint.probes import probes_of
+from heads.analysis.endpoint.variants import other_inputs
+from heads.analysis.padding.subject import SENTENCES
+from heads.analysis.selection import answered
+from heads.api import load
+from heads.catalog.families import family
+from heads.catalog.tiny_models import quiet, tiny_model
+from heads.classifier.classifier import Classifier
+from heads.data.arrays import texts_of
+from heads.data.text import CONTROLS
+from heads.errors import CheckpointError
+from heads.exporters.verification import verify_logits
+from heads.scale.extraction import _hash
+
+ROUNDING = 1e-6  # of the largest logit
+MOST = 1024  # tokens
+SEEN = 1e-3
+TEXTS = (
+    "Not bad at all.",
+    " Not bad at all.",
+    "\tNot bad at all. \n",
+    "the cat  sat\r\n\r\non a mat ",
+    "A caf\u00e9 au lait, a na\u00efve review",
+    "A cafe\u0301 au lait, a nai\u0308ve review",
+    "late\x07 fli\x00ght\x1b[31m \x85was cancelled",
+    "so good 😀👍🏽 👩‍👩‍👧",
+    "\u00a0the\u3000dog\u200b ran\ufeff ",
+    " ".join(["the flight was cancelled"] * 150) + " ",
+)
+COMPOSED, DECOMPOSED = 4, 5
+# How a family's own tokenizers cut texts.
+CUTS: dict[str, Cut] = {
+    **dict.fromkeys(("gpt2", "roberta", "bart", "longformer", "llama", "opt"), "bytes"),
+    **dict.fromkeys(("modernbert", "modernbert-decoder", "eurobert"), "bytes"),
+    **dict.fromkeys(("bert", "electra", "distilbert", "funnel"), "words"),
+    **dict.fromkeys(("ultrabert", "gte", "nomic_bert"), "words"),
+    **dict.fromkeys(("deberta-v2", "xlnet", "albert", "fnet", "xlm", "reformer"), "pieces"),
+    **dict.fromkeys(("t5", "t5gemma", "t5gemma2", "gemma3"), "pieces"),
+}
+OFTEN = ("gpt2", "bert", "deberta-v2", "t5")
+# Their classes answer otherwise in a padded batch than alone: nobody can give both.
+READ_PADDING = ("funnel", "fnet", "reformer", "t5gemma", "t5gemma2")
+SETTINGS: dict[str, dict[str, Any]] = {"reformer": {"axial_pos_shape": [32, 32]}}
+
+
+def write(folder: Path, model_type: str) -> Path:
+    """Writes a family's classifier, small and random, with a tokenizer as the family has it."""
+    sizes = dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), MOST)
+    config = transformers.CONFIG_MAPPING[model_type]().to_dict()
+    known = {name: size for name, size in sizes.items() if name in config}
+    settings = {"vocab_size": PIECES, "pad_token_id": 0} | known | SETTINGS.get(model_type, {})
+    tiny_model(model_type, **settings).save_pretrained(folder)
+    template = {**FORMS, **OTHERS}[model_type][0]
+    real_tokenizer(CUTS[model_type], template, MOST).save_pretrained(folder)
+    return folder
+
+
+def logits_by_transformers(folder: Path, texts: Sequence[str], side: str) -> tuple[Tensor, Tensor]:
+    """Returns the logits of each text alone, and of all of them in a padded batch."""
+    with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=torch.float32
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side=side)
+        cut: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
+        alone = torch.cat([model(**tokenizer(text, **cut)).logits for text in texts])
+        return alone, model(**tokenizer(list(texts), **cut, padding=True)).logits
+
+
+def difference(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max() / other.abs().max().clamp(min=1))
+
+
+@pytest.mark.parametrize("model_type", slow.but(CUTS, *OFTEN))
+def test_logits_are_those_of_the_class_on_the_raw_text(
+    tmp_path: Path, model_type: str, request: pytest.FixtureRequest
+) -> None:
+    folder = write(tmp_path / model_type, model_type)
+    found = load(str(folder), limits=LIMITS)
+    side = family(model_type).sides_of(found.head.module.reader.resolved)[0]
+    alone, padded = logits_by_transformers(folder, TEXTS, side)
+    assert difference(alone[DECOMPOSED], alone[COMPOSED]) > SEEN
+    ours = torch.cat([found.logits([text]) for text in TEXTS]), found.logits(TEXTS)
+    gaps = [difference(logits, alone) for logits in ours]
+    if model_type in READ_PADDING:
+        assert difference(padded, alone) > SEEN
+    else:
+        gaps.append(difference(ours[1], padded))
+    request.node.user_properties.append(("difference", max(gaps)))  # read by --junit-xml
+    assert max(gaps) <= ROUNDING
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    """GPT-2 small and random, whose tokens are bytes."""
+    return load(str(write(tmp_path_factory.mktemp("raw") / "gpt2", "gpt2")), limits=LIMITS)
+
+
+CLEANED: dict[str, Callable[[str], str]] = {
+    "spaces": str.strip,
+    "composed": partial(normalize, "NFC"),
+    "controls": partial(CONTROLS.sub, ""),
+}
+
+
+@pytest.mark.parametrize("clean", CLEANED.values(), ids=CLEANED)
+def test_an_export_that_cleans_texts_is_refused(
+    gpt2: Classifier, clean: Callable[[str], str]
+) -> None:
+    def answer(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
+        return gpt2.logits(list(map(clean, texts)), list(map(clean, pairs)))
+
+    assert verify_logits(gpt2, gpt2.logits, most=ROUNDING)[1] <= ROUNDING
+    with pytest.raises(CheckpointError):
+        verify_logits(gpt2, answer, most=ROUNDING)
+
+
+@pytest.mark.parametrize("clean", [CLEANED["spaces"], CLEANED["composed"]])
+def test_a_server_that_cleans_texts_is_told_what_it_does(
+    gpt2: Classifier, clean: Callable[[str], str]
+) -> None:
+    probes = probes_of(gpt2, (), (), paired=False, limits=LIMITS)
+    backbone = gpt2.backbone
+    cleaned = [one.inputs for one in backbone.encode(list(map(clean, probes.texts)))]
+    assert cleaned != [one.inputs for one in backbone.encode(probes.texts)]
+    known = other_inputs(backbone, probes.texts, (), siamese=False)
+    same = [way for way, texts in known if [one.inputs for (one,) in texts] == cleaned]
+    assert [way.kind for way in same] == ["input"]
+
+
+def test_the_padding_report_reads_raw_texts() -> None:
+    short, long = SENTENCES
+    assert CLEANED["spaces"](short) != short
+    assert long not in (CLEANED["composed"](long), CLEANED["controls"](long))
+
+
+def test_tokens_that_are_shown_hold_no_control_characters(gpt2: Classifier) -> None:
+    words = [word for one in gpt2.backbone.encode(TEXTS) for word in gpt2.backbone.words(one)]
+    assert all(words)
+    assert not any(map(CONTROLS.search, words))
+
+
+def test_every_way_to_ask_reads_the_raw_text(gpt2: Classifier) -> None:
+    text = " Not bad\x07 at all\n"
+    (alone,) = gpt2.logits([text]).tolist()
+    assert alone != gpt2.logits(["Not bad at all"]).tolist()[0]
+    (said,) = answered([gpt2], text)
+    assert said.logits == pytest.approx(alone, abs=ROUNDING)
+    (found,) = attributions([gpt2], text, label=gpt2.classes[0])
+    assert found.logit == pytest.approx(alone[0], abs=1e-5)
+    assert len(found.tokens) == len(gpt2.backbone.encode([text])[0])
+    changed = flipped([gpt2], text, [f"{text} "])
+    assert (changed.original.text, changed.edits[0].text) == (text, f"{text} ")
+    assert texts_of([text, "b"], LIMITS).texts == (text, "b")
+    assert all(line[0] == " " and line[-1] == "\n" for line in suggested(text))
+
+
+def test_copies_that_differ_in_spaces_and_spelling_stay_in_one_split() -> None:
+    assert _hash((" cafe\u0301\r\n",)) == _hash(("caf\u00e9",)) != _hash(("Caf\u00e9",))
