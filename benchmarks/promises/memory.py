@@ -28,14 +28,18 @@ def measure(short: bool) -> Iterator[Row]:
     with served(public=True) as server:
         visits = Visits(server)
         settled(server.pid)
-        yield _row("new session of a program that compares", visits.program, server, warm, count)
-        same = partial(visits.program, secrets.token_hex(8))
-        yield _row("call in an unchanged session", same, server, warm, count)
+        points = _measure_points(visits.program, server, warm, count)
+        yield _row("new session of a program that compares", points, warm, count)
+        points = _measure_points(partial(visits.program, secrets.token_hex(8)), server, warm, count)
+        yield _row("call in an unchanged session", points, warm, count)
     with served(public=True) as server:
         visits = Visits(server)
         settled(server.pid)
-        yield _row("new session that opens the page", visits.page, server, warm, count)
-        yield _ceiling(visits, server, warm + count, whole)
+        points = _measure_points(visits.page, server, warm, count)
+        yield _row("new session that opens the page", points, warm, count)
+        # The server returns freed memory now and then, so that a single look may be 14 MB below
+        # what it soon takes again: the highest of all looks is what the rest is compared with.
+        yield _ceiling(visits, server, max(size for _, size in points), warm + count, whole)
 
 
 class Visits:
@@ -63,10 +67,21 @@ class Visits:
                 caller.private(one, one.defaults, session)
 
 
-def _row(what: str, visit: Callable[[], None], server: Server, warm: int, count: int) -> Row:
+def _measure_points(
+    visit: Callable[[], None], server: Server, warm: int, count: int
+) -> list[tuple[float, float]]:
+    """Return visits made and the memory of the server in kB, after every few visits."""
     for _ in range(warm):
         visit()
-    points = list(_points(visit, server, count))
+    points = [(0.0, resident(server.pid))]
+    for number in range(1, count + 1):
+        visit()
+        if number % EVERY == 0:
+            points.append((number, resident(server.pid)))
+    return points
+
+
+def _row(what: str, points: list[tuple[float, float]], warm: int, count: int) -> Row:
     grown = slope(points)
     return row(
         "P7",
@@ -77,18 +92,8 @@ def _row(what: str, visit: Callable[[], None], server: Server, warm: int, count:
     )
 
 
-def _points(visit: Callable[[], None], server: Server, count: int) -> Iterator[tuple[float, float]]:
-    """The memory of the server after every few visits, in kB."""
-    yield 0, resident(server.pid)
-    for number in range(1, count + 1):
-        visit()
-        if number % EVERY == 0:
-            yield number, resident(server.pid)
-
-
-def _ceiling(visits: Visits, server: Server, done: int, whole: int) -> Row:
-    """What many sessions come to, of which the first ones were there before."""
-    before = resident(server.pid)
+def _ceiling(visits: Visits, server: Server, before: float, done: int, whole: int) -> Row:
+    """Measure the most memory of many sessions; the first `done` took `before` kB at most."""
     most = before
     for _ in range(max(0, whole - done)):
         visits.page()
