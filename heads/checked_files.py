@@ -107,9 +107,9 @@ def json_text(values: Any) -> str:
     >>> json_text({"a": 1})
     '{"a": 1, "crc32": "245c0439"}'
     """
-    inside = json.dumps(
-        values if isinstance(values, dict) else {VALUES: values}, ensure_ascii=False
-    )
+    values = values if isinstance(values, dict) else {VALUES: values}
+    # Half an emoji, which UTF-8 cannot hold, becomes JSON's own escape for it.
+    inside = json.dumps(values, ensure_ascii=False).encode(errors="backslashreplace").decode()
     text = f"{inside[:-1]}, " if len(inside) > 2 else "{"
     return f'{text}"{CRC}": "{zlib.crc32(text.encode()):08x}"}}'
 

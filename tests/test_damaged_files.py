@@ -306,7 +306,7 @@ def test_a_leaderboard_notes_a_head_that_is_gone(run: RunFolder) -> None:
 CELL = ("heads/{:03}.safetensors", "cells/{:03}.json", "cells/{:03}.safetensors")
 OTHERS = (
     "race/{:03}.safetensors", "race.json", "latency.json", "curve.json", "leaderboard.json",
-    "facts.json",
+    "facts.json", "cells/{:03}.probabilities.safetensors",
 )  # fmt: skip
 
 

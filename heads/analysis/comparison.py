@@ -370,7 +370,7 @@ def comparing(
         chosen = _chosen(recipes or (), way, limits)
         asked = sample or "", pair, model or BUNDLED
         backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
-    if raw:
+    if raw and any(head.raw for head in heads):
         heads = [head.raw or head for head in heads]
         notes.append("Logits are raw: not divided by the temperature found on development rows.")
     second = [pair] if pair else []

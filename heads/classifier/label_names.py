@@ -33,7 +33,8 @@ def rename_classes(head: TrainedHead, names: Names) -> TrainedHead:
     """
     if not names:
         return head
-    names = names.split(",") if isinstance(names, str) else names  # as in the shell
+    if isinstance(names, str):  # as in the shell
+        names = [name.strip() for name in names.split(",")]
     classes, is_odd = [*names], False
     if isinstance(names, Mapping):
         classes = [names.get(name, name) for name in head.classes]

@@ -232,8 +232,10 @@ def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.Chu
         is_period = isinstance(series.dtype, _kinds("pandas", "PeriodDtype"))
         if is_period:  # of which Arrow has a number: of a month that of months since 1970
             series = series.astype(str).where(~missing)
-        if series.dtype.kind == "f" and missing.any() and (series.dropna() % 1 == 0).all():
-            series = series.astype("Int64")  # pandas makes 1.0 of 1 where a number is missing
+        if series.dtype.kind == "f" and missing.any():
+            numbers = series.dropna().to_numpy("float64")
+            if ((numbers % 1 == 0) & (abs(numbers) < 2**53)).all():
+                series = series.astype("Int64")  # pandas makes 1.0 of 1 where a number is missing
         try:
             yield pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):  # cells of several kinds

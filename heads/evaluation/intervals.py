@@ -71,11 +71,14 @@ def score_intervals(
     for number, cell in enumerate(cells):
         if cell.name != MAJORITY:  # which has no luck
             kinds.setdefault((len(cell.rows), cell.name in tuned), []).append(number)
-    for numbers in kinds.values():
-        is_folded = len(repetitions(cells[numbers[0]])) < len(cells[numbers[0]].rows)
+    for (seeds, is_tuned), numbers in kinds.items():
+        # A fold of hard rows is hard for all cells: about their mean, that is no luck. A single
+        # frozen cell has next to none; a single tuned one has, and is taken as it is.
+        is_centred = len(numbers) > 1 or not is_tuned
+        is_centred = is_centred and len(repetitions(cells[numbers[0]])) < seeds  # there are folds
         level = max(abs(fmean(scores(cells[number], task))) for number in numbers)
         unit = (level or 1.0) if task.score.scale == "error" else 1.0
-        pooled = _luck([influences[number] for number in numbers], is_folded, unit)
+        pooled = _luck([influences[number] for number in numbers], is_centred, unit)
         for number, variances in zip(numbers, pooled, strict=True):
             luck[number] = variances
     return [
@@ -92,12 +95,11 @@ def _influence(cell: CellPredictions | Answers, task: EvaluationTask) -> tuple[T
     return each, by_text(values, cell, task).sum(dim=1) - weights.sum(dim=1) * score
 
 
-def _luck(influences: Sequence[tuple[Tensor, Tensor]], is_folded: bool, unit: float) -> Tensor:
+def _luck(influences: Sequence[tuple[Tensor, Tensor]], is_centred: bool, unit: float) -> Tensor:
     """(k, atoms), equally likely variances of the mean score of each cell through its training."""
     each, by_seed = (torch.stack(values, dim=-1) for values in zip(*influences, strict=True))
     seeds, count = by_seed.shape
-    if is_folded:
-        # A fold of hard rows is hard for all cells: about their mean, that is no luck.
+    if is_centred:
         factor = (count / max(count - 1, 1)) ** 0.5
         each = (each - each.mean(dim=-1, keepdim=True)) * factor
         by_seed = (by_seed - by_seed.mean(dim=-1, keepdim=True)) * factor

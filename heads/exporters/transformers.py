@@ -213,8 +213,9 @@ def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path)
             padding = replace(backbone, pad=tokenizer.pad_token_id)
             return padding.filled(backbone.encode(texts, pairs), side)
         given = [list(part) for part in (texts, pairs) if part]
-        settings: dict[str, Any] = {"padding": True, "padding_side": side, "truncation": True}
-        return tokenizer(*given, **settings, return_tensors="pt")
+        # Padded apart from it: a tokenizer in a process of its own gets the texts one by one.
+        settings: dict[str, Any] = {"padding_side": side, "return_tensors": "pt"}
+        return tokenizer.pad(tokenizer(*given, truncation=True), **settings)
 
     def theirs(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
         with torch.inference_mode(), IsolatedRng().rolling():  # Reformer seeds torch itself

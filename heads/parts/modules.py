@@ -371,6 +371,8 @@ def size_after(layer: nn.Module, before: int) -> int:
         return before
     real = copy.deepcopy(layer).to_empty(device="cpu").eval()  # it may lie on the meta device
     with torch.no_grad():
+        for tensor in [*real.parameters(), *real.buffers()]:
+            tensor.zero_()  # a forward may use what lies there as an index
         return real(torch.zeros(1, before)).shape[-1]
 
 

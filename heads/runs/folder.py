@@ -119,6 +119,8 @@ class RunFolder:
             except DataError:
                 if name not in ASKED:
                     path.unlink(missing_ok=True)
+                    # What a cell leaves behind is made anew with its note, `000.json`.
+                    path.with_name(f"{path.name[:3]}.json").unlink(missing_ok=True)
                     is_any = True
         return is_any
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quick_heads import classifiers
 from tiny_models import LIMITS, rewrite
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -17,6 +18,7 @@ from heads.backbone import safety, tokenizing
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.tokenizer_check import check_tokenizer
+from heads.data.corpus import Corpus
 from heads.errors import ModelError
 from heads.exporters.transformers import tokenizer_of
 from heads.settings import PUBLIC
@@ -145,6 +147,14 @@ def test_a_visitors_tokenizer_reads_as_it_would_here(
     assert foreign.prompted("It_was").prompt == small.prompted("It_was").prompt
     windowed, own = (replace(one, stride=4) for one in (foreign, small))
     assert windowed.encode(texts) == own.encode(texts)
+
+
+def test_a_head_on_a_visitors_model_is_exported(
+    copied: Copied, visitors: Callable[[Path], Backbone], rows: Corpus, tmp_path: Path
+) -> None:
+    """Its logits are compared with the export's on a padded batch."""
+    (mine,) = classifiers(["cls+bert"], rows, visitors(copied()))
+    assert heads.export(mine, tmp_path / "mine", refit=False).difference < 1e-5
 
 
 def test_a_copy_of_a_visitors_tokenizer_is_isolated_and_saved_whole(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS
+from tiny_models import LIMITS, WORDS, write_classifier
 from torch.nn.functional import cross_entropy
 
 import heads
@@ -140,6 +140,12 @@ def test_heads_of_a_sample_are_compared_calibrated_and_raw_on_request(tiny) -> N
         assert torch.allclose(factor, factor[0].expand_as(factor), rtol=1e-3)
         assert abs(float(factor[0]) - 1) > 1e-3
         assert one.answer == other.answer
+
+
+def test_a_head_that_keeps_no_temperature_apart_is_not_said_to_be_raw(tmp_path: Path) -> None:
+    folder = write_classifier(tmp_path / "ft", "bert")
+    asked = {"recipes": ["own"], "model": str(folder)}
+    assert heads.compare("Fine.", **asked, raw=True).notes == heads.compare("Fine.", **asked).notes
 
 
 def test_heads_of_a_run_and_their_exports_are_calibrated(tiny, tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Every kind of table in memory goes through every verb, and gives what its CSV file gives."""
 
+import io
+import json
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -8,6 +11,7 @@ import pytest
 from datasets import Dataset
 
 import heads
+from heads.interfaces.cli.app import main
 from heads.settings import ExperimentConfig
 
 ONCE = ExperimentConfig(folds=2, curve=False)
@@ -72,6 +76,27 @@ def from_file(frame, tiny, tmp_path_factory):
 def test_every_frame_goes_through_every_verb(kind, verb, frame, from_file):
     expected, trained, model = from_file
     assert VERBS[verb](FRAMES[kind](frame), trained, model) == expected[verb]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numpy_nullable", "pyarrow"])
+@pytest.mark.parametrize("number", ["0.5", "3.0", "1e20"])
+def test_a_column_of_numbers_with_a_gap_is_read(frame, backend, number):
+    file = io.StringIO(frame.assign(score=["", *[number] * (len(frame) - 1)]).to_csv(index=False))
+    given = {} if backend == "numpy" else {"dtype_backend": backend}
+    found = heads.read(pd.read_csv(file, **given)).corpus
+    assert list(found.texts) == list(frame["text"])
+
+
+def test_half_an_emoji_is_read_kept_and_answered(tmp_path, tiny, capfd):
+    path = tmp_path / "rows.jsonl"
+    lines = [{"text": f"{'cats' if n % 2 else 'dogs'} {n} \ud83d", "label": "ab"[n % 2] + "\ud83d",
+              "extra\ud83d": n} for n in range(20)]  # fmt: skip
+    path.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
+    asked = {"recipes": ["mean+ridge"], "model": str(tiny())}
+    board = heads.train_grid(path, **asked, config=ONCE)
+    assert heads.predict(path, run=board.run, to=tmp_path / "answers.csv").rows == 20
+    assert main(["read", str(path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)
 
 
 def test_views_of_strings_are_read_at_any_depth():

@@ -57,6 +57,28 @@ def test_folds_widen_the_interval_by_what_training_rows_add() -> None:
     assert 1.05 < (high - low) / (most - least) < 1.35
 
 
+def test_the_folds_of_a_single_tuned_head_tell_its_luck() -> None:
+    folds = torch.arange(500).tensor_split(5)
+
+    def cell(name: str, *shares: float) -> Answers:
+        given = tuple(
+            (torch.arange(100) >= share * 100).long() for share in shares
+        )  # the true class is 0
+        return Answers(name=name, rows=folds, given=given, repetition=(0,) * 5)
+
+    frozen, even = cell("frozen", *[0.8] * 5), cell("tuned", *[0.84] * 5)
+    scattered = cell("tuned", 0.92, 0.92, 0.92, 0.92, 0.52)
+    widths = {
+        names: [high - low for low, high in score_intervals(cells, task(500), names)]
+        for names, cells in {
+            ("tuned",): [frozen, scattered],
+            ("tuned", "x"): [frozen, even],
+        }.items()
+    }
+    assert widths["tuned",][1] > 3 * widths["tuned", "x"][1]
+    assert widths["tuned",][0] == widths["tuned", "x"][0]
+
+
 def test_differences_of_two_seeds_are_of_some_use() -> None:
     widths = []
     for number in range(40):

@@ -115,6 +115,8 @@ def test_a_file_is_scored_under_these_names(given: Given) -> None:
     found = heads.evaluate(str(given.file), model=given.model, label_names=NAMES)
     assert (found.score, found.measures.rows) == (pytest.approx(given.share), 60)
     assert found.classes == NAMES
+    spaced = heads.evaluate(str(given.file), model=given.model, label_names=" neg, neu ,pos")
+    assert spaced.classes == NAMES
 
 
 def test_the_shell_takes_them(given: Given, capfd: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,39 @@ class Shifted(nn.Module):
         return self.out(self.norm(values)) - self.shift
 
 
+class Projected(nn.Module):
+    """Fixed directions of a vector in another order: buffers, of which one is an index."""
+
+    order: Tensor
+    directions: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.arange(width).flip(0))
+        self.register_buffer("directions", torch.eye(width) * 2)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values[:, self.order] @ self.directions
+
+
+def projected(width: int, classes: int) -> nn.Module:
+    """Fixed directions, then linear."""
+    return nn.Sequential(OrderedDict(projected=Projected(width), out=nn.Linear(width, classes)))
+
+
+def sliced(width: int, classes: int) -> nn.Module:
+    """The same dense layer for each half of the vector, tanh, linear."""
+    half = width // 2
+    layers = {
+        "halves": nn.Unflatten(1, (2, half)),
+        "dense": nn.Linear(half, half),
+        "tanh": nn.Tanh(),
+        "whole": nn.Flatten(),
+        "out": nn.Linear(width, classes),
+    }
+    return nn.Sequential(OrderedDict(layers))
+
+
 def flip(width: int, classes: int) -> nn.Module:
     """One linear layer of the negated vector."""
     return Flip(width, classes)
@@ -131,7 +164,8 @@ def in_place(width: int, classes: int) -> nn.Module:
 ODD: dict[str, Maker] = {
     make.__name__: make
     for make in (
-        flip, branches, skip, twice, shifted, hooked, held, bare, doubled, in_place,
+        flip, branches, skip, twice, shifted, hooked, held, bare, doubled, in_place, projected,
+        sliced,
     )
 }  # fmt: skip
 

@@ -59,6 +59,16 @@ def test_what_the_trainer_computes_is_the_head(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ODD)
+def test_products_in_16_bits_are_of_the_same_head(name: str) -> None:
+    chains = [made(name, seed) for seed in range(2)]
+    stack = BatchedHeads(chains, [0, 1], torch.bfloat16)
+    values = torch.randn(2, 7, WIDTH, generator=torch.Generator().manual_seed(1))
+    found = stack.logits(values.bfloat16(), training=True)
+    for number, chain in enumerate(chains):
+        assert torch.allclose(found[number].float(), chain.train()(values[number]), atol=0.15)
+
+
+@pytest.mark.parametrize("name", ODD)
 def test_gradients_are_those_of_its_forward(name: str) -> None:
     chains = [made(name, seed) for seed in range(2)]
     stack = BatchedHeads(chains, [0, 1])
@@ -97,7 +107,8 @@ def test_copies_that_go_on_alone_are_the_heads_that_they_say_they_are(name: str)
         wanted = alone.eval()(vectors.clone())
         own = copies.stack.logits(vectors.expand(2, -1, -1), training=False)[place]
         assert torch.allclose(own, wanted, rtol=1e-4, atol=1e-4)
-        fixed = {key for key, one in alone.named_parameters() if not one.requires_grad} | {"shift"}
+        fixed = {key for key, one in alone.named_parameters() if not one.requires_grad}
+        fixed |= {key for key, _ in alone.named_buffers() if not key.startswith("norm.")}
         for key, tensor in before[number].items():
             assert torch.equal(state[key], tensor) == (key in fixed), key
 
@@ -148,6 +159,8 @@ def test_a_module_with_a_forward_of_its_own_is_one_layer() -> None:
         "hooked": ["out"],
         "held": ["dense", "relu", "out"],
         "in_place": ["first", "dense", "relu", "out"],
+        "projected": ["projected", "out"],
+        "sliced": ["halves", "dense", "tanh", "whole", "out"],
     }
 
 

@@ -239,30 +239,23 @@ class BatchedTraced:
 
 
 class BatchedModules:
-    """The layer of one name of k heads, each run by its own forward.
-
-    Buffers, and tensors that are not learned, stay in the heads.
-    """
+    """k heads, each run by its own forward; buffers and frozen tensors stay in the heads."""
 
     def __init__(
         self,
-        name: str,
-        chains: Sequence[nn.Module],
+        modules: Sequence[nn.Module],
         tensors: Mapping[str, Tensor],
         gradients: Mapping[str, Tensor],
         rng: list[torch.Generator],
     ) -> None:
-        start = f"{name}." if name else ""
-        own = [key for key in tensors if key.startswith(start)]
-        self.tensors = {key.removeprefix(start): tensors[key] for key in own}
-        self._gradients, self._rng = [gradients[key] for key in own], rng
-        self._modules = [chain.get_submodule(name) for chain in chains]
+        self.tensors, self._modules, self._rng = tensors, modules, rng
+        self._gradients = [gradients[name] for name in tensors]
         self._runs, self._back = list[tuple[Tensor, list[Tensor]]](), list[Tensor]()
 
     def forward(self, values: Tensor, *, training: bool) -> Tensor:
         self._runs = []
         for number, module in enumerate(self._modules):
-            kind = next((one.dtype for one in module.parameters()), values.dtype)
+            kind = next((one.dtype for one in module.parameters()), torch.float32)
             given = [values[number], *(one[number] for one in self.tensors.values())]
             given = [one.detach().to(kind).requires_grad_(training) for one in given]
             tensors = dict(zip(self.tensors, given[1:], strict=True))
@@ -292,7 +285,7 @@ class BatchedModules:
 class BatchedHeads:
     """k heads of the same layers as one: `logits` maps (k, b, w) to (k, b, c).
 
-    A layer that is not written out above is run by its own forward, copy by copy.
+    Heads with a layer that is not written out above are run by their own forward, copy by copy.
 
     All numbers that are learned lie in one tensor, their gradients in another, so that a step of
     the optimizer is one call. Where products are in 16 bits, they are of a copy that `refresh`
@@ -312,6 +305,7 @@ class BatchedHeads:
         named = [chain.named_parameters() for chain in chains]
         states = [{name: t.detach() for name, t in one if t.requires_grad} for one in named]
         written = all(name and _is_known(layer) for name, layer in leaves(chains[0]))
+        self._is_written_out = written
         self._chains = [chains[0] if written else deepcopy(chain) for chain in chains]
         self._products = products
         self._rngs = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -330,19 +324,14 @@ class BatchedHeads:
             )
         learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
         tensors, theirs = self._views(self._used), self._views(self._gradients)
-        self._layers = [
-            _layer(name, layer, tensors, theirs, self._rngs)
-            if name and _is_known(layer)
-            else BatchedModules(name, self._chains, tensors, theirs, self._rngs)
-            for name, layer in leaves(self._chains[0])
-        ]
-        own = (
-            n
-            for n, one in enumerate(self._layers)
-            if isinstance(one, BatchedLinear | BatchedLayerNorm | BatchedTraced)
-            or (isinstance(one, BatchedModules) and one.tensors)
-        )
-        self._first = next(own, len(self._layers))
+        if self._is_written_out:
+            given = (tensors, theirs, self._rngs)
+            self._layers = [_layer(*layer, *given) for layer in leaves(self._chains[0])]
+        else:
+            self._layers = [BatchedModules(self._chains, tensors, theirs, self._rngs)]
+        learning = BatchedLinear | BatchedLayerNorm | BatchedTraced | BatchedModules
+        at = (n for n, layer in enumerate(self._layers) if isinstance(layer, learning))
+        self._first = next(at, len(self._layers))
         self.copies = [
             [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
             for n in range(len(self._rngs))
@@ -352,7 +341,7 @@ class BatchedHeads:
         """Some of the copies as a stack of their own, which draws what they would have drawn."""
         found = object.__new__(BatchedHeads)
         found._chains = [self._chains[number] for number in numbers]
-        found._products = self._products
+        found._products, found._is_written_out = self._products, self._is_written_out
         found._rngs = [self._rngs[number] for number in numbers]
         shapes = {
             name: torch.Size((len(numbers), *shape[1:])) for name, shape in self._shapes.items()
@@ -411,7 +400,8 @@ class BatchedHeads:
 
 
 def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+    flat = [tensor.flatten() for tensor in tensors.values()]
+    return torch.cat(flat) if flat else torch.zeros(0)  # a head may have nothing to learn
 
 
 def _parameter(values: Tensor, gradient: Tensor) -> nn.Parameter:
