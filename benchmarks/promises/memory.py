@@ -37,8 +37,8 @@ def measure(short: bool) -> Iterator[Row]:
         settled(server.pid)
         points = _measure_points(visits.page, server, warm, count)
         yield _row("new session that opens the page", points, warm, count)
-        # The server returns freed memory now and then, so that a single look may be 14 MB below
-        # what it soon takes again: the highest of all looks is what the rest is compared with.
+        # The server returns freed memory now and then and soon takes it again, so that one look
+        # may be 14 MB too low: later memory is compared with the highest look so far.
         yield _ceiling(visits, server, max(size for _, size in points), warm + count, whole)
 
 

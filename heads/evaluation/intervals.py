@@ -72,10 +72,10 @@ def score_intervals(
         if cell.name != MAJORITY:  # which has no luck
             kinds.setdefault((len(cell.rows), cell.name in tuned), []).append(number)
     for (seeds, is_tuned), numbers in kinds.items():
-        # A fold of hard rows is hard for all cells: about their mean, that is no luck. A single
-        # frozen cell has next to none; a single tuned one has, and is taken as it is.
-        is_centred = len(numbers) > 1 or not is_tuned
-        is_centred = is_centred and len(repetitions(cells[numbers[0]])) < seeds  # there are folds
+        is_folded = len(repetitions(cells[numbers[0]])) < seeds
+        # A fold of hard rows is hard for all cells, so luck is measured about their mean. About its
+        # own mean a single cell has none: nearly true if it is frozen, but not if it is tuned.
+        is_centred = is_folded and (len(numbers) > 1 or not is_tuned)
         level = max(abs(fmean(scores(cells[number], task))) for number in numbers)
         unit = (level or 1.0) if task.score.scale == "error" else 1.0
         pooled = _luck([influences[number] for number in numbers], is_centred, unit)

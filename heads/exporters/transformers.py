@@ -213,7 +213,7 @@ def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path)
             padding = replace(backbone, pad=tokenizer.pad_token_id)
             return padding.filled(backbone.encode(texts, pairs), side)
         given = [list(part) for part in (texts, pairs) if part]
-        # Padded apart from it: a tokenizer in a process of its own gets the texts one by one.
+        # Pad the batch here: an isolated tokenizer gets texts one by one and pads nothing.
         settings: dict[str, Any] = {"padding_side": side, "return_tensors": "pt"}
         return tokenizer.pad(tokenizer(*given, truncation=True), **settings)
 

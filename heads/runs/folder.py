@@ -119,7 +119,7 @@ class RunFolder:
             except DataError:
                 if name not in ASKED:
                     path.unlink(missing_ok=True)
-                    # What a cell leaves behind is made anew with its note, `000.json`.
+                    # A cell's files are written again where its `000.json` is missing.
                     path.with_name(f"{path.name[:3]}.json").unlink(missing_ok=True)
                     is_any = True
         return is_any

@@ -1,5 +1,6 @@
 """Whatever a head is made of, what is trained is what its own forward computes."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
@@ -227,6 +228,21 @@ def test_a_forward_without_a_gradient_is_refused(small: Backbone, rows: Corpus) 
             classifiers(["mean+detached"], rows, small)
     finally:
         del head._parts["detached"]
+
+
+def test_a_head_with_nothing_to_learn_answers_what_its_forward_gives(
+    small: Backbone, rows: Corpus
+) -> None:
+    @head
+    def fixed(width: int, classes: int) -> nn.Module:
+        """One linear layer that is never changed."""
+        return nn.Sequential(OrderedDict(out=nn.Linear(width, classes).requires_grad_(False)))
+
+    try:
+        (answering,) = classifiers(["mean+fixed"], rows, small)
+        assert answering.logits(rows.texts).isfinite().all()
+    finally:
+        del head._parts["fixed"]
 
 
 def test_a_layer_that_nobody_knows_is_neither_left_out_nor_divided() -> None:

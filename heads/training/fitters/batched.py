@@ -325,13 +325,13 @@ class BatchedHeads:
         learned, gradients = self._views(self.numbers.data), self._views(self.numbers.grad)
         tensors, theirs = self._views(self._used), self._views(self._gradients)
         if self._is_written_out:
-            given = (tensors, theirs, self._rngs)
-            self._layers = [_layer(*layer, *given) for layer in leaves(self._chains[0])]
+            arguments = (tensors, theirs, self._rngs)
+            self._layers = [_layer(*layer, *arguments) for layer in leaves(self._chains[0])]
         else:
             self._layers = [BatchedModules(self._chains, tensors, theirs, self._rngs)]
         learning = BatchedLinear | BatchedLayerNorm | BatchedTraced | BatchedModules
-        at = (n for n, layer in enumerate(self._layers) if isinstance(layer, learning))
-        self._first = next(at, len(self._layers))
+        indices = (n for n, layer in enumerate(self._layers) if isinstance(layer, learning))
+        self._first = next(indices, len(self._layers))
         self.copies = [
             [_parameter(learned[name][n], gradients[name][n]) for name in shapes]
             for n in range(len(self._rngs))
