@@ -108,8 +108,7 @@ def json_text(values: Any) -> str:
     '{"a": 1, "crc32": "245c0439"}'
     """
     values = values if isinstance(values, dict) else {VALUES: values}
-    # Half an emoji, which UTF-8 cannot hold, becomes JSON's own escape for it.
-    inside = json.dumps(values, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    inside = json.dumps(values, ensure_ascii=False)
     text = f"{inside[:-1]}, " if len(inside) > 2 else "{"
     return f'{text}"{CRC}": "{zlib.crc32(text.encode()):08x}"}}'
 

@@ -110,7 +110,7 @@ class RunFolder:
         return DataError(what, f"Resume the run to make it anew: heads train --resume {name}")
 
     def delete_damaged(self) -> bool:
-        """Delete every damaged file that a resumed run computes anew; return True if any was."""
+        """Delete damaged files and the notes of their cells; return True if there were any."""
         is_any = False
         for path in [*self.path.rglob("*.json"), *self.path.rglob("*.safetensors")]:
             name = path.relative_to(self.path).as_posix()
@@ -119,7 +119,6 @@ class RunFolder:
             except DataError:
                 if name not in ASKED:
                     path.unlink(missing_ok=True)
-                    # A cell's files are written again where its `000.json` is missing.
                     path.with_name(f"{path.name[:3]}.json").unlink(missing_ok=True)
                     is_any = True
         return is_any

@@ -87,16 +87,23 @@ def test_a_column_of_numbers_with_a_gap_is_read(frame, backend, number):
     assert list(found.texts) == list(frame["text"])
 
 
-def test_half_an_emoji_is_read_kept_and_answered(tmp_path, tiny, capfd):
-    path = tmp_path / "rows.jsonl"
-    lines = [{"text": f"{'cats' if n % 2 else 'dogs'} {n} \ud83d", "label": "ab"[n % 2] + "\ud83d",
-              "extra\ud83d": n} for n in range(20)]  # fmt: skip
+def test_half_an_emoji_in_json_is_left_out(tmp_path, tiny, capfd):
+    path, words = tmp_path / "rows.jsonl", ("dogs", "cats")
+    lines = [
+        {"text": f"{words[n % 2]} {n} 😀\ud83d", "label": "ab"[n % 2] + "\ud83d",
+         "extra\ud83d": n, "tags\uDE00": ["x\ud83d", 1.50]} for n in range(20)
+    ]  # fmt: skip
     path.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
+    assert main(["read", str(path), "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert all(f'"{name}"' in json.dumps(told) for name in ("text", "label", "extra", "tags"))
     asked = {"recipes": ["mean+ridge"], "model": str(tiny())}
     board = heads.train_grid(path, **asked, config=ONCE)
     assert heads.predict(path, run=board.run, to=tmp_path / "answers.csv").rows == 20
-    assert main(["read", str(path), "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    assert answers["text"][1] == "cats 1 😀"
+    assert set(answers["label"]) == {"a", "b"}
+    assert answers["tags"][0] == '["x", 1.5]'
 
 
 def test_views_of_strings_are_read_at_any_depth():

@@ -16,6 +16,7 @@ from typing import Any
 from heads.data.formats.delimited import TextSource, lines_of
 from heads.data.formats.table_stream import Row, Sampler, TableStream, blocked
 from heads.data.table import Table, check_size, short
+from heads.data.text import SURROGATES
 from heads.errors import DataError
 from heads.settings import Limits
 
@@ -166,13 +167,20 @@ def _skip(text: str, place: int) -> int:
 
 def _decoded(text: str, place: int, line: int, name: str) -> tuple[Any, int]:
     try:
-        return _DECODER.raw_decode(text, place)
+        thing, end = _DECODER.raw_decode(text, place)
+        return (_without_surrogates(thing) if "\\ud" in text[place:end].lower() else thing), end
     except json.JSONDecodeError as error:
         raise _bad(name, line, error.msg[:1].lower() + error.msg[1:]) from None
     except RecursionError:
         raise _bad(name, line, "lists or objects within each other too often") from None
     except ValueError as error:
         raise _bad(name, line, short(f"{error}", 80)) from None
+
+
+def _without_surrogates(thing: Any) -> Any:
+    """Return decoded JSON without halves of emoji, which JSON can hold and UTF-8 cannot."""
+    text = SURROGATES.sub("", json.dumps(thing, ensure_ascii=False))
+    return json.loads(text, object_pairs_hook=_once)
 
 
 def _bad(name: str, line: int, why: str) -> DataError:
@@ -223,7 +231,7 @@ def _rows(objects: Callable[[], Iterator[Object]], columns: Sequence[str]) -> It
         inner = [at for at, key in enumerate(columns) if isinstance(thing.get(key), list | dict)]
         if inner:
             with suppress(RecursionError):  # of thousands of lists within each other
-                plain = json.loads(own)  # in which numbers are numbers
+                plain = _without_surrogates(json.loads(own))  # in which numbers are numbers
                 for at in inner:
                     cells[at] = json.dumps(plain[columns[at]], ensure_ascii=False)
         yield Row(line=line, cells=cells, own=own)

@@ -92,9 +92,7 @@ def command(
                 _take(path)
             given = {name: unguard(value) for name, value in given.items()}
             for values, show in function(**_gathered(function, given, context)) or ():
-                text = dumps(values, ensure_ascii=False, indent=2) if json else ""
-                # Half an emoji, which UTF-8 cannot hold, becomes JSON's own escape for it.
-                print(text.encode(errors="backslashreplace").decode()) if json else show()
+                print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
 
         run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
         shell.command(help=summary(function))(run)

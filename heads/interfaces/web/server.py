@@ -94,7 +94,7 @@ class Call:
 
     async def _enter(self, *, forced: bool = False) -> None:
         if self.slots:
-            await self.slots.acquire(self._key, _nothing if forced else self.check)
+            await self.slots.acquire(self._key, (lambda: None) if forced else self.check)
         self._entered = time.monotonic()
 
     def _leave(self) -> None:
@@ -115,10 +115,6 @@ def _return_memory() -> None:
     """Return freed memory to the system; glibc keeps what large files and models have taken."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
-
-
-def _nothing() -> None:
-    """Asks for nothing."""
 
 
 class Page(gr.Blocks):
