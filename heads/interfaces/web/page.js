@@ -148,17 +148,18 @@ window.heads = {
     heads.place();
   },
 
-  // Gradio 6.31 loses the first words that it is told to show while it puts the page together: the
-  // field then goes on showing those of the opening, which others have been asked for already.
+  // Gradio 6.31 may lose the first words that the server sends while the page is being built. Look
+  // for some seconds, as long as it takes on a busy machine; act once two looks in a row agree.
   fills(opening) {
-    setTimeout(() => {
+    let looks = 20, wrong = 0;
+    clearInterval(heads.filling);
+    heads.filling = setInterval(() => {
       const text = new URLSearchParams(location.search).get("text");
       const box = document.querySelector("#sentence textarea");
-      if (!box || !text || box.value !== opening || text === opening) return;
-      if (document.activeElement === box) return;
-      box.value = text;
-      box.dispatchEvent(new Event("input", { bubbles: true }));
-    }, 500);
+      if (!looks-- || !text || document.activeElement === box) return clearInterval(heads.filling);
+      wrong = box?.value === opening && text !== opening ? wrong + 1 : 0;
+      if (wrong === 2) box.value = text, box.dispatchEvent(new Event("input", { bubbles: true }));
+    }, 250);
   },
 
   // What the heads were last asked, and what they are to be asked now, when that is sent: of steps
@@ -200,8 +201,7 @@ window.heads = {
     for (const link of document.querySelectorAll("#strip nav a"))
       link.dataset.place === place ? link.setAttribute("aria-current", "page")
         : link.removeAttribute("aria-current");
-    document.title = { try: "Head to Head", data: "Your data · Head to Head",
-      learn: "Learn · Head to Head" }[place] || "Head to Head";
+    document.title = ({ data: "Your data · ", learn: "Learn · " }[place] || "") + "Head to Head";
   },
 
   keys(event) {
