@@ -95,10 +95,11 @@ def test_half_an_emoji_in_json_is_left_out(tmp_path, tiny, capfd):
     ]  # fmt: skip
     path.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
     assert main(["read", str(path), "--json"]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert all(f'"{name}"' in json.dumps(told) for name in ("text", "label", "extra", "tags"))
-    asked = {"recipes": ["mean+ridge"], "model": str(tiny())}
-    board = heads.train_grid(path, **asked, config=ONCE)
+    report = capfd.readouterr().out
+    assert all(f'"{name}"' in report for name in ("text", "label", "extra", "tags"))
+    assert json.loads(report)
+    options = {"recipes": ["mean+ridge"], "model": str(tiny())}
+    board = heads.train_grid(path, **options, config=ONCE)
     assert heads.predict(path, run=board.run, to=tmp_path / "answers.csv").rows == 20
     answers = pd.read_csv(tmp_path / "answers.csv")
     assert answers["text"][1] == "cats 1 😀"

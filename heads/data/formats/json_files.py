@@ -167,8 +167,9 @@ def _skip(text: str, place: int) -> int:
 
 def _decoded(text: str, place: int, line: int, name: str) -> tuple[Any, int]:
     try:
-        thing, end = _DECODER.raw_decode(text, place)
-        return (_without_surrogates(thing) if "\\ud" in text[place:end].lower() else thing), end
+        value, end = _DECODER.raw_decode(text, place)
+        may_have_surrogates = "\\ud" in text[place:end].lower()  # most texts have no such escape
+        return _without_surrogates(value) if may_have_surrogates else value, end
     except json.JSONDecodeError as error:
         raise _bad(name, line, error.msg[:1].lower() + error.msg[1:]) from None
     except RecursionError:
@@ -177,9 +178,9 @@ def _decoded(text: str, place: int, line: int, name: str) -> tuple[Any, int]:
         raise _bad(name, line, short(f"{error}", 80)) from None
 
 
-def _without_surrogates(thing: Any) -> Any:
-    """Return decoded JSON without halves of emoji, which JSON can hold and UTF-8 cannot."""
-    text = SURROGATES.sub("", json.dumps(thing, ensure_ascii=False))
+def _without_surrogates(value: Any) -> Any:
+    """Return decoded JSON without lone surrogates, which JSON can escape and UTF-8 cannot hold."""
+    text = SURROGATES.sub("", json.dumps(value, ensure_ascii=False))
     return json.loads(text, object_pairs_hook=_once)
 
 

@@ -75,7 +75,7 @@ def build() -> Page:
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)
         opening.wire(page)
-        remembers = f"{{ heads.remember(query); heads.fills({json.dumps(OPENING.text)}); }}"
+        remembers = f"{{ heads.remember(query); heads.restoreText({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
     janitor.take_over(page)
     janitor.start()

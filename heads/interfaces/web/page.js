@@ -40,8 +40,7 @@ window.heads = {
 
   // Opens a fold of Gradio's and goes to its first field.
   unfold(id) {
-    const head = document.querySelector(`#${id} > button`);
-    if (head?.getAttribute("aria-expanded") !== "true") head?.click();
+    document.querySelector(`#${id} > button:not([aria-expanded=true])`)?.click();
     setTimeout(() => document.querySelector(`#${id} input`)?.focus(), 150);
   },
 
@@ -118,8 +117,7 @@ window.heads = {
   visit(query, place) {
     if (place) {
       const fields = new URLSearchParams(location.search);
-      fields.set("place", place);
-      if (place === "try") fields.delete("place");
+      place === "try" ? fields.delete("place") : fields.set("place", place);
       query = "?" + fields;
     }
     const asked = heads.asked;
@@ -148,17 +146,19 @@ window.heads = {
     heads.place();
   },
 
-  // Gradio 6.31 may lose the first words that the server sends while the page is being built. Look
-  // for some seconds, as long as it takes on a busy machine; act once two looks in a row agree.
-  fills(opening) {
-    let looks = 20, wrong = 0;
-    clearInterval(heads.filling);
-    heads.filling = setInterval(() => {
+  // Gradio 6.31 may lose the sentence that the server sends while the page is being built. Restore
+  // it from the URL; only after two wrong checks in a row, as box and URL do not change at once.
+  restoreText(opening) {
+    let checks = 20, wrong = 0;
+    clearInterval(heads.restoring);
+    heads.restoring = setInterval(() => {
       const text = new URLSearchParams(location.search).get("text");
       const box = document.querySelector("#sentence textarea");
-      if (!looks-- || !text || document.activeElement === box) return clearInterval(heads.filling);
+      if (!checks-- || !text || document.activeElement === box) return clearInterval(heads.restoring);
       wrong = box?.value === opening && text !== opening ? wrong + 1 : 0;
-      if (wrong === 2) box.value = text, box.dispatchEvent(new Event("input", { bubbles: true }));
+      if (wrong < 2) return;
+      box.value = text;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
     }, 250);
   },
 
@@ -176,8 +176,7 @@ window.heads = {
     if (heads.section !== show) return query;
     heads.section = "";
     const fields = new URLSearchParams(query);
-    if (show === "why") fields.delete("show");  // the first one, as the server writes it
-    else fields.set("show", show);
+    show === "why" ? fields.delete("show") : fields.set("show", show);  // as the server writes it
     return "?" + fields;
   },
 
