@@ -40,7 +40,7 @@ window.heads = {
 
   // Opens a fold of Gradio's and goes to its first field.
   unfold(id) {
-    document.querySelector(`#${id} > button:not([aria-expanded=true])`)?.click();
+    document.querySelector(`#${id} > button:not(.open)`)?.click();
     setTimeout(() => document.querySelector(`#${id} input`)?.focus(), 150);
   },
 

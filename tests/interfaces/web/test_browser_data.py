@@ -68,6 +68,16 @@ def sample(page, name):
     page.locator("#account .card-read").wait_for()
 
 
+@pytest.mark.slow
+def test_a_link_to_a_fold_opens_it_and_leaves_it_open(tab, file):
+    page = tab("?place=data")
+    page.locator("#file input[type=file]").set_input_files(file)
+    for _ in range(2):
+        page.locator("#account [data-fold=columns]").click()
+        page.wait_for_function("() => document.activeElement.closest('#columns')")
+        page.keyboard.press("Escape")
+
+
 def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
     page = tab("?place=data")
     page.locator("#runs .rail").wait_for()
