@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heads import display
 from heads.analysis.differences import same_in_training
+from heads.analysis.explanation import pooler_says
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
@@ -94,10 +95,10 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
         for head in heads
         if head.problem.gives_number and head.is_own
     ]
-    if backbone.pooler == "new" and any(
+    if backbone.pooler in ("new", "untrained") and any(
         head.module.reader.resolved.pooling.is_pooler and not head.base_parameters for head in heads
     ):
-        notes.append(f"{backbone.id} has no pretrained pooler: 'pooler' reads random weights.")
+        notes.append(pooler_says(backbone))
     notes += [
         f"{head.name} reads by a base model of its own, learned for the head: "
         f"{head.asked.learned_of_base(head.base_parameters, backbone.parameters)}."
@@ -109,7 +110,9 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
     lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
         is_or_are = "is" if len(lucky) == 1 else "are"
-        notes.append(f"{', '.join(lucky)} {is_or_are} hardly better than guessing on new texts.")
+        notes.append(
+            f"{', '.join(lucky)} {is_or_are} hardly better than the majority class on new texts."
+        )
     for one, other in combinations([head for head in heads if not head.is_own], 2):
         reads_alike = one.asked.pooling is other.asked.pooling  # most do not: told at once
         if reads_alike and same_in_training(one.asked, other.asked, backbone):

@@ -197,7 +197,7 @@ def head_difference(
         return f"The heads {a} and {b} are the same layers under other names{chance}."
     sentence = f"Against {a}, the head {b} {_joined(changes)}."
     if [x.says for x in one if x.in_use] == [x.says for x in other if x.in_use]:
-        sentence += " Once trained, both are the same function with other numbers in it."
+        sentence += " Once trained, both compute the same function with different weights."
     return sentence
 
 
@@ -223,7 +223,7 @@ def _origins(
     one: Sequence[LayerDescription], other: Sequence[LayerDescription], name: str
 ) -> Iterator[str]:
     """Layers that both have, whose weights come from elsewhere."""
-    told = {"untrained": "from the base model's checkpoint (where it was never trained)"}
+    told = {"untrained": "from the checkpoint (still at its initial values)"}
     there = {layer.says: layer.origin for layer in one}
     for layer in other:
         before = there.get(layer.says, layer.origin)

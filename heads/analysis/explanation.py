@@ -49,13 +49,13 @@ PARTS = ("layers", "tensors")
 
 Origin = Literal["pretrained", "tuned", "untrained", "random", "new", "mismatched", "stored"]
 ORIGINS: dict[Origin, str] = {
-    "pretrained": "pretrained, from the checkpoint",
-    "tuned": "pretrained, from the checkpoint, and learned further for the head",
-    "untrained": "in the checkpoint, but never trained",
-    "random": "random: the base model's checkpoint lacks it",
-    "new": "new, learned from the data",
-    "mismatched": "new, since the checkpoint's has another shape",
-    "stored": "the training texts themselves",
+    "pretrained": "pretrained: in the checkpoint",
+    "tuned": "pretrained: in the checkpoint, then fine-tuned with the head",
+    "untrained": "in the checkpoint, but still at its initial values",
+    "random": "random: not in the checkpoint",
+    "new": "new: not in the checkpoint, trained on your data",
+    "mismatched": "new: the checkpoint's has another shape",
+    "stored": "the training texts",
 }
 
 
@@ -504,9 +504,9 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
     if resolved.head.from_base:
         yield from _pooler_notes(facts)
     elif resolved.pooling.is_pooler:
-        yield _on_pooler(backbone)
+        yield pooler_says(backbone)
     elif facts.begun:
-        yield f"Its dense layer comes, pretrained, with {backbone.id}, as in its own class."
+        yield f"Its dense layer is pretrained: it is in the checkpoint of {backbone.id}."
     if head and head.new:
         yield f"This head is random: {backbone.id} lacks {len(head.new)} of its tensors."
     if why := base_of(backbone.model_type).why:
@@ -520,7 +520,7 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
 
 def _reading_notes(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     if backbone.trained is not None:
-        yield f"{backbone.id} was trained to be read by {backbone.trained.says}."
+        yield f"{backbone.id} was trained with this pooling: {backbone.trained.says}."
     if own := backbone.for_recipe(resolved).prefix:
         yield f"Before every text stands '{own}'."
 
@@ -535,7 +535,7 @@ def _before_training(resolved: ResolvedRecipe) -> Iterator[str]:
 def _pooler_notes(facts: Provenance) -> Iterator[str]:
     resolved, backbone = facts.resolved, facts.backbone
     if facts.begun:
-        yield _on_pooler(backbone)
+        yield f"{pooler_says(backbone)} Training starts from them."
         if str(resolved.recipe).partition("+")[0] != "cls":
             yield "A pooler belongs on the last layer's first token; here it reads something else."
     else:
@@ -544,9 +544,13 @@ def _pooler_notes(facts: Provenance) -> Iterator[str]:
         yield f"The {resolved.head.from_base} layer of '{resolved.head.name}' is new here: {why}."
 
 
-def _on_pooler(backbone: Backbone) -> str:
+def pooler_says(backbone: Backbone) -> str:
+    """Say whether the base model's own pooler is pretrained."""
     return {
-        "pretrained": f"The pooler's weights come, pretrained, with {backbone.id}.",
-        "untrained": f"The checkpoint of {backbone.id} has a pooler that was never trained: all of "
-        "its bias is exactly 0. Its weights are as good as new ones.",
-    }.get(backbone.pooler, f"The checkpoint of {backbone.id} has no pooler: its weights are new.")
+        "pretrained": f"The pooler's weights are pretrained: in the checkpoint of {backbone.id}.",
+        "untrained": f"The pooler of {backbone.id} was never trained: its weights are in the "
+        "checkpoint, but still at their initial values (every bias is 0).",
+    }.get(
+        backbone.pooler,
+        f"The checkpoint of {backbone.id} has no pooler: its weights are random.",
+    )

@@ -9,13 +9,15 @@ import hashlib
 import shutil
 import uuid
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heads import display
 from heads.analysis.comparison import Compared, Comparison, comparing
 from heads.analysis.differences import apart_by_name
+from heads.analysis.explanation import pooler_says
+from heads.backbone.loading import load as load_model
 from heads.backbone.models import BUNDLED
 from heads.caching import make_room, write_page
 from heads.data.dataset import read
@@ -59,8 +61,8 @@ class TourQuestion:
 QUESTIONS: tuple[TourQuestion, ...] = (
     TourQuestion(
         asks="What is the extra dense layer of a classification head for?",
-        guess="The base model is frozen. Does RoBERTa's dense layer with its tanh answer more "
-        "texts rightly than one linear layer, both on the first token?",
+        guess="The base model is frozen. Does RoBERTa's dense layer with its tanh classify "
+        "more texts correctly than one linear layer, both on the first token?",
         heads=("cls+roberta", "cls+linear"),
         text="I expected more, but the ending won me over.",
         says="A dense layer with a tanh lets the head bend what it reads before it is cut by "
@@ -69,12 +71,13 @@ QUESTIONS: tuple[TourQuestion, ...] = (
     ),
     TourQuestion(
         asks="Why do heads differ from family to family, and which of their weights are trained?",
-        guess="BERT's head begins with the pooler of the checkpoint, RoBERTa's with a dense layer "
-        "that is new. Once both are trained: is BERT's right more often?",
+        guess="BERT's dense layer starts as the pooler of the checkpoint, RoBERTa's is new. Once "
+        "both are trained, is BERT's head right more often?",
         heads=("cls+bert", "cls+roberta"),
         text="The train left on time, for once.",
-        says="Both are the same function: dense, tanh, linear. What differs is where its numbers "
-        "begin and where dropout stands.",
+        says="Both compute the same function: dense, tanh, linear. They differ in the weights that "
+        "training starts from and in where dropout is applied. The pooler is pretrained in BERT's "
+        "own checkpoints, by next-sentence prediction; a head's other layers are always new.",
         asked_in=("transformers #5421", "transformers #8887", "transformers #14017"),
     ),
     TourQuestion(
@@ -93,8 +96,8 @@ QUESTIONS: tuple[TourQuestion, ...] = (
         "right more often than one on [CLS] itself?",
         heads=("pooler+linear", "cls+linear"),
         text="Too good to be true.",
-        says="BertForSequenceClassification reads [CLS] through BertPooler, which next-sentence "
-        "prediction has trained. Many later checkpoints never trained it, or have none.",
+        says="BertForSequenceClassification reads [CLS] through BertPooler, which is pretrained in "
+        "BERT's own checkpoints. Many later checkpoints never trained it, or have none.",
         asked_in=("transformers #1328", "transformers #7540", "transformers #4048", "bert #43"),
     ),
     TourQuestion(
@@ -108,7 +111,7 @@ QUESTIONS: tuple[TourQuestion, ...] = (
         asked_in=("transformers #16651", "sentence-transformers #3208", "flair #2179"),
     ),
 )
-CHOICES = ("Yes, it is better.", "No difference can be shown.", "No, the other is better.")
+CHOICES = ("Yes, it is better.", "No significant difference.", "No, the other is better.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,17 +209,24 @@ def touring(limits: Limits) -> Iterator[Progress | Tour]:
 def _step(
     question: TourQuestion, board: Leaderboard, limits: Limits
 ) -> Generator[Progress, None, TourStep]:
-    asked = {"recipes": question.heads, "sample": SAMPLE, "limits": limits}
+    here = replace(limits, public=False)  # the path of a run, which no visitor chooses
+    asked = {"recipes": question.heads, "run": str(board.folder.path), "limits": here}
     comparison: Comparison | None = None
+    # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
     for event in comparing(question.text, **asked):
         if isinstance(event, Compared):
-            comparison = event.comparison
+            expected = SAMPLES[SAMPLE].expected_of(question.text, "")
+            comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)
         else:
             yield event
     assert comparison is not None
     one, other = question.heads[:2]
     found = _difference(board.folder, one, other)
-    measures = board.cell(one).measures
+    measures, backbone = board.cell(one).measures, load_model(BUNDLED, limits=limits)
+    reads_pooler = any(
+        head.startswith("pooler+") or head.endswith("+bert") for head in (one, other)
+    )
+    pooler = pooler_says(backbone) if reads_pooler else ""
     return TourStep(
         question=question,
         difference=found,
@@ -224,7 +234,7 @@ def _step(
         scores=tuple((head, board.cell(head).measures.score) for head in question.heads),
         rows=measures.rows,
         comparison=comparison,
-        apart=apart_by_name(one, other, limits).says,
+        apart=" ".join(filter(None, (apart_by_name(one, other, limits).says, pooler))),
     )
 
 

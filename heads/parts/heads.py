@@ -37,10 +37,9 @@ def linear(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
 
 @head(title="BERT's head", from_base="pooler")
 def bert(width: int, classes: int, *, dropout: float = 0.1) -> nn.Sequential:
-    """Dense and tanh, pretrained where the base model has a pooler, then dropout and linear.
+    """Dense and tanh, which start as the base model's pooler if it has one; dropout, linear.
 
-    Source: Transformers' BertForSequenceClassification; BERT's own pooler was trained by its
-        next-sentence objective, that of a checkpoint need not be.
+    Source: Transformers' BertForSequenceClassification.
     """
     return chain(
         ("pooler.dense", nn.Linear(width, width)),

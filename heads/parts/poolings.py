@@ -111,7 +111,7 @@ def pooler(mask: Tensor, pooler: Tensor) -> Pooled:
     """The base model's own pooler output; random where the checkpoint has no pooler.
 
     Formula: h = the `pooler_output` of AutoModel; for BERT tanh(W h₁ + b)
-    Source: Transformers' BertPooler, which BERT's next-sentence objective trains.
+    Source: Transformers' BertPooler (Devlin et al. 2019).
     """
     return Pooled(pooler, cls(mask, pooler))
 

@@ -365,7 +365,7 @@ def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
 def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
     folder = str(tiny("roberta", "ForMaskedLM"))
     found = compare(SENTENCE, model=folder, recipes=["pooler+centroid"], limits=LIMITS)
-    assert f"{folder} has no pretrained pooler: 'pooler' reads random weights." in found.notes
+    assert f"The checkpoint of {folder} has no pooler: its weights are random." in found.notes
     without = compare(SENTENCE, model=folder, recipes=["mean+centroid"], limits=LIMITS)
     assert not [note for note in without.notes if "pooler" in note]
 
@@ -400,8 +400,10 @@ def test_another_option_of_a_solver_is_not_the_same(tiny: Callable[..., Path]) -
     assert not [note for note in found.notes if "same layers" in note]
 
 
-def test_a_head_no_better_than_guessing_is_said(answers: Callable[[str], Comparison]) -> None:
-    said = "mean+linear is hardly better than guessing on new texts."
+def test_a_head_no_better_than_the_majority_class_is_said(
+    answers: Callable[[str], Comparison],
+) -> None:
+    said = "mean+linear is hardly better than the majority class on new texts."
     assert said in answers("pairs").notes
     assert not [note for note in answers("sentiment").notes if "mean+linear" in note]
 

@@ -34,8 +34,8 @@ OTHER = [
     )
 ]  # fmt: skip
 UNTRAINED = (
-    "The checkpoint of all-MiniLM-L6-v2 has a pooler that was never trained: all of its bias is "
-    "exactly 0. Its weights are as good as new ones."
+    "The pooler of all-MiniLM-L6-v2 was never trained: its weights are in the checkpoint, but "
+    "still at their initial values (every bias is 0)."
 )
 TEXT = "the cat sat on a mat."
 
@@ -226,7 +226,7 @@ def test_the_pooler_head_is_new_on_a_vector_of_another_width(backbone: Backbone)
     assert set(origins(found).values()) == {"new"}
     assert found.notes == (
         "The pooler layer of 'bert' is new here: the pooled vector has another width.",
-        "all-MiniLM-L6-v2 was trained to be read by mean, length 1.",
+        "all-MiniLM-L6-v2 was trained with this pooling: mean, length 1.",
     )
 
 
@@ -349,12 +349,12 @@ def test_two_texts_that_are_read_apart_and_a_loss_are_explained(small: Backbone)
 
 BERT_ROBERTA = (
     "Against 'bert', the head 'roberta' adds a dropout (0.1) before the dense layer and has its "
-    "dense layer new where that of 'bert' is {}. Once trained, both are the same function with "
-    "other numbers in it."
+    "dense layer new where that of 'bert' is {}. Once trained, both compute the same function with "
+    "different weights."
 )
 DIFFERENCES = {
     ("cls+bert", "cls+roberta"): BERT_ROBERTA.format(
-        "from the base model's checkpoint (where it was never trained)"
+        "from the checkpoint (still at its initial values)"
     ),
     ("mean+roberta", "mean+electra"): (
         "Against 'roberta', the head 'electra' has a GELU in place of a tanh."
@@ -368,7 +368,7 @@ DIFFERENCES = {
     ),
     ("mean+linear", "mean+logistic"): (
         "Against 'linear', the head 'logistic' is set at once (logistic, C = 1.0) where 'linear' "
-        "is solved by L-BFGS. Once trained, both are the same function with other numbers in it."
+        "is solved by L-BFGS. Once trained, both compute the same function with different weights."
     ),
     ("cls+linear", "mean+linear"): (
         "cls: The first real token, which is [CLS] or <s> in BERT-like models. mean: The average "
@@ -391,7 +391,7 @@ DIFFERENCES = {
     ("mean+linear", "mean+linear?dropout=0.5"): (
         "Against 'linear', the head 'linear?dropout=0.5' adds a dropout (0.5) before the linear "
         "layer and is trained step by step where 'linear' is solved by L-BFGS. Once trained, both "
-        "are the same function with other numbers in it."
+        "compute the same function with different weights."
     ),
 }
 
@@ -411,7 +411,7 @@ def test_the_difference_knows_the_base_model(small: Backbone, lacking: Backbone)
     assert "new where that of 'bert' is pretrained." in said
     assert difference("cls+bert", "cls+roberta", lacking) == (
         "Against 'bert', the head 'roberta' adds a dropout (0.1) before the dense layer. Once "
-        "trained, both are the same function with other numbers in it."
+        "trained, both compute the same function with different weights."
     )
     assert "is chance" in difference("cls+bert", "cls+xlnet", lacking)
 
@@ -419,8 +419,8 @@ def test_the_difference_knows_the_base_model(small: Backbone, lacking: Backbone)
 def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
     assert difference("mean+ridge", "mean+ridge?alpha=1", small) == (
         "Against 'ridge', the head 'ridge?alpha=1.0' is set at once (ridge, alpha = 1.0) where "
-        "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both are the same function "
-        "with other numbers in it."
+        "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both compute the same function "
+        "with different weights."
     )
     assert "is chance" not in difference("cls+logistic", "cls+logistic?C=0.1", small)
 

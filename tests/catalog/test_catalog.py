@@ -36,8 +36,8 @@ ROBERTA = (
 )
 BERT_ROBERTA = (
     "Against {0}, the head {1} adds a dropout (0.1) before the dense layer and has its dense layer "
-    "in the head where that of {0} is in the base model (its pooler). Once trained, both are the "
-    "same function with other numbers in it."
+    "in the head where that of {0} is in the base model (its pooler). Once trained, both compute "
+    "the same function with different weights."
 )
 
 Folders = Callable[..., Path]
@@ -289,8 +289,8 @@ def test_two_families_are_told_apart_in_words() -> None:
     )
     assert said("bert", "funnel").endswith(
         "Against bert, the head funnel has its dense layer in the head where that of bert is in "
-        "the base model (its pooler). Once trained, both are the same function with other numbers "
-        "in it."
+        "the base model (its pooler). Once trained, both compute the same function with different "
+        "weights."
     )
     assert said("modernbert", "modernbert-decoder").endswith(
         "cls: The first real token, which is [CLS] or <s> in BERT-like models. last: The last real "

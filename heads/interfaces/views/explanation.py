@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from heads.analysis.differences import HeadsApart, unlike
+from heads.analysis.differences import IN_BASE, HeadsApart, unlike
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.padding.report import PaddingReport
 from heads.catalog.base_models import base_of
@@ -67,7 +67,7 @@ def headline(one: Explanation, trained_on: str) -> str:
     trains = one.is_to_be_trained
     on = f" ({trained_on})" if trains and trained_on else ""
     first = (
-        f", {begun:,} of which start from the base model's checkpoint," if begun and trains else ""
+        f", {begun:,} of which start as in the base model's checkpoint," if begun and trains else ""
     )
     with_base = ""
     if one.base_parameters:
@@ -96,7 +96,8 @@ def apart(found: HeadsApart) -> Markup:
         {"head": head, "layers": list(zip(own, unlike(own, others), strict=True))}
         for head, own, others in zip(found.heads, (one, other), (other, one), strict=True)
     ]
-    return render("apart.html", drawn=drawn, says=found.says)
+    has_pooler = any(layer.origin == IN_BASE for layer in (*one, *other))
+    return render("apart.html", drawn=drawn, says=found.says, has_pooler=has_pooler)
 
 
 def family(found: CatalogEntry) -> Markup:

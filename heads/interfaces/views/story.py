@@ -135,16 +135,16 @@ def _measured(step: TourStep, tour: Tour) -> str:
     """The difference with its interval, in a sentence."""
     found, metric = step.difference, SCORES[tour.board.metric]
     return (
-        f"Measured here on {step.rows:,} rows that neither had learned from: {found.name} less "
-        f"{found.other} is {metric.gap(found.difference).replace('-', '−')}, 95 % interval "
-        f"{metric.signed(found.low)} to {metric.signed(found.high)}."
+        f"{found.name} minus {found.other}: {metric.gap(found.difference).replace('-', '−')} "
+        f"(95 % interval {metric.signed(found.low)} to {metric.signed(found.high)}), by "
+        f"cross-validation over {step.rows:,} rows."
     )
 
 
 def _scores(step: TourStep, tour: Tour) -> str:
     metric = SCORES[tour.board.metric]
     told = (f"{name} {metric.told(score)}" for name, score in step.scores)
-    return f"{metric.title}: {', '.join(told)}."
+    return f"{metric.title} on these {step.rows:,} rows: {', '.join(told)}."
 
 
 REPOSITORIES = {

@@ -1,6 +1,7 @@
 """Learn: what a head is, a tour of five questions, what sets two apart, and what padding does."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -107,10 +108,12 @@ def apart(one: str, other: str) -> list[Any]:
     from heads.interfaces.views import explanation
 
     try:
-        found = apart_by_name(one or "", other or "", limits())
+        # In this order the sentence says what the first does that the second does not.
+        found = apart_by_name(other or "", one or "", limits())
     except Exception as error:
         return [failed(error), "", ""]
-    return [explanation.apart(found), _family(one), _family(other)]
+    drawn = replace(found, heads=found.heads[::-1], layers=found.layers[::-1])
+    return [explanation.apart(drawn), _family(one), _family(other)]
 
 
 def _family(name: str) -> Any:
