@@ -374,10 +374,11 @@ def tracking(
 
 def _notes(board: Leaderboard) -> tuple[str, ...]:
     """What is not there, and why."""
-    left, stopped = board.planned - len(board.cells) - len(board.stopped), len(board.stopped)
+    heads, stopped = [cell for cell in board.cells if not cell.is_baseline], len(board.stopped)
+    left = board.planned - len(heads) - stopped
     notes = []
     if left > 0:
-        told = f"{left} of {board.planned} cells are not done: log the run again when they are."
+        told = f"{left} of {board.planned} heads are not trained: log the run again when they are."
         notes.append(told)
     if stopped:
         notes.append(f"{stopped} that the race has stopped have no score, and are not logged.")

@@ -138,7 +138,7 @@ def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
         )
         return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
 
-    return Job(name=TFIDF, reading=reading, work=work, cost=float("inf"))
+    return Job(name=TFIDF, reading=reading, work=work, cost=float("inf"), is_first=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

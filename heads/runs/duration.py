@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -51,6 +51,7 @@ class Expected:
         tuning: For all cells that learn the base model, if no training ends early.
         tuning_bytes: The most memory that one of their trainings takes, beside the base model that
             all share.
+        heads: Of all this, the seconds of each head.
     """
 
     reading: float
@@ -58,6 +59,7 @@ class Expected:
     has_race: bool = False
     tuning: float = 0.0
     tuning_bytes: int = 0
+    heads: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def seconds(self) -> float:
@@ -94,17 +96,24 @@ def expected(
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
-    heads = [cell for cell in cells if not cell.is_tuned]
-    seconds = sum(_seconds(cell, splits, len(corpus.classes), pace) for cell in heads) / threads
+    frozen = {
+        cell.name: _seconds(cell, splits, len(corpus.classes), pace) / threads
+        for cell in cells
+        if not cell.is_tuned
+    }
     least, each = BESIDES
     besides = least + each * len(corpus)
     costs = tuning_costs(asked, cells, stop=stop)
+    names = [cell.name for cell in cells if isinstance(cell.fitter, TuningFitter)]
+    rows = len(splits.train[0])
+    tuned = {name: cost.seconds(rows) for name, cost in zip(names, costs, strict=True)}
     return Expected(
         reading=_reading(asked, cells, backbone),
-        training=seconds + besides,
+        training=sum(frozen.values()) + besides,
         has_race=config.race,
-        tuning=sum(cost.seconds(len(splits.train[0])) for cost in costs),
+        tuning=sum(tuned.values()),
         tuning_bytes=max((cost.pace.peak_bytes for cost in costs), default=0),
+        heads=frozen | tuned,
     )
 
 

@@ -35,7 +35,13 @@ WORKSPACE = "unfinished"  # a folder of a run: trainings of tuned cells that are
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellDone:
-    """A cell is done and kept."""
+    """A cell is trained and saved.
+
+    Attributes:
+        cell: The head or the baseline.
+        done: How many heads are trained, or eliminated in a race.
+        planned: How many heads the run has.
+    """
 
     cell: Cell
     done: int

@@ -180,7 +180,8 @@ def _tuning(result: TrialResult) -> TuningReport | None:
 
 
 def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
-    return CellDone(cell=cell, done=counted(run, asked), planned=len(asked.names))
+    done = len(stopped_of(run)) + _recipes_done(run, asked)
+    return CellDone(cell=cell, done=done, planned=len(asked.recipes))
 
 
 Event = Progress | Trying | CellDone | Leaderboard
@@ -255,9 +256,8 @@ def foreseen(run: RunFolder, limits: Limits) -> Expected:
         HeadsError: The run is broken.
     """
     asked = spec.load(run)
-    backbone = load(asked.model, limits=limits)
-    cells = cells_of(asked, backbone, limits)
-    return expected(asked, cells, backbone)
+    backbone = load(asked.model, limits=limits, download=not limits.public)
+    return expected(asked, cells_of(asked, backbone, limits), backbone)
 
 
 def working(

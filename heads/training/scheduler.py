@@ -1,4 +1,4 @@
-"""Pieces of work on all cores: one thread a core, a piece at a time in each, the longest first.
+"""Jobs on all cores: one thread a core, a job at a time in each, linear heads first.
 
 A piece's numbers depend on its seeds alone, not on what runs beside it or before it.
 """
@@ -112,6 +112,8 @@ class Job:
         kind: What kind of head it learns: those of one kind take about as long.
         is_apart: Whether all that it needs besides are the vectors of its reading, so that it can
             be done anywhere.
+        is_first: Whether it begins before the others: a head of one linear layer, or a baseline,
+            without which nothing is recommended.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Job:
     wants_all: bool = False
     kind: str = ""
     is_apart: bool = False
+    is_first: bool = False
 
 
 # Does jobs on the rows of one training, and yields what they tell and return: `run_trials` on this
@@ -133,9 +136,9 @@ def run_trials(
 ) -> Generator[object, None, None]:
     """Does all jobs and yields what they tell and return, in the order in which it happens.
 
-    The longest begin first, so that no core waits long for another at the end; those that want
-    all cores come after the others, one by one. Closing the iterator ends them at their next step.
-    A job that fails gives `TrialFailed`; the others go on.
+    Baselines and linear heads begin first, then the longest, so that no core waits long for another
+    at the end; those that want all cores come after the others, one by one. Closing the iterator
+    ends them at their next step. A job that fails gives `TrialFailed`; the others go on.
     """
     alone = [job for job in jobs if job.wants_all]
     together = [job for job in jobs if not job.wants_all]
@@ -172,7 +175,7 @@ def _run(
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(workers, thread_name_prefix="grid") as pool:
         try:
-            for job in sorted(jobs, key=lambda job: -job.cost):
+            for job in sorted(jobs, key=lambda job: (not job.is_first, -job.cost)):
                 pool.submit(one, job)
             left = len(jobs)
             while left:

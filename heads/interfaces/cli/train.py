@@ -317,12 +317,14 @@ def _work(folder: Path) -> None:
     from heads.caching import refusal
     from heads.errors import HeadsError
     from heads.runs.folder import RunFolder
-    from heads.runs.runner import working
+    from heads.runs.runner import foreseen, working
     from heads.runs.spec import load
 
     run = RunFolder(path=folder)
     try:
-        metric = load(run).metric
+        metric, expected = load(run).metric, foreseen(run, limits())
+        seconds = {"reading": expected.reading, "seconds": expected.seconds}
+        print(dumps({"event": "expected", "heads": dict(expected.heads), **seconds}), flush=True)
         for event in working(run, limits()):
             print(dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
@@ -350,5 +352,6 @@ def _line(event: Any, metric: str) -> dict[str, Any]:
         own = event.cell.measures
         told = {"event": "cell", "recipe": event.cell.name, "metric": metric, "score": own.score}
         told |= {"low": own.low, "high": own.high, "done": event.done, "planned": event.planned}
+        told["seconds"] = event.cell.seconds
         return told | ({metric: own.score} if metric == "accuracy" else {})
     return {"event": "end", "state": event.state, "seconds": event.seconds}

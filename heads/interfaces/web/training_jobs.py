@@ -7,6 +7,7 @@ and what it had finished is kept.
 
 import atexit
 import math
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from heads.parts.resolved_recipe import ResolvedRecipe
 
 BEGUN, TRAINED = 0.43, 0.95  # shares of the bar: before the first head, after the last
-AS_LONG = 30  # times as long as a frozen one, roughly, a tuned head takes
+ENCODED = 0.4  # fraction of the bar at which all texts are encoded
+CALIBRATION = 3.0  # seconds as long as expected that are added to those measured
 SEARCHED = 0.7  # of the time of a tuned head, roughly, goes into its search
 PATIENCE = 30.0  # seconds that a worker may take beyond its time
 LEASE = 60.0  # seconds that a training goes on in public mode with nobody looking
@@ -39,18 +41,23 @@ MOST_PUBLIC = 8  # trainings that run or wait at a time in public mode
 
 @dataclass(kw_only=True, slots=True)
 class Course:
-    """How far a training is, as its worker tells it.
+    """Progress of a training, from the events of its worker.
+
+    The time left is what the worker expects before it begins, corrected by how much longer (or
+    shorter) than expected encoding and the heads trained so far have taken.
 
     Attributes:
         says: What is under way.
-        share: How far it is (0 to 1).
-        done: How many cells are done, baselines too.
-        planned: How many there are.
-        tuned: The heads that learn their base model as well: each takes long, and comes last.
-        splits: How many seeds, or folds, every head has.
-        metric: What the scores are.
-        scores: Of the heads that are done: score and the ends of its interval.
-        left: Seconds that it takes yet; None where that cannot be told.
+        share: Fraction of the work done (0 to 1).
+        done: Number of heads trained, or eliminated in a race.
+        planned: Number of heads in all.
+        tuned: Recipes that fine-tune the base model: each takes long, and they come last.
+        splits: Number of seeds, or folds, of every head.
+        metric: Metric of the scores.
+        scores: Score and the ends of its interval, for each head trained so far.
+        heads: Expected seconds of each head to be trained.
+        encoding: Expected seconds of encoding the texts.
+        seconds: Expected seconds of the whole training.
     """
 
     says: str = "Starting"
@@ -61,15 +68,25 @@ class Course:
     splits: int = 1
     metric: MetricName = "accuracy"
     scores: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    left: float | None = None
-    _times: list[tuple[float, float]] = field(default_factory=list)
-    _tuned_done: set[str] = field(default_factory=set)
+    heads: dict[str, float] = field(default_factory=dict[str, float])
+    encoding: float = 0.0
+    seconds: float = 0.0
+    _begun: float = 0.0  # when the expectation came, on the monotonic clock
+    _ends: float = 0.0  # when the training is expected to end, on the same clock
+    _taken: dict[str, float] = field(default_factory=dict[str, float])  # seconds, by what was done
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Takes in an event of the worker."""
+        """Update the progress by an event of the worker."""
         self.metric = event.get("metric", self.metric)
-        if event["event"] == "progress":
+        if event["event"] == "expected":
+            self.heads, self.encoding = event["heads"], event["reading"]
+            self.seconds, self._begun = event["seconds"], time.monotonic()
+            self._renew(0.0)
+        elif event["event"] == "progress":
             self.says, self.share = event["says"], max(self.share, event["share"])
+            if self._begun and not self.done and self.share <= ENCODED:
+                self._taken[""] = time.monotonic() - self._begun
+                self._renew(self.share / ENCODED)
         elif event["event"] == "cell":
             self._take(event)
         elif event["event"] in ("trying", "fitting") and event["recipe"] in self.tuned:
@@ -84,12 +101,12 @@ class Course:
         # A new dictionary: pages read the old one meanwhile.
         score = event["score"], event["low"], event["high"]
         self.scores = self.scores | {event["recipe"]: score}
-        self._tuned_done |= self.tuned & {event["recipe"]}
-        self.says = f"Training heads: {self.done} of {self.planned}"
-        self._move(0.0)
+        self._taken[event["recipe"]] = event.get("seconds", 0.0)
+        self.says = f"{self.done} of {self.planned} heads trained"
+        self._move()
 
     def _look_into(self, event: dict[str, Any]) -> None:
-        """How far a tuned head is, which takes minutes or hours."""
+        """Say how far a fine-tuned head is, which takes minutes or hours."""
         seed, part = event["seed"], SEARCHED + (1 - SEARCHED) * event["seed"] / self.splits
         what = "with the settings chosen"
         if event["event"] == "trying":
@@ -99,41 +116,57 @@ class Course:
             part = SEARCHED * (seed + min(passes / planned, 1.0)) / self.splits
             what = f"trying settings, pass {passes:g} of {planned:g}"
         where = f"training {seed + 1} of {self.splits}, {what}"
-        self.says = f"{self.done} of {self.planned} done; {event['recipe']}: {where}"
-        self._move(part)
+        self.says = f"{self.done} of {self.planned} heads trained; {event['recipe']}: {where}"
+        self._move(event["recipe"], part)
 
-    def _move(self, part: float) -> None:
-        """Move the bar and tell the time left; `part` is how far the tuned head under way is."""
-        tuned, known = len(self.tuned), len(self._tuned_done)
-        whole = self.planned - tuned + AS_LONG * tuned
-        now = self.done - known + AS_LONG * (known + part)
-        # A race has taken some of the bar before.
-        self.share = max(self.share, BEGUN + (TRAINED - BEGUN) * min(1.0, now / max(whole, 1)))
-        is_frozen = self.done - known < self.planned - tuned  # of these nothing tells of tuned ones
-        if is_frozen and tuned:
+    def _move(self, tuned: str = "", part: float = 0.0) -> None:
+        """Move the bar, of which a race may have taken some before; renew the time left."""
+        done = sum(self._cost(name) for name in self.scores) + part * self._cost(tuned)
+        planned = max(1, self.planned)
+        whole = sum(self.heads.values()) or planned
+        now = BEGUN + (TRAINED - BEGUN) * min(1.0, max(done / whole, self.done / planned / 2))
+        self.share = max(self.share, now)
+        self._renew(1.0, part * self._cost(tuned))
+
+    def _cost(self, name: str) -> float:
+        return self.heads.get(name, 0.0) if self.heads else float(name in self.scores)
+
+    def _renew(self, encoded: float, of_tuned: float = 0.0) -> None:
+        """Expect the end anew: what is left, times how much longer the rest has taken."""
+        if not self._begun:
             return
-        if self._times and now < self._times[-1][1]:
-            return  # another setting is tried
-        self._times.append((time.monotonic(), now))
-        (first, before), (last, now) = self._times[0], self._times[-1]
-        if now > before:
-            self.left = (last - first) / (now - before) * (whole - now)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        expected, taken = CALIBRATION, CALIBRATION
+        for name, seconds in self._taken.items():
+            is_alone = not name or name in self.tuned  # on all cores; other heads on one each
+            expected += encoded * self.encoding if not name else self._cost(name)
+            taken += seconds if is_alone else seconds / (cores or 1)
+        left = [cost for name, cost in self.heads.items() if name not in self.scores]
+        # Heads eliminated in a race are done, and have no score.
+        still = (self.planned - self.done) / len(left) if self.planned and left else 1.0
+        besides = max(0.0, self.seconds - self.encoding - sum(self.heads.values()))
+        ahead = (1 - encoded) * self.encoding + still * sum(left) - of_tuned + besides
+        self._ends = time.monotonic() + taken / expected * max(0.0, ahead)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the expected end; None if that is unknown or over."""
+        left = self._ends - time.monotonic()
+        return left if self._begun and left > 0 else None
 
     @property
     def brief(self) -> str:
-        """The same in a few words."""
+        """The number of heads trained and the time left, in a few words."""
         from heads.interfaces.views.leaderboard import duration
 
-        if not self.planned:
-            return self.says
-        seconds = None if self.left is None else max(1, round(self.left))
-        told = f"{seconds} s" if seconds and seconds < 10 else duration(seconds or 0)
-        left = f" · {told} left" if seconds else ""
-        return f"{self.done} of {self.planned}{left}"
+        told = f"{self.done} of {self.planned} heads" if self.planned and self.done else self.says
+        if not (left := self.left):
+            return told
+        return f"{told} · about {duration(max(1, round(left)))} left"
 
     @property
     def best(self) -> str:
-        """The head that leads so far, in words."""
+        """The head with the highest score so far, in words."""
         if not self.scores:
             return ""
         name = max(self.scores, key=lambda one: self.scores[one][0])
@@ -271,7 +304,7 @@ class TrainingJobs:
                 if job.stop.is_set():
                     return
                 asked = load(job.run)
-                job.course.metric, job.course.planned = asked.metric, len(asked.names)
+                job.course.metric, job.course.planned = asked.metric, len(asked.recipes)
                 job.course.splits = len(asked.splits)
                 both = zip(asked.recipes, asked.resolved, strict=True)
                 job.course.tuned = frozenset(name for name, one in both if one.is_tuned)
