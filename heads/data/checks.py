@@ -164,7 +164,7 @@ def _percent(part: int, whole: int) -> str:
 # --- What is wrong or suspicious about a column of labels.
 
 _FEW_ROWS = 5
-_LOPSIDED = 0.8
+SKEWED = 0.7
 _FEW_LABELS = 20
 _FEWEST_NUMBERS = 10
 # Letters of other scripts that look like Latin ones (from Unicode's table of confusables).
@@ -376,14 +376,14 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
         )
         found.append(rows.found("tiny", says, [first[label] for label in small]))
     label, most = counts.most_common(1)[0]
-    if most > _LOPSIDED * total:
-        instead = (
-            "macro-F1, not micro-F1" if many else "macro-F1 and balanced accuracy, not accuracy"
-        )
+    if most >= SKEWED * total:
         does = "applies to" if many else "makes up"
+        advice = (
+            "compare macro-F1, not micro-F1" if many else "heads are judged by macro-F1 by default"
+        )
         says = (
             f"'{short(label)}' {does} {100 * most / total:.1f} % of the rows "
-            f"({most:,} of {total:,}); compare {instead}."
+            f"({most:,} of {total:,}); {advice}."
         )
         found.append(rows.found("imbalance", says))
     return found
@@ -396,14 +396,14 @@ def told(corpus: Corpus, columns: Columns) -> str:
     """What the labels are, in a few words.
 
     Returns:
-        For example "6 classes", "48 labels, 2.3 a row, parted by '|'" or "numbers from 0 to 5".
+        For example "6 classes", "48 labels, 2.3 a row, separated by '|'" or "numbers from 0 to 5".
     """
     if not corpus.problem.has_classes:
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
     if corpus.problem.is_exclusive:
         return count(len(corpus.classes), "class", "classes") + ", in order" * corpus.ordered
     each = sum(map(len, corpus.targets)) / len(corpus)
-    how = f"parted by '{columns.separator}'" if columns.separator else "a 0/1 column each"
+    how = f"separated by '{columns.separator}'" if columns.separator else "a 0/1 column each"
     how = "in lists" if columns.separator == LISTS else how
     return f"{count(len(corpus.classes), 'label')}, {each:.1f} a row, {how}"
 
@@ -444,7 +444,7 @@ def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
         )
         return rows.found("columns", says, without)
     held = sum(len(labels) > 1 for labels in rows.sets)
-    how = "as a list" if columns.separator == LISTS else f"parted by '{columns.separator}'"
+    how = "as a list" if columns.separator == LISTS else f"separated by '{columns.separator}'"
     says = (
         f"{count(held, 'row holds', 'rows hold')} several labels, {how}.{none} "
         "If each cell is one class, choose one label a row."

@@ -78,7 +78,7 @@ class Data(display.Displayed):
 
     @property
     def says(self) -> str:
-        """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, parted by '|'"."""
+        """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, separated by '|'"."""
         return told(self.corpus, self.columns)
 
     def to_pandas(self) -> "DataFrame":

@@ -72,7 +72,11 @@ def _choice(stages: Sequence[LearningCurvePoint]) -> str:
     sizes = [f"{stage.rows:,}" for stage in stages]
     behind = [{d.name for d in stage.to_best if d.differs} for stage in stages]
     if not any(behind):
-        return f"From {sizes[0]} to {sizes[-1]} rows no head is told apart from the best."
+        return (
+            f"Of the {len(stages[-1].scores)} heads drawn, those with the highest scores on the "
+            "development rows, none is significantly worse than the best of them, "
+            f"from {sizes[0]} to {sizes[-1]} rows."
+        )
     last = stages[-1]
     former = dict.fromkeys(stage.best for stage in stages[:-1])
     overtaken = [name for name in former if name in behind[-1]]
@@ -83,9 +87,11 @@ def _choice(stages: Sequence[LearningCurvePoint]) -> str:
     surely = [name for name in last.scores if all(name in out for out in behind)]
     near = [name for name in last.scores if all(name not in out for out in behind)]
     told = " and ".join(f"`{name}`" for name in near)
-    says = f"From {sizes[0]} to {sizes[-1]} rows {told} {_is(near)} never told apart from the best"
+    worse = f"{_is(near)} never significantly worse than the best"
+    says = f"From {sizes[0]} to {sizes[-1]} rows {told} {worse}"
     if not near:
-        says = f"With {sizes[-1]} rows `{last.best}` is told apart from heads that were near before"
+        better = "is significantly better than heads that were near before"
+        says = f"With {sizes[-1]} rows `{last.best}` {better}"
     return f"{says}{_behind(surely)}."
 
 

@@ -3,8 +3,8 @@
 Legend: k cells, g unique texts, s seeds, b draws of the bootstrap.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import erfc
 
 import torch
@@ -54,6 +54,12 @@ class Difference:
     p: float
     differs: bool
 
+    @property
+    def reversed(self) -> "Difference":
+        """The same difference, of the other cell less this one."""
+        ends = {"difference": -self.difference, "low": -self.high, "high": -self.low}
+        return replace(self, name=self.other, other=self.name, **ends)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparisons:
@@ -64,8 +70,8 @@ class Comparisons:
         best: The head with the highest score; the reference where it is level.
         seeds: How many seeds were compared: those that all cells have.
         to_reference: Every other cell less the reference.
-        to_best: Every other cell less the best; as that was chosen by looking, the family is
-            all pairs of cells.
+        family: Returns every other cell less a cell that was chosen by looking: the family is
+            then all pairs of cells.
         chosen: The score that the best of the heads comes to on rows that did not choose it;
             None of a single head.
         once: Whether there is one seed and a head draws lots: nothing is known of their luck.
@@ -78,21 +84,33 @@ class Comparisons:
     best: str
     seeds: int
     to_reference: tuple[Difference, ...]
-    to_best: tuple[Difference, ...]
+    family: Callable[[str], tuple[Difference, ...]] = field(repr=False, compare=False)
     chosen: float | None = None
     once: bool = False
     groups: int = 0
     frozen: "Comparisons | None" = None
 
+    @property
+    def to_best(self) -> tuple[Difference, ...]:
+        """Every other cell less the best."""
+        return self.family(self.best)
+
+    def to(self, name: str) -> tuple[Difference, ...]:
+        """Return every other cell less one cell, by the narrowest intervals that are known.
+
+        The comparisons with the reference were fixed beforehand; they are fewer than all pairs.
+        """
+        if name == self.reference:
+            return self.to_reference
+        planned = next(d for d in self.to_reference if d.name == name).reversed
+        return tuple(planned if d.name == self.reference else d for d in self.family(name))
+
     def between(self, name: str, other: str) -> Difference | None:
-        """How much better one cell scores than another; None where they have not been compared."""
-        for found in (*self.to_best, *self.to_reference):
-            if (found.name, found.other) == (name, other):
-                return found
-            if (found.name, found.other) == (other, name):
-                turned = {"difference": -found.difference, "low": -found.high, "high": -found.low}
-                return replace(found, name=name, other=other, **turned)
-        return self.frozen.between(name, other) if self.frozen else None
+        """Return how much better one cell scores than another; None where either is missing."""
+        names = {self.reference, *(d.name for d in self.to_reference)}
+        if name == other or not names >= {name, other}:
+            return None
+        return next(d for d in self.to(other) if d.name == name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,12 +206,13 @@ def compare(
     home = reference if reference in heads else heads[0]
     frozen = _compared(fixed, task, home, (), None, seed)
     whole = _compared(outcomes, task, reference, tuned, frozen, seed)
-    return replace(
-        whole,
-        to_reference=_with(whole.to_reference, frozen.to_reference),
-        to_best=_with(whole.to_best, frozen.to_best),
-        frozen=frozen,
-    )
+    names = {outcome.name for outcome in fixed}
+
+    def family(name: str) -> tuple[Difference, ...]:
+        return _with(whole.family(name), frozen.family(name) if name in names else ())
+
+    to_reference = _with(whole.to_reference, frozen.to_reference)
+    return replace(whole, to_reference=to_reference, family=family, frozen=frozen)
 
 
 def _with(whole: Sequence[Difference], frozen: Sequence[Difference]) -> tuple[Difference, ...]:
@@ -225,7 +244,7 @@ def _compared(
         best=names[best],
         seeds=seeds,
         to_reference=_family(pairs, names, home, to_reference),
-        to_best=_family(pairs, names, best, to_any),
+        family=lambda name: _family(pairs, names, names.index(name), to_any),
         chosen=chosen_score([one for one in answers if one.name not in BASELINES], task, seed),
         once=seeds == 1 and any(pairs.random),
         groups=pairs.groups,

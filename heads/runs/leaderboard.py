@@ -14,7 +14,7 @@ from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import BASELINES, OWN
 from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
-from heads.evaluation.verdict import Recommendation, judge, recommend
+from heads.evaluation.verdict import Recommendation, recommend
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
@@ -202,6 +202,7 @@ class Leaderboard(display.Displayed):
             | {
                 "verdict": " ".join(self.verdict),
                 "recommended": use.name,
+                "lead": use.lead,
                 "use": use.use,
                 "because": use.because,
                 "how_sure": use.how_sure,
@@ -221,13 +222,15 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         DataError: The run is broken.
     """
     asked, stopped = load(run), stopped_of(run)
+    end = run.read("end.json") or UNFINISHED
     cells, comparisons = _comparisons(run, asked, read_cells(run, asked.names))
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
-        verdict, recommendation = _verdict(asked, cells, comparisons, len(stopped))
+        is_over = end["state"] == "finished"
+        verdict, recommendation = _verdict(asked, cells, comparisons, stopped, is_over=is_over)
         cells = _compared(cells, comparisons, recommendation.name)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
-    end, reading = run.read("end.json") or UNFINISHED, facts.get("reading", {})
+    reading = facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     recipes = dict(zip(asked.recipes, asked.resolved, strict=True))
     return Leaderboard(
@@ -243,7 +246,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         cells=_ranked(cells.values()),
         recipes=recipes,
         stopped=stopped,
-        planned=len(asked.names),
+        planned=len(asked.recipes),
         best=comparisons.best if comparisons else "",
         reference=comparisons.reference if comparisons else "",
         verdict=verdict,
@@ -292,38 +295,52 @@ def _tuned(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def _verdict(
-    asked: RunSpec, cells: Mapping[str, Cell], comparisons: Comparisons, stopped: int
+    asked: RunSpec,
+    cells: Mapping[str, Cell],
+    comparisons: Comparisons,
+    eliminated: Sequence[Eliminated],
+    *,
+    is_over: bool,
 ) -> tuple[tuple[str, ...], Recommendation]:
+    stopped = len(eliminated)
+    done = sum(not cell.is_baseline for cell in cells.values()) + stopped
+    known = {*cells, *(head.recipe for head in eliminated)}
+    both = zip(asked.recipes, asked.resolved, strict=True)
+    linear = [name for name, one in both if one.head.name == "linear" and not one.is_tuned]
+    if not is_over and any(name not in known for name in linear):
+        use = f"Nothing to recommend yet: {done} of {len(asked.recipes)} heads trained"
+        return (f"{use}.",), Recommendation(use=use)
     measures = {name: cell.measures for name, cell in cells.items()}
+    sizes = {name: cell.learned for name, cell in cells.items()}
     usual = wording.commonest(asked, asked.splits.train[0])
-    judged = judge(measures, comparisons, commonest=usual)
-    judged = (*judged, *wording.of_these_rows(asked.splits))
-    left = len(asked.recipes) - stopped - sum(not cell.is_baseline for cell in cells.values())
+    left = len(asked.recipes) - done
     improving = sum(not cell.is_converged for cell in cells.values())
     told = {"stopped": stopped, "left": left, "improving": improving}
-    recommended = recommend(measures, comparisons, commonest=usual, **told)
+    recommended = recommend(measures, comparisons, sizes, commonest=usual, **told)
+    judged = (*recommended.sentences, *wording.of_these_rows(asked.splits))
     gap = comparisons.between(OWN, recommended.name)
     gap = gap or comparisons.between(OWN, comparisons.reference)
     if gap:
         how = "better than" if gap.difference > 0 else "worse than"
         how = f"significantly {how}" if gap.differs else "not significantly different from"
         judged = (f"The checkpoint's own head is {how} `{gap.other}`.", *judged)
-    return wording.so_far(judged, cells.values(), asked, stopped), recommended
+    return (*judged, *wording.still_improving(cells.values())), recommended
 
 
 def _compared(
     cells: Mapping[str, Cell], comparisons: Comparisons, recommended: str
 ) -> dict[str, Cell]:
-    by_reference = {d.name: d for d in comparisons.to_reference}
-    by_best = {d.name: d for d in comparisons.to_best}
-    # Where the recommended head is the reference, its comparisons were planned: fewer, so narrower.
-    is_planned = recommended == comparisons.reference
+    def by_name(to: str) -> dict[str, Difference]:
+        return {d.name: d for d in comparisons.to(to)} if to else {}
+
+    to_reference, to_best = by_name(comparisons.reference), by_name(comparisons.best)
+    to_recommended = by_name(recommended)
     return {
         name: replace(
             cell,
-            to_reference=(planned := by_reference.get(name)),
-            to_best=by_best.get(name),
-            to_recommended=planned if is_planned else comparisons.between(name, recommended),
+            to_reference=to_reference.get(name),
+            to_best=to_best.get(name),
+            to_recommended=to_recommended.get(name),
         )
         for name, cell in cells.items()
     }
@@ -446,10 +463,9 @@ def _highest(run: RunFolder) -> Mapping[str, Any]:
 def _told(
     run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str, stopped: int
 ) -> dict[str, Any]:
-    has_no_texts = bool(facts.get("vectors", {}).get("are_named"))  # in which words are counted
-    has_own = "own" in facts.get("account", {})
     cells = run.path / "cells"
-    done = sum(path.stem.isdecimal() for path in cells.glob("*.json")) if cells.is_dir() else 0
+    planned = len(facts.get("recipes", []))
+    done = sum((cells / f"{number:03}.json").is_file() for number in range(planned))
     best = found.get("best", "")
     of_best = next((cell for cell in found.get("cells", []) if cell["recipe"] == best), {})
     if not best:  # a run that was stopped from outside has not been compared yet
@@ -463,7 +479,7 @@ def _told(
         "model": facts.get("model", ""),
         "created": facts.get("created", 0.0),
         "cells": done + stopped,  # who is stopped in a race is done with
-        "planned": len(facts.get("recipes", [])) + 2 - has_no_texts + has_own,
+        "planned": planned,
         "state": state,
         "best": best,
         "score": of_best.get("score"),

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heads.data.checks import SKEWED
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
 from heads.features.given import ENGINE as GIVEN_ENGINE
@@ -19,7 +20,6 @@ from heads.training.racing import WRONG
 
 # The simplest head on what the base model was trained to give, and on the average of its tokens.
 REFERENCES = ("trained+linear", "mean+linear")
-LOPSIDED = 0.7  # of the rows in one class, from which on accuracy says little of the others
 FEW_ROWS_PER_CLASS = 10  # below which intervals from folds hold too seldom (docs/statistics.md)
 LISTED = 5  # heads, by name; more are counted
 
@@ -84,19 +84,18 @@ def of_these_rows(splits: Splits) -> tuple[str, ...]:
     )
 
 
-def lopsided(asked: RunSpec) -> list[str]:
-    """A hint at another metric, where most rows are of one class and accuracy ranks."""
-    if asked.metric != "accuracy":
+def skewed(asked: RunSpec) -> list[str]:
+    """Say by what heads are judged, where most rows are of one class."""
+    if asked.metric not in ("accuracy", "macro_f1") or not asked.corpus.problem.is_exclusive:
         return []
     counts = torch.bincount(asked.task.targets)
     share = float(counts.max() / counts.sum())
-    if share < LOPSIDED:
+    if share < SKEWED:
         return []
-    name = asked.corpus.classes[int(counts.argmax())]
-    return [
-        f"{share:.0%} of the rows are '{name}', and accuracy says little of the other classes: "
-        "the metric balanced_accuracy or macro_f1 ranks by all classes alike.".replace("%", " %", 1)
-    ]
+    rows = f"{100 * share:.0f} % of the rows are '{asked.corpus.classes[int(counts.argmax())]}'"
+    if asked.metric == "accuracy":
+        return [f"{rows}, and accuracy says little of the other classes; macro-F1 says more."]
+    return [f"Heads are judged by macro-F1, since {rows}."]
 
 
 def few_rows_per_class(asked: RunSpec) -> list[str]:
@@ -109,23 +108,6 @@ def few_rows_per_class(asked: RunSpec) -> list[str]:
         f"With {rows / classes:.1f} rows per class, scores from folds may be too high and their "
         "intervals too narrow. Score on a test set instead."
     ]
-
-
-def so_far(
-    verdict: tuple[str, ...], cells: Collection[Cell], asked: RunSpec, stopped: int
-) -> tuple[str, ...]:
-    """Return the verdict, which says first if heads are missing, and last whom it leaves out."""
-    done = sum(not cell.is_baseline for cell in cells)
-    if stopped:
-        heads = "1 head was" if stopped == 1 else f"{stopped} heads were"
-        verdict = (*verdict, f"{heads} stopped in the race and not compared.")
-    verdict = (*verdict, *still_improving(cells))
-    if done + stopped == len(asked.recipes):
-        return verdict
-    return (
-        f"Of the {done} of {len(asked.recipes)} heads trained so far: {verdict[0]}",
-        *verdict[1:],
-    )
 
 
 def still_improving(cells: Collection[Cell]) -> tuple[str, ...]:
@@ -204,7 +186,7 @@ def notes(
     """Return what failed or was stopped, how data were read and what spoils the comparison."""
     notes = [raced(stopped)] if run.read("race.json") else []
     notes += [
-        *lopsided(asked),
+        *skewed(asked),
         *few_rows_per_class(asked),
         *_failures(run, asked),
         *asked.account.get("between", []),

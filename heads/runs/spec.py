@@ -1,6 +1,7 @@
 """What a run was asked: data, base model, recipes, settings; and how that is kept."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -22,13 +23,14 @@ from heads.classifier.inputs import check_pairs
 from heads.classifier.label_names import Names, own_on_rows
 from heads.classifier.module import assemble
 from heads.classifier.pretrained import is_own
+from heads.data.checks import SKEWED
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
 from heads.data.splits import Splits, every_row, split
 from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
-from heads.evaluation.metrics import MetricName, metric_of
+from heads.evaluation.metrics import AUTO, MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, OWN, TFIDF, EvaluationTask, strata
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
@@ -245,7 +247,10 @@ def specified(
     elif request.label_names:
         what = "Label names are for the classes of own, which is not among the recipes."
         raise RecipeError(what, "Add the recipe own, or leave the label names out.")
-    return spec_of(corpus, backbone, recipes, request.config, account)
+    config = request.config
+    if config.metric == AUTO and _is_skewed(corpus):
+        config = replace(config, metric="macro_f1")
+    return spec_of(corpus, backbone, recipes, config, account)
 
 
 def rows_of(data: Data, test: Data | None, unseen: str) -> tuple[Corpus, list[str]]:
@@ -293,6 +298,12 @@ def spec_of(
         return asked
     own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
     return replace(asked, account={**asked.account, **own})
+
+
+def _is_skewed(corpus: Corpus) -> bool:
+    """Return whether most rows are of one class, so that accuracy says little of the others."""
+    counts = Counter(corpus.targets) if corpus.problem.is_exclusive and not corpus.ordered else {}
+    return max(counts.values(), default=0) >= SKEWED * len(corpus)
 
 
 def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:

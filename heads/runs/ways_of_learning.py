@@ -172,7 +172,7 @@ def _better(ways: Sequence[WayOfLearning], best: WayOfLearning, compared: Compar
     if not alike:
         return first
     told = [f"{one.doing} ({times(one, ways[0])})" for one in alike]
-    return f"{first}; {_listed(told)} {'are' if told[1:] else 'is'} not told apart from it"
+    return f"{first}; {_listed(told)} {'are' if told[1:] else 'is'} not significantly different"
 
 
 def _not_better(ways: Sequence[WayOfLearning], compared: Comparisons) -> str:

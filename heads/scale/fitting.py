@@ -191,7 +191,7 @@ class ShardedComparison(display.Displayed):
         # Of heads that were trained once, intervals are of these heads: their luck is not known.
         level = [one.name for one in others if one.to_best and one.to_best.high >= 0]
         if level:
-            told += f"; {', '.join(level)} cannot be told apart from it"
+            told += f"; {', '.join(level)} not significantly different"
         return f"{told}."
 
     def as_json(self) -> dict[str, Any]:

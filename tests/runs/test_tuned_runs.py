@@ -169,9 +169,10 @@ def test_estimates_are_held_to_the_best_frozen_head() -> None:
     near = [Difference(name=name, other="mean+linear", difference=0.0, low=0, high=0, p=1.0,
                        differs=False) for name in ("cls+linear",)]  # fmt: skip
     frozen = Comparisons(
-        reference="mean+linear", best="mean+linear", seeds=3, to_reference=(), to_best=tuple(near)
-    )
-    whole = replace(frozen, best="mean+linear?tune=full", to_best=(), frozen=frozen)
+        reference="mean+linear", best="mean+linear", seeds=3, to_reference=(),
+        family=lambda _: tuple(near),
+    )  # fmt: skip
+    whole = replace(frozen, best="mean+linear?tune=full", family=lambda _: (), frozen=frozen)
     told = boards_of_runs._agreements(estimates, cells, board.recipes, whole)
     assert "is not distinguishable from the best, `mean`" in told[0].says
 

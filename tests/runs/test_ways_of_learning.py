@@ -32,7 +32,7 @@ def test_a_way_that_is_better_is_said_with_how_much_longer_it_takes():
 def test_ways_that_are_not_told_apart_from_the_best_are_named():
     (one,) = in_ways(board_of(**{"mean+linear": (0, 300), LAST: (0, 100), LORA: (0, 101)}))
     assert one.best is one.ways[1]
-    assert "learning LoRA of rank 8 (about as long) is not told apart from it" in one.says
+    assert "learning LoRA of rank 8 (about as long) is not significantly different" in one.says
 
 
 def test_what_is_not_shown_is_not_claimed():

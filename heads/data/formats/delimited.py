@@ -285,7 +285,7 @@ def notes_on(dialect: Dialect) -> list[str]:
     notes = []
     if dialect.delimiter != ",":
         sign = DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))
-        notes.append(f"Cells are parted by {sign}.")
+        notes.append(f"Separator: {sign}.")
     if dialect.quote != '"':
         notes.append("Cells are in single quotes.")
     return notes

@@ -43,7 +43,6 @@ from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import MEASURES as ESTIMATES
-from heads.evaluation.verdict import Recommendation
 from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
@@ -510,7 +509,7 @@ def fitted_shards(found: ShardedComparison, exported: Exported | None = None) ->
         )
     show(table)
     if any(cell.to_best and cell.to_best.differs for cell in found.cells):
-        show("* told apart from the best.")
+        show("* significantly different from the best.")
     if any("learning_rate" in cell.chosen for cell in found.cells):
         show(ONCE)
     for rung in found.rungs:
@@ -714,7 +713,7 @@ def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
                 trying = f"{event.name}: training {event.seed + 1} of {len(asked.splits)}"
             elif isinstance(event, CellDone):
                 cells[event.cell.name] = event.cell
-                says = f"{event.done} of {event.planned} cells are done"
+                says = f"{event.done} of {event.planned} heads trained"
             else:
                 found = event
             tables = fitted(_grid(cells, recipes), live.console)
@@ -740,7 +739,7 @@ def _grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> T
 def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | None = None) -> None:
     """Print the verdict, a cell a row, and the notes that were not told before."""
     show(*([f"Warning: {found.warning}"] if found.warning else []))
-    lines = [*_use(found.recommendation), *found.verdict]
+    lines = found.verdict
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(lines)))
     before = {*told, raced(len(found.stopped))}
     notes = [one for one in found.notes if one not in before and one not in found.reading]
@@ -766,20 +765,12 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
     show(table)
     keys = ["★ recommended."] * bool(found.recommendation.name)
     if any(cell.to_reference and cell.to_reference.differs for cell in found.cells):
-        told = f"* told apart from {found.reference}, all comparisons taken together (95 %)."
+        told = f"* significantly different from {found.reference}, over all comparisons (95 %)."
         keys.append(told)
     show(*([" ".join(keys)] if keys else []))
     _layers(found)
     _ways(found)
     show(*_remarks(found), *([f"The run is {run.id}: {run.path}"] if run else []))
-
-
-def _use(one: Recommendation) -> list[str]:
-    """The head to use, why, and how sure that is."""
-    if not one.use:
-        return []
-    said = f"Use {one.use}: {one.because}." if one.name else f"{one.use}. {one.because}."
-    return [said, *[f"How sure: {one.how_sure}."] * bool(one.how_sure)]
 
 
 def _remarks(found: Leaderboard) -> list[str]:
@@ -791,8 +782,8 @@ def _remarks(found: Leaderboard) -> list[str]:
     )  # fmt: skip
     lines += [f"{found.seconds:,.0f} s in all{read}.", found.reading]
     if found.state != "finished":
-        done = len(found.cells) + len(found.stopped)
-        lines.append(f"The run is {found.state}: {done} of {found.planned} cells.")
+        done = sum(not cell.is_baseline for cell in found.cells) + len(found.stopped)
+        lines.append(f"The run is {found.state}: {done} of {found.planned} heads.")
     return [line for line in lines if line]
 
 

@@ -61,7 +61,7 @@ def trust(measures: Measures) -> str:
         return f"not known: {counted(measures.rows, 'row')} are too few to tell"
     if error <= most_by_chance(measures.bins, repeats):
         rows = counted(measures.rows, "row")
-        return f"cannot be told from {rows}: {off}, which may be chance"
+        return f"not clear from {rows}: {off}, which may be chance"
     answers = sum(one.rows for one in measures.bins)
     gap = sum(one.rows * (one.confidence - one.accuracy) for one in measures.bins) / answers
     way = "it is too sure" if gap > 0 else "it is not sure enough"
@@ -145,13 +145,13 @@ def worth(board: Leaderboard) -> str:
     size = f"{count(own.learned)} parameters"
     smallest = min([own, *alike], key=lambda cell: cell.learned)
     if smallest.learned < own.learned:
-        told = f"{smallest.name} has {count(smallest.learned)}, and cannot be told apart"
+        told = f"{smallest.name} has {count(smallest.learned)}, and is not significantly worse"
         return f"perhaps not: it has {size}; {told}"
     heads = [cell for cell in board.cells if not cell.is_baseline]
     if len(heads) > 1 and len({cell.learned for cell in heads}) == 1:
         return f"all heads are of one size: {size}"
     if alike:
-        return f"yes: {size}, no other that cannot be told apart has fewer"
+        return f"yes: {size}, the smallest of the heads that are not significantly different"
     return f"yes: {size}, and every other head is worse" if heads[1:] else size
 
 
@@ -166,7 +166,7 @@ def foretold(board: Leaderboard) -> str:
     *first, last = (one.measure for one in right)
     who = f"{', '.join(first)} and {last}" if first else last
     chose = f"{only}{who} chose the best pooling"
-    return chose + ", or one not told apart from it" * any(o.first != o.best for o in right)
+    return chose + ", or one not significantly worse" * any(o.first != o.best for o in right)
 
 
 def which_layer(board: Leaderboard, curves: Sequence[LayerCurve]) -> str:

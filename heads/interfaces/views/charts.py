@@ -216,7 +216,7 @@ def _names(names: Sequence[str], most: int = NAME) -> Figure:
 
 
 def forest(board: Leaderboard, chosen: str = "") -> Chart:
-    """Every head with its 95 % interval, the best first; where guessing and counting words stand.
+    """Every head with its 95 % interval, the best first; the baselines as lines.
 
     A band lies behind the heads that cannot be told apart from the recommended one. Every point
     has its recipe as `customdata`, and so has the whole row that it lies in.
@@ -404,8 +404,11 @@ def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
         own = board.cell(use.name).measures.score
         first = f"{use.name} is recommended with {name.told(own)}; {first}"
     if not use.alike:
-        return f"{first}; every other head is told apart from it." if heads[1:] else f"{first}."
-    return f"{first}; {counted(len(use.alike), 'other head')} cannot be told apart from it."
+        return (
+            f"{first}; every other head is significantly different." if heads[1:] else f"{first}."
+        )
+    near = f"{counted(len(use.alike), 'other head')} {'is' if len(use.alike) == 1 else 'are'}"
+    return f"{first}; {near} not significantly different from it."
 
 
 def _key(board: Leaderboard, left: int = 0) -> str:
@@ -414,7 +417,7 @@ def _key(board: Leaderboard, left: int = 0) -> str:
     if use.name:
         told.append("★ recommended.")
     if use.alike:
-        told.append("Band: cannot be told apart from it.")
+        told.append("Band: not significantly different from it.")
     if left:
         told.append(f"And {counted(left, 'head')} below these.")
     if board.stopped:

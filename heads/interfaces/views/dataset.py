@@ -21,9 +21,9 @@ ROLES = {
 # What labels can be: how pages and the API call it, and how a user reads it.
 FORMS = {
     "one": "one a row",
-    "|": 'several, parted by "|"',
-    ";": 'several, parted by ";"',
-    ",": 'several, parted by ","',
+    "|": 'several, separated by "|"',
+    ";": 'several, separated by ";"',
+    ",": 'several, separated by ","',
     LISTS: "several, as a list",
     "columns": "a 0/1 column each",
     "number": "a number",

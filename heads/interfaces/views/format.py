@@ -237,8 +237,8 @@ BASELINES: Mapping[ProblemType, Mapping[str, str]] = {
 }
 # The same in two words, as a line in a chart is called.
 IN_WORDS: Mapping[str, str] = {
-    "majority": "guessing",
-    "tfidf": "counting words",
+    "majority": "majority class",
+    "tfidf": "bag of words",
     "own": "the checkpoint's own head",
 }
 

@@ -56,25 +56,34 @@ def logits_shown(values: Sequence[float]) -> list[str]:
 
 
 def score_says(scores: "Scores") -> str:
-    """How often a head is right on texts that it has not learned from.
+    """Return the score of a head on held-out rows, with its 95 % interval.
 
     >>> from heads.evaluation.statistics import Scores
-    >>> score_says(Scores(rows=100, accuracy=0.66, low=0.562, high=0.745, majority=0.33))
-    'right 66 of 100 (56–74); guessing 33'
+    >>> score_says(Scores(rows=84, accuracy=0.631, low=0.524, high=0.726, majority=0.33))
+    '63 % of 84 held-out texts (52–73)'
     """
     from heads.evaluation.metrics import score_called
 
     low, high = sorted((scores.low, scores.high))
     if scores.metric == "accuracy":
         between = f"{100 * low:.0f}–{100 * high:.0f}"
-        return f"right {100 * scores.accuracy:.0f} of 100 ({between}); guessing " + (
-            f"{100 * scores.majority:.0f}"
-        )
+        return f"{100 * scores.accuracy:.0f} % of {scores.rows:,} held-out texts ({between})"
     metric = score_called(scores.metric)
     if metric is None:
         return f"score {scores.accuracy:.3g}"
-    told, guessing = metric.told(scores.accuracy), metric.told(scores.majority)
-    return f"{metric.title} {told} ({metric.between(low, high, '–')}); guessing {guessing}"
+    between = metric.between(low, high, "–")
+    told = f"{metric.title} {metric.told(scores.accuracy)} ({between})"
+    return f"{told} on {scores.rows:,} held-out texts"
+
+
+def baseline_says(scores: "Scores") -> str:
+    """Return what the majority class scores on the same rows."""
+    from heads.evaluation.metrics import score_called
+
+    metric = score_called(scores.metric)
+    if metric is None:
+        return ""
+    return f"95 % interval in brackets; majority class {metric.told(scores.majority)}"
 
 
 # --- One lane.
@@ -139,7 +148,7 @@ def lane(prediction: "Prediction", number: int) -> Lane:
             "answer": said(prediction),
             "is_number": not prediction.problem.has_classes,
             "score": score_says(prediction.scores) if prediction.scores else "",
-            "tested": prediction.scores.rows if prediction.scores else 0,
+            "baseline": baseline_says(prediction.scores) if prediction.scores else "",
             "remarks": list(_remarks(prediction)),
         },
     )
@@ -229,7 +238,7 @@ def lead(comparison: "Comparison") -> tuple[str, str]:
         return f"{who} say {_answer(known[0])}.", ""
     first, *rest = (_says(group) for group in ranked)
     told = [first, *(one[0].lower() + one[1:] if one.startswith(NUMBERS) else one for one in rest)]
-    return f"{'; '.join(told)}.", _rightness(ranked)
+    return f"{'; '.join(told)}.", _accuracies(ranked)
 
 
 def _says(group: "Sequence[Prediction]") -> str:
@@ -242,23 +251,27 @@ def _answer(prediction: "Prediction") -> str:
     return ", ".join(prediction.answer) or "none of the classes"
 
 
-def _rightness(ranked: "Sequence[Sequence[Prediction]]") -> str:
-    """How often the heads of two answers are right elsewhere."""
-    if len(ranked) != 2:
+def _accuracies(ranked: "Sequence[Sequence[Prediction]]") -> str:
+    """Say how accurate the heads of two answers are on held-out texts."""
+    scores = [[one.scores for one in group if one.scores] for group in ranked]
+    every = [score for group in scores for score in group]
+    is_known = [len(group) for group in ranked] == [len(group) for group in scores]
+    rows = {score.rows for score in every}
+    is_accuracy = all(score.metric == "accuracy" for score in every)
+    if len(ranked) != 2 or not (is_known and is_accuracy and len(rows) == 1):
         return ""
     told = []
-    for group in ranked:
-        scores = [one.scores for one in group if one.scores and one.scores.metric == "accuracy"]
-        if len(scores) < len(group):
-            return ""
-        low, high = (100 * pick(one.accuracy for one in scores) for pick in (min, max))
-        told.append(" to ".join(dict.fromkeys(f"{end:.0f}" for end in (low, high))))
+    for group in scores:
+        ends = (100 * pick(score.accuracy for score in group) for pick in (min, max))
+        told.append("–".join(dict.fromkeys(f"{end:.0f}" for end in ends)))
     first, other = (
-        f"the {NUMBERS[len(group)].lower()} are" if len(group) > 1 else "the one is"
+        f"the {NUMBERS[len(group)].lower()}" if len(group) > 1 else f"{title_of(group[0].name)}"
         for group in ranked
     )
-    other = "the other is" if len(ranked[1]) == 1 else other.replace("the two", "the other two")
-    return f"Of 100 other texts {first} right on {told[0]}, {other} on {told[1]}."
+    if len(ranked[0]) == len(ranked[1]) == 2:
+        first, other = "the first two", "the other two"
+    held_out = f"{rows.pop():,} held-out texts"
+    return f"On {held_out} {first} get {told[0]} % right, {other} {told[1]} %."
 
 
 def verdict(comparison: "Comparison") -> Markup:
@@ -272,20 +285,16 @@ def verdict(comparison: "Comparison") -> Markup:
 
 
 def trained_on(comparison: "Comparison", title: str = "") -> str:
-    """Say in a sentence on what the heads were trained and scored."""
+    """Say on what the heads were trained and tested."""
     one = next((p for p in comparison.predictions if p.scores), None)
     if one is None or one.scores is None:
         return ""
     if title:
-        return (
-            f"Each learned from {one.rows:,} rows of {title}; how often it is right was counted on "
-            f"{one.scores.rows:,} rows, each asked of a head that had not learned from it."
-        )
+        tested = f"tested on {one.scores.rows:,} held-out rows"
+        return f"Trained on {one.rows:,} rows of {title}, {tested}."
     name = f"the sample “{SAMPLES[comparison.sample].title}”"
-    return (
-        f"Trained on {one.rows:,} texts of {name}, scored on {one.scores.rows:,} others, so treat "
-        "the numbers as a demonstration."
-    )
+    few = f"tested on only {one.scores.rows:,}: a demonstration, not a benchmark"
+    return f"Trained on {one.rows:,} texts of {name}, {few}."
 
 
 # --- What the same question is in Python, in the shell, and as a link.

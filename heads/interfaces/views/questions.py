@@ -232,7 +232,7 @@ def table(board: Leaderboard, *, opens: bool = False) -> Markup:
                 head_details.against(board, cell),
             ]
         )
-    says = "* told apart from the recommended head, all comparisons taken together (95 %)."
+    says = "* significantly different from the recommended head, over all comparisons (95 %)."
     return render("table.html", headers=columns, rows=rows, says=says)
 
 

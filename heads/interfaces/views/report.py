@@ -40,7 +40,11 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
             forest=charts.forest(board),
             facts=_facts(board, asked),
             heat=charts.heat_map(board) if board.best else None,
-            verdict=[leaderboard.coded(one) for one in board.verdict],
+            remarks=[
+                leaderboard.coded(line)
+                for line in board.verdict
+                if line not in board.recommendation.sentences
+            ],
             sections=[
                 (one.asks, one.brief(board, head), _drawn(one, board, head, disagreements))
                 for one in QUESTIONS

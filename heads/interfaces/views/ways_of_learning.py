@@ -19,7 +19,7 @@ from heads.runs.ways_of_learning import (
 )
 
 NONE = "–"
-STAR = "* told apart, all ways of this recipe taken together (95 %). "
+STAR = "* significantly different, over all ways of this recipe (95 %). "
 FAMILY = (
     "These intervals take the ways of one recipe together, those of the leaderboard all heads, so "
     "the two differ. "

@@ -78,7 +78,7 @@ def test_few_rows_make_an_error_that_is_no_more_than_chance():
     told = answers.trust(
         measures_of(bins=few, values={"calibration_error": calibration_error(few)})
     )
-    assert told == "cannot be told from 90 rows: off by 10 points, which may be chance"
+    assert told == "not clear from 90 rows: off by 10 points, which may be chance"
     assert answers.most_by_chance(few, repeats=4) == pytest.approx(2 * answers.most_by_chance(few))
 
 
@@ -117,10 +117,10 @@ def test_a_head_is_worth_its_size_where_no_smaller_one_does_as_well():
     board = board_of(**CLOSE, **FAR)
     assert board.recommendation.alike == ("mean+mlp",)
     assert sized(board, own=1200, near=9000, worse=10) == (
-        "yes: 1.2k parameters, no other that cannot be told apart has fewer"
+        "yes: 1.2k parameters, the smallest of the heads that are not significantly different"
     )
     assert sized(board, own=9000, near=1200, worse=10) == (
-        "perhaps not: it has 9.0k parameters; mean+mlp has 1.2k, and cannot be told apart"
+        "perhaps not: it has 9.0k parameters; mean+mlp has 1.2k, and is not significantly worse"
     )
     assert sized(board, own=5, near=5, worse=5) == "all heads are of one size: 5 parameters"
     alone = replace(board.recommendation, alike=())

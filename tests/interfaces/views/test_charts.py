@@ -186,7 +186,7 @@ def test_a_forest_has_a_row_a_head_the_best_first_and_a_band_behind_its_equals()
     ]
     assert chart.says == (
         "mean+linear is recommended with 85.0 %; mean+mlp scores highest, 85.2 %; "
-        "1 other head cannot be told apart from it."
+        "1 other head is not significantly different from it."
     )
 
 
@@ -196,8 +196,8 @@ def test_baselines_are_lines_and_those_far_away_are_named_at_the_edge():
     (line,) = [one for one in layout["shapes"] if one["type"] == "line"]
     assert line["x0"] == line["x1"] == pytest.approx(67.5)
     texts = {one["text"] for one in layout["annotations"]}
-    assert any("guessing 68 %" in text and "◂" not in text for text in texts)
-    assert "◂ counting words 5 %" in texts
+    assert any("majority class 68 %" in text and "◂" not in text for text in texts)
+    assert "◂ bag of words 5 %" in texts
     assert layout["xaxis"]["range"][0] > 60
     assert list(IN_WORDS) == list(BASELINES)
 
@@ -321,7 +321,7 @@ def test_a_heat_map_of_a_run_names_the_best_and_the_baselines():
     assert cell_of(chart.figure, "mean+linear", "text").endswith(" ★</b>")
     assert cell_of(chart.figure, "max+linear", "text") == "stopped"
     assert chart.says == "Accuracy by pooling and head: the best is mean+mlp with 85.2 %."
-    assert "Guessing: 35.0 %. Counting words: 50.0 %." in chart.key
+    assert "Majority class: 35.0 %. Bag of words: 50.0 %." in chart.key
     loss = charts.heat_map(board_of(**CLOSE, **FAR), "log_loss")
     assert loss.says.startswith("Log loss (less is better) by pooling and head")
     unknown = charts.heat_map(board_of(**CLOSE, **FAR), "spearman")

@@ -28,7 +28,7 @@ def test_every_lane_prints_its_numbers_and_shades_what_it_reads(comparison):
             assert logit in html
     assert html.count("--shade:60%") == 1 + 7 + 1  # one token, all seven, one token
     assert "dense layer" in html
-    assert html.count("right ") == 3
+    assert len(re.findall(r"\d+ % of 84 held-out texts \(\d+–\d+\)", html)) == 3
 
 
 def test_the_verdict_is_in_everyday_words_and_says_who_differs():
@@ -36,7 +36,8 @@ def test_the_verdict_is_in_everyday_words_and_says_who_differs():
     first, rest = view.lead(found)
     assert first == "Three say negative; First token → RoBERTa's head says positive."
     assert re.fullmatch(
-        r"Of 100 other texts the three are right on [\d to]+, the other is on \d+\.", rest
+        r"On 84 held-out texts the three get [\d–]+ % right, First token → RoBERTa's head \d+ %\.",
+        rest,
     )
     assert view.lead(compare("Lovely."))[0] == "All four heads say positive."
     assert view.lead(compare("Lovely.", recipes=["mean+linear"]))[0] == (

@@ -70,11 +70,11 @@ def test_the_result_names_the_head_why_and_how_sure():
     drawn = leaderboard.result(board)
     use = board.recommendation
     assert "<dd><strong>Average → One layer</strong> <code>mean+linear</code></dd>" in drawn
-    assert f"<dt>Because</dt><dd>{use.because}</dd>" in drawn
+    assert f"<dt>Because</dt><dd>{leaderboard.coded(use.because)}</dd>" in drawn
     assert "<dt>How sure</dt>" in drawn
     none = board_of(40, **{"mean+linear": (0, 3)}, majority=(0, 30))
     drawn = leaderboard.result(none)
-    assert "None: 40 tested rows are too few to choose" in drawn
+    assert "No recommendation: 40 held-out rows are too few" in drawn
     assert "<code>mean+linear</code> scores highest" in drawn
     empty = replace(none, recommendation=type(use)(), cells=())
     assert "No head is done yet." in leaderboard.result(empty)

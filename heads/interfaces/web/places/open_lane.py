@@ -15,7 +15,7 @@ from heads.events import Progress, result
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
-from heads.interfaces.web.guards import SAVE, as_csv, clicked, failed, throttled
+from heads.interfaces.web.guards import as_csv, clicked, failed, guarded, saves, throttled
 from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
@@ -241,7 +241,7 @@ def apart(asked: Location, other: str) -> Any:
 
 
 def numbers(asked: Location) -> list[Any]:
-    """Every class with its numbers, the temperature, what it says at it, and the rows of a CSV."""
+    """Return every class with its numbers, the temperature, and what the head says at it."""
     from heads.analysis.selection import reading
     from heads.interfaces.views import interpretation
 
@@ -256,10 +256,18 @@ def numbers(asked: Location) -> list[Any]:
             interpretation.numbers(reading(said), cuts),
             gr.update(visible=said.problem.has_classes, value=0),
             _tempered(asked, said, 0),
-            as_csv(*interpretation.number_rows(said)),
         ]
     except Exception as error:
-        return [failed(error), gr.skip(), "", ""]
+        return [failed(error), gr.skip(), ""]
+
+
+@guarded
+def _numbers_csv(query: str) -> str:
+    """Return every class with its numbers as CSV."""
+    from heads.interfaces.views import interpretation
+
+    _, said = _predict_lane(Location.of(query))
+    return as_csv(*interpretation.number_rows(said))
 
 
 def tempered(asked: Location, power: Any) -> Any:
@@ -561,12 +569,17 @@ def _draw_how(place: Try) -> list[Any]:
 
 def _draw_numbers(place: Try) -> list[Any]:
     table = gr.HTML("", elem_id="numbers")
-    save, csv = gr.Button("Save as CSV", size="sm"), gr.Textbox("", visible="hidden")
-    name = gr.Textbox("head-to-head.csv", visible="hidden")
+    # Hidden boxes in a tab are shown once the tab is opened by a click, so none is kept here.
+    saves(
+        gr.Button("Save as CSV", size="sm"),
+        _numbers_csv,
+        [place.query],
+        "head-to-head.csv",
+        "looks",
+    )
     power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
     warm = gr.HTML("", elem_id="warm")
-    save.click(None, [csv, name], None, js=SAVE, api_visibility="private")
-    outputs = [table, power, warm, csv]
+    outputs = [table, power, warm]
     power.change(
         lambda query, power: tempered(Location.of(query), power), [place.query, power], warm,
         preprocess=False, trigger_mode="always_last", **LOOKS, **QUIET,

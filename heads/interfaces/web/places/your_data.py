@@ -75,7 +75,7 @@ def _told(facts: dict[str, Any], job: TrainingJob | None, is_running: bool) -> t
     known = facts["recommended_score"]
     score = "" if known is None else SCORES[facts["metric"]].told(known)
     if is_running:
-        brief = job.course.brief if job else f"{facts['cells']} of {facts['planned']}"
+        brief = job.course.brief if job else f"{facts['cells']} of {facts['planned']} heads"
         return ("running", brief)
     state = str(facts["state"])
     return (score, "stopped" if state == "unfinished" else state)
@@ -104,10 +104,8 @@ def plotted(chart: "Chart") -> PlotData:
 def training(job: TrainingJob) -> list[Any]:
     """Status and live heat map of a training."""
     course = job.course
-    says = course.says
-    if course.best:
-        says = f"{says}; {course.best}"
-    return [busy(says, course.share), live(job)]
+    says = course.says if course.tuned and course.done else course.brief
+    return [busy("; ".join(filter(None, (says, course.best))), course.share), live(job)]
 
 
 def live(job: TrainingJob) -> Any:
