@@ -1477,8 +1477,8 @@ class Inspector:
 
         Args:
             label: The class that is asked about; of each head its answer, if not given.
-            against: What its logit is held against: others, their mean, or runner-up, the largest
-                of them; of several labels and of numbers the logit itself is explained.
+            against: What its logit is compared with: others, their mean; runner-up, the largest of
+                them; or a class. Of several labels and of numbers the logit itself is explained.
         """
         from heads.analysis.attribution import attributions
 

@@ -44,6 +44,8 @@ def held_against(
         return "", None  # a sigmoid, or a number, sees the logit itself
     if against == OTHERS and len(logits) > 2:
         return OTHERS, None
+    if against in head.classes and head.classes.index(against) != target:
+        return RUNNER_UP, head.classes.index(against)
     others = logits.clone()
     others[target] = -torch.inf
     return against, int(others.argmax())
@@ -80,15 +82,16 @@ def attributions(
 
     Args:
         label: The class that is asked about; of each head its answer, if not given.
-        against: "others", their mean, or "runner-up", the largest of them.
+        against: "others", their mean; "runner-up", the largest of them; or the name of a class.
 
     Raises:
         DataError: The text is empty, a head has no such class, or there is no such choice.
         ModelError: The base model cannot be differentiated down to its tokens.
         LimitError: It would take longer than this place allows, with however few steps.
     """
-    if against not in (OTHERS, RUNNER_UP):
-        what = f"A class is held against 'others' or 'runner-up', not '{against[:40]}'."
+    classes = {name for one in classifiers for name in one.head.classes}
+    if against not in (OTHERS, RUNNER_UP, *classes):
+        what = f"A class is compared with 'others', 'runner-up' or a class, not '{against[:40]}'."
         raise DataError(what, did_you_mean(against, {OTHERS: 0, RUNNER_UP: 0}))
     limits = limits_here()
     texts = check_texts(text, pair)

@@ -3,6 +3,7 @@
 The page, the shell, the API and Python ask the same function and show the same answer.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from heads.caching import write_page
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import HeadInputs, check_second, head_inputs
 from heads.classifier.module import TrainedHead
-from heads.classifier.prediction import Prediction, predict
+from heads.classifier.prediction import UNDECIDED, Prediction, predict
 from heads.classifier.pretrained import OWN, is_own, own_head
 from heads.data.corpus import check_text
 from heads.data.dataset import corpus_of
@@ -70,6 +71,27 @@ def token_notes(
         yield (
             f"Only the first {reach:,} of {whole:,} tokens were read in windows, at most "
             f"{backbone.windows}."
+        )
+
+
+def script_notes(texts: Sequence[str], backbone: Backbone) -> Iterator[str]:
+    """Yield a note on words or letters that the tokenizer of the base model does not know."""
+    tokenizer = backbone.tokenizer
+    pieces = [piece for text in texts for piece in tokenizer.tokenize(text)]
+    letters = [sign for sign in "".join(texts) if sign.isalpha()]
+    names = [unicodedata.name(sign, "").partition(" ")[0] for sign in letters]
+    # In Chinese, Japanese and Korean a token of one character is usual.
+    foreign = sum(name not in ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL") for name in names)
+    if unknown := tokenizer.unk_token is not None and pieces.count(tokenizer.unk_token):
+        is_or_are = "is" if unknown == 1 else "are"
+        yield (
+            f"{unknown} of {len(pieces)} tokens {is_or_are} {tokenizer.unk_token}: the base model "
+            "does not know these words or characters."
+        )
+    elif len(pieces) > 3 and foreign > len(letters) / 2 and len(letters) < 2 * len(pieces):
+        yield (
+            "The tokenizer splits this text almost into single characters: the base model was "
+            "hardly trained on its script."
         )
 
 
@@ -147,7 +169,7 @@ def is_unanimous(predictions: Sequence[Prediction]) -> bool:
     known = _known(predictions)
     if not all(prediction.problem.has_classes for prediction in known):
         return False  # numbers agree more or less
-    return len({_key(prediction) for prediction in known}) <= 1
+    return len({answer_key(prediction) for prediction in known}) <= 1
 
 
 def rightness(predictions: Sequence[Prediction], expected: str) -> str:
@@ -155,7 +177,9 @@ def rightness(predictions: Sequence[Prediction], expected: str) -> str:
     known = [one for one in _known(predictions) if expected in one.classes]
     if not expected or not known:
         return ""
-    right = [one.name for one in known if one.answer == (expected,)]
+    right = [one.name for one in known if one.answer == (expected,) and not one.is_undecided]
+    if len(known) == 1 and known[0].is_undecided:
+        return f"The right answer is {expected}."
     if len(known) == 1:
         return f"That is {'right' if right else f'wrong: it is {expected}'}."
     who = {0: "no head is right", len(known): "all are right"}.get(len(right))
@@ -169,7 +193,9 @@ def _known(predictions: Sequence[Prediction]) -> list[Prediction]:
 
 
 def said(prediction: Prediction) -> str:
-    """What a head answers, as a reader would say it: classes, or numbers."""
+    """What a head answers, as a reader would say it: classes, numbers, or that it is undecided."""
+    if prediction.is_undecided:
+        return UNDECIDED
     if not prediction.problem.gives_number:
         return spoken(prediction.answer)
     return counted(prediction.classes, prediction.logits)
@@ -198,29 +224,33 @@ def kinds(classes: Sequence[str]) -> frozenset[str]:
 
 
 def _among(predictions: Sequence[Prediction]) -> str:
-    count = Counter(_key(prediction) for prediction in predictions)
+    count = Counter(answer_key(prediction) for prediction in predictions)
     most, votes = count.most_common(1)[0]
-    answer = next(p.answer for p in predictions if _key(p) == most)
+    answer = next(said(p) for p in predictions if answer_key(p) == most)
     if len(predictions) == 1:
         return f"{predictions[0].name} says {said(predictions[0])}."
     if votes == len(predictions):
         everyone = "Both" if votes == 2 else f"All {votes}"
-        return f"{everyone} heads agree: {spoken(answer)}."
+        return f"{everyone} heads agree: {answer}."
     if votes == 1:
         number = "two" if len(predictions) == 2 else f"{len(predictions)}"
         return f"The {number} heads disagree: {_each(predictions)}"
     if list(count.values()).count(votes) > 1:
         return f"The heads are split: {_each(predictions)}"
-    rest = [p for p in predictions if _key(p) != most]
-    return f"{votes} of {len(predictions)} heads agree: {spoken(answer)}. {_each(rest)}"
+    rest = [p for p in predictions if answer_key(p) != most]
+    return f"{votes} of {len(predictions)} heads agree: {answer}. {_each(rest)}"
 
 
-def _key(prediction: Prediction) -> frozenset[str]:
-    return kinds(prediction.answer)
+def answer_key(prediction: Prediction) -> frozenset[str]:
+    """Return what heads agree on: the classes of the answer, or that the head is undecided."""
+    return kinds((UNDECIDED,) if prediction.is_undecided else prediction.answer)
 
 
 def _each(predictions: Sequence[Prediction]) -> str:
-    verbs = ("gives" if p.problem.gives_number else "says" for p in predictions)
+    verbs = [
+        "is" if p.is_undecided else "gives" if p.problem.gives_number else "says"
+        for p in predictions
+    ]
     told = zip(predictions, verbs, strict=True)
     return "; ".join(f"{p.name} {verb} {said(p)}" for p, verb in told) + "."
 
@@ -327,6 +357,7 @@ class Comparison(display.Displayed):
                     "parameters": prediction.parameters,
                     "base_parameters": prediction.base_parameters,
                     "answer": list(prediction.answer),
+                    "undecided": prediction.is_undecided,
                     "output_activation": prediction.problem.output_activation,
                     "logits": list(prediction.logits),
                     "probabilities": list(prediction.probabilities),
@@ -379,6 +410,7 @@ def comparing(
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
     notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
+    notes += script_notes([text, *second], backbone)
     notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if way != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])

@@ -158,6 +158,13 @@ def flipped(
     return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
+def without_each_word(text: str, limits: Limits) -> list[str]:
+    """Return the text without each of its words in turn, up to the most edits allowed."""
+    words = text.split()
+    edits = (" ".join((*words[:at], *words[at + 1 :])) for at in range(len(words)))
+    return [edit for edit in islice(edits, limits.edits) if edit]
+
+
 def _check_length(
     classifiers: Sequence[Classifier], texts: Sequence[str], pairs: Sequence[str], limits: Limits
 ) -> None:

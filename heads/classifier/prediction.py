@@ -15,6 +15,9 @@ from heads.parts.modules import is_idle, last_linear, words
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 
+UNDECIDED = "undecided"
+NEAR = 0.05  # between two probabilities: closer ones are not told apart where no score is known
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -60,6 +63,18 @@ class Prediction:
     base_parameters: int = 0
     reads: tuple[tuple[str, float], ...] = ()
     layers: tuple[str, ...] = ()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether its two highest probabilities are closer than its accuracy is known.
+
+        Calibration is checked on the rows that accuracy is measured on, and so no better known.
+        """
+        if not self.problem.is_exclusive or len(self.classes) < 2 or self.new:
+            return False
+        is_accuracy = self.scores is not None and self.scores.metric == "accuracy"
+        half = (self.scores.high - self.scores.low) / 2 if self.scores and is_accuracy else NEAR
+        return self.margin < half
 
 
 @torch.no_grad()

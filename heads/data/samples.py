@@ -110,6 +110,8 @@ SAMPLES: dict[str, Sample] = {
 }
 
 RECIPES = ("cls+linear", "mean+linear", "cls+roberta", "attention+linear")  # where none is named
+# Of two sentences: heads that encode each separately, which reach most on the sample of pairs.
+PAIR_RECIPES = ("cls+linear", "mean+linear", "max+linear", "mean+mlp")
 TEXT = "Not bad at all."  # likewise
 
 

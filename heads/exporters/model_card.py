@@ -181,7 +181,7 @@ def _metadata(classifier: Classifier, library: str, published: Publication) -> s
 
 
 def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iterator[EvalResult]":
-    """The scores of a head in the Hub's form: with their interval, and of this very head."""
+    """The score of a head in the Hub's form, with its interval."""
     from huggingface_hub import EvalResult
 
     name = score_called(scores.metric)
@@ -206,8 +206,6 @@ def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iter
     is_mean = head.refit.trainings > 1 if head.refit else scores.own is not None
     many = "mean of several trainings, one a fold or seed, " * is_mean
     told = {f"{title} ({many}{of})": scores.accuracy}
-    if scores.own is not None:
-        told[f"{title} of this very head"] = scores.own
     for metric_name, value in told.items():
         yield EvalResult(**about, metric_name=metric_name, metric_value=round(sign * value, 4))
 
@@ -254,14 +252,13 @@ def _scored(head: TrainedHead) -> list[str]:
     if scores is None:
         return ["Nobody has scored it here."]
     name = score_called(scores.metric)
-    low, high, mean, chance, own = (
+    low, high, mean, chance = (
         f"{value:.1%}" if name is None or name.is_share else name.told(value)
-        for value in (scores.low, scores.high, scores.accuracy, scores.majority, scores.own or 0.0)
+        for value in (scores.low, scores.high, scores.accuracy, scores.majority)
     )
     of = ""
     if scores.own is not None:
-        of = " That is the mean of several trainings of this recipe, one a fold or a seed; "
-        of += f"this very head: {own}."
+        of = " That is the mean of several trainings of this recipe, one a fold or a seed."
     if head.refit:
         of = f" That is the {'mean' if head.refit.trainings > 1 else 'score'} of "
         of += _scored_trainings(head.refit, head.rows)

@@ -10,9 +10,10 @@ from heads.analysis.attribution_result import Attribution, Token
 from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
-from heads.interfaces.views.format import signed
+from heads.classifier.classifier import Classifier
+from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
-from heads.interfaces.views.lanes import chance
+from heads.interfaces.views.lanes import chance, score_says, title_of
 
 MOST_BARS = 12  # classes at a temperature
 MOST_ROWS = 20  # classes of an ablation
@@ -93,6 +94,52 @@ def _cells(edit: Counterfactual) -> Iterator[tuple[str, bool]]:
     for said, flips in zip(edit.said, edit.flips, strict=True):
         sure = said.chance
         yield (said.spoken if sure is None else f"{said.spoken} {chance(sure)}"), flips
+
+
+def side_by_side(
+    heads: Sequence[Classifier],
+    said: Sequence[HeadOutput],
+    found: Sequence[Attribution],
+    flips: Counterfactuals | None,
+    lanes: Sequence[int],
+    apart: str,
+) -> Markup:
+    """Draw two heads beside each other: answer, margin, tokens, and words that turn the answer.
+
+    Args:
+        found: What moves the same difference of logits in each head.
+        flips: The answers to the text without each of its words.
+        lanes: The numbers of their lanes, for their colours.
+        apart: What sets the second apart from the first.
+    """
+    columns = []
+    for at, (one, output, explained) in enumerate(zip(heads, said, found, strict=True)):
+        edits = [edit for edit in flips.edits if edit.flips[at]] if flips else []
+        order = sorted(output.probabilities, reverse=True)
+        columns.append(
+            {
+                "mark": COLOURS[lanes[at] - 1],
+                "title": title_of(one.head.name),
+                "recipe": one.head.name,
+                "answer": output.spoken,
+                "margin": f"{chance(order[0])}, {100 * (order[0] - order[1]):.0f} points ahead"
+                if output.chance is not None and len(order) > 1
+                else "",
+                "score": score_says(one.head.scores) if one.head.scores else "",
+                "reads": one.head.says[0],
+                "tokens": list(_tokens(explained.tokens, f"to {explained.quantity}")),
+                "why_not": explained.why_not,
+                "flips": [(edit.change, edit.said[at].spoken) for edit in edits],
+            }
+        )
+    label, rival = found[0].label, found[0].rival
+    return render(
+        "side_by_side.html",
+        columns=columns,
+        contrast=f"for {label} rather than {rival}" if rival else f"for {label}" if label else "",
+        has_classes=said[0].problem.has_classes,
+        apart=apart,
+    )
 
 
 # --- A head's numbers.

@@ -176,7 +176,8 @@ def _rows(prediction: "Prediction") -> list[dict[str, Any]]:
             "width": round(100 * prediction.probabilities[at], 1) if has_chance else 0,
             "chance": chance(prediction.probabilities[at]) if has_chance else "",
             "logit": shown[at],
-            "is_answer": prediction.classes[at] in prediction.answer,
+            "is_answer": prediction.classes[at] in prediction.answer
+            and not prediction.is_undecided,
             "cut": round(100 * prediction.thresholds[at], 1) if prediction.thresholds else None,
         }
         for at in order
@@ -185,6 +186,10 @@ def _rows(prediction: "Prediction") -> list[dict[str, Any]]:
 
 def _remarks(prediction: "Prediction") -> Iterator[str]:
     """What one must know before believing its numbers."""
+    if prediction.is_undecided:
+        order = sorted(range(len(prediction.classes)), key=lambda at: -prediction.probabilities[at])
+        first, second = (prediction.classes[at] for at in order[:2])
+        yield f"{first} or {second}: too close to call."
     if prediction.new:
         yield "This head is random: its numbers mean nothing."
     elif prediction.scores is None:
@@ -222,6 +227,8 @@ def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
 
 def lead(comparison: "Comparison") -> tuple[str, str]:
     """Who says what, in a sentence for the hurried; and how often those who differ are right."""
+    from heads.analysis.comparison import answer_key  # which imports torch
+
     known = [one for one in comparison.predictions if not one.new]
     if not known:
         return "A random head: what it says means nothing.", ""
@@ -229,13 +236,13 @@ def lead(comparison: "Comparison") -> tuple[str, str]:
         return comparison.verdict, ""
     groups: dict[frozenset[str], list[Prediction]] = {}
     for one in known:
-        groups.setdefault(frozenset(name.casefold() for name in one.answer), []).append(one)
+        groups.setdefault(answer_key(one), []).append(one)
     ranked = sorted(groups.values(), key=len, reverse=True)
     if len(known) == 1:
-        return f"{title_of(known[0].name)} says {_answer(known[0])}.", ""
+        return f"{_says(known)}.", ""
     if len(ranked) == 1:
         who = "Both heads" if len(known) == 2 else f"All {NUMBERS[len(known)].lower()} heads"
-        return f"{who} say {_answer(known[0])}.", ""
+        return f"{who} {_answers(known[0], many=True)}.", ""
     first, *rest = (_says(group) for group in ranked)
     told = [first, *(one[0].lower() + one[1:] if one.startswith(NUMBERS) else one for one in rest)]
     return f"{'; '.join(told)}.", _accuracies(ranked)
@@ -243,12 +250,15 @@ def lead(comparison: "Comparison") -> tuple[str, str]:
 
 def _says(group: "Sequence[Prediction]") -> str:
     if len(group) == 1:
-        return f"{title_of(group[0].name)} says {_answer(group[0])}"
-    return f"{NUMBERS[len(group)]} say {_answer(group[0])}"
+        return f"{title_of(group[0].name)} {_answers(group[0])}"
+    return f"{NUMBERS[len(group)]} {_answers(group[0], many=True)}"
 
 
-def _answer(prediction: "Prediction") -> str:
-    return ", ".join(prediction.answer) or "none of the classes"
+def _answers(prediction: "Prediction", *, many: bool = False) -> str:
+    from heads.analysis.comparison import said
+
+    verbs = ("are", "say") if many else ("is", "says")
+    return f"{verbs[0] if prediction.is_undecided else verbs[1]} {said(prediction)}"
 
 
 def _accuracies(ranked: "Sequence[Sequence[Prediction]]") -> str:
@@ -276,12 +286,19 @@ def _accuracies(ranked: "Sequence[Sequence[Prediction]]") -> str:
 
 def verdict(comparison: "Comparison") -> Markup:
     """The sentence above the lanes, and what one should know before believing them."""
-    from heads.analysis.comparison import rightness  # which imports torch
+    from heads.analysis.comparison import answer_key, rightness  # which imports torch
 
     first, rest = lead(comparison)
     right = rightness(comparison.predictions, comparison.expected)
     rest = " ".join(filter(None, (right, rest)))
-    return render("verdict.html", first=first, rest=rest, notes=comparison.notes)
+    exclusive = [one for one in comparison.predictions if one.problem.is_exclusive]
+    return render(
+        "verdict.html",
+        first=first,
+        rest=rest,
+        notes=comparison.notes,
+        disagrees=len({answer_key(one) for one in exclusive}) > 1,
+    )
 
 
 def trained_on(comparison: "Comparison", title: str = "") -> str:

@@ -14,7 +14,6 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints, janitor
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
-from heads.interfaces.web.places.answers import facts
 from heads.interfaces.web.server import Page
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
@@ -51,11 +50,10 @@ def build() -> Page:
         router = gr.HTML("", elem_id="router", js_on_load="heads.route(trigger)")
         with gr.Column(elem_id="strip"):  # a row would come later, and push all down
             gr.HTML(render("strip.html"), js_on_load=try_it.CLICKS)
-            told = gr.HTML(facts(OPENING), elem_id="facts", js_on_load=try_it.CLICKS)
             job = gr.HTML("", elem_id="job", js_on_load=try_it.CLICKS)
             gr.HTML(render("theme.html"), elem_id="theme", js_on_load=try_it.CLICKS)
         with gr.Column(elem_id="place-try", elem_classes="place"):
-            place = try_it.build(page, opening, query, mine, told)
+            place = try_it.build(page, opening, query, mine)
             builder.build(place, mine)
             panel = open_lane.build(place)
         with gr.Column(elem_id="place-data", elem_classes="place"):

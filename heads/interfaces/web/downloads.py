@@ -5,22 +5,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heads.caching import writing
-from heads.errors import LimitError
+from heads.errors import LimitError, RecipeError
 from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
+LOADER = "Folder with its own loader (zip): no class of Transformers computes this head"
 ADAPTER = "PEFT adapter, without the base model (zip)"  # of what tune=lora has learned
-SAYS = (
-    "The head with its base model, for use without this app: as a class of Transformers where "
-    "there is one that computes the same, else with a short loader of its own."
-)
+SAYS = "The head with its base model, for use without this app."
 
 
-def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, list[str]]:
-    """Write a head in a form as a zip file; return the file and what to say of it."""
+def forms_of(classifier: "Classifier") -> list[str]:
+    """Return the forms in which a head can be taken along, the usual one first."""
+    from heads.exporters.adapter import has_adapter
+    from heads.exporters.matching import equivalent
+
+    try:
+        equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
+        folder = FOLDER
+    except RecipeError:
+        folder = LOADER
+    return [folder, ONNX, *[ADAPTER] * has_adapter(classifier)]
+
+
+def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, list[str], str]:
+    """Write a head as a zip file; return the file, what to say of it, and code that uses it."""
     from heads.classifier.calibration import CALIBRATED
     from heads.exporters.export import export
 
@@ -37,16 +48,19 @@ def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, lis
     if form == ONNX:
         says, difference = _with_tokenizer(classifier, folder)
         says.insert(1, exact.format(difference))
+        code = (folder / "run.py").read_text("utf-8")
     else:
         found = export(classifier, folder, adapter=form == ADAPTER)
         says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
+        code = (folder / "README.md").read_text("utf-8").partition("```python\n")[2]
+        code = code.partition("```")[0]
     if by := classifier.head.chosen.get(CALIBRATED):
         says.insert(1, f"It is calibrated: its last layer is divided by the temperature {by:.3g}.")
     path = place / f"{name}.zip"
     with writing(path.name), zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):
             archive.write(file, f"{name}/{file.relative_to(folder)}")
-    return path, says
+    return path, says, code.strip()
 
 
 def _with_tokenizer(classifier: "Classifier", folder: Path) -> tuple[list[str], float]:

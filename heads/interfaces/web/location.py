@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from heads.backbone.models import BUNDLED
-from heads.data.samples import RECIPES, SAMPLES
-from heads.parts.resolved_recipe import JOINT
+from heads.data.samples import PAIR_RECIPES, RECIPES, SAMPLES
+from heads.parts.resolved_recipe import JOINT, SIAMESE
 
 PLACES = ("try", "data", "learn")
-SECTIONS = ("why", "how", "numbers", "take")
+SECTIONS = ("why", "how", "numbers", "compare", "take")
 OPENING_SAMPLE = "sentiment"
 MOST = 4  # heads side by side
 
@@ -42,7 +42,7 @@ class Location:
     sample: str = OPENING_SAMPLE
     run: str = ""
     recipes: tuple[str, ...] = RECIPES
-    pairs: str = JOINT
+    pairs: str = SIAMESE
     raw: bool = False
     lane: int = 0
     show: str = "why"
@@ -56,7 +56,8 @@ class Location:
         found = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != field.default and not (usual and field.name in ("text", "pair")):
+            default = self.usual_recipes if field.name == "recipes" else field.default
+            if value != default and not (usual and field.name in ("text", "pair")):
                 found[field.name] = ",".join(value) if field.name == "recipes" else str(value)
         found |= {"raw": "1"} if self.raw else {}
         if not usual:
@@ -82,7 +83,7 @@ class Location:
         names = given.get("recipes", "").split(",")
         # A plus becomes a space on the way.
         recipes = tuple(name.strip().replace(" ", "+") for name in names if name.strip())
-        recipes = recipes[:MOST] or RECIPES
+        recipes = recipes[:MOST] or cls(sample=sample, run=given.get("run", "")).usual_recipes
         lane = given.get("lane", "")
         return cls(
             place=_among(given.get("place"), PLACES),
@@ -92,7 +93,7 @@ class Location:
             sample=sample,
             run=given.get("run", ""),
             recipes=recipes,
-            pairs=given.get("pairs") or JOINT,
+            pairs=given.get("pairs") or SIAMESE,
             raw=given.get("raw") == "1",
             lane=int(lane) if lane in ("1", "2", "3", "4")[: len(recipes)] else 0,
             show=_among(given.get("show"), SECTIONS),
@@ -108,10 +109,15 @@ class Location:
             "text": self.text,
             "pair": self.pair,
             "recipes": self.recipes,
-            "pairs": self.pairs if self.pair.strip() else JOINT,
+            "pairs": self.pairs if self.pair.strip() and not self.run else JOINT,
             "raw": self.raw,
             **source,
         }
+
+    @property
+    def usual_recipes(self) -> tuple[str, ...]:
+        """The heads that are shown where none are named."""
+        return PAIR_RECIPES if self.has_pairs and not self.run else RECIPES
 
     @property
     def has_pairs(self) -> bool:
@@ -121,7 +127,13 @@ class Location:
     def suited(self) -> "Location":
         """The same with a sample that suits: a second sentence asks for pairs."""
         is_wrong = not self.run and bool(self.pair.strip()) and not self.has_pairs
-        return replace(self, sample="pairs") if is_wrong else self
+        return self.on_sample("pairs") if is_wrong else self
+
+    def on_sample(self, sample: str) -> "Location":
+        """Return the same with the heads of a sample; its usual ones where none were chosen."""
+        new = replace(self, sample=sample, run="")
+        is_usual = bool(self.run) or self.recipes == self.usual_recipes
+        return replace(new, recipes=new.usual_recipes) if is_usual else new
 
     def asks_the_same(self, other: "Location") -> bool:
         """Whether the heads under Try are asked the same."""

@@ -17,7 +17,7 @@ window.heads = {
     });
     element.addEventListener("change", (event) => {
       const form = event.target.closest("form[data-form]");
-      if (form) trigger("input", Object.fromEntries(new FormData(form)));
+      if (form) trigger("input", { ...Object.fromEntries(new FormData(form)), changed: event.target.name });
     });
     heads.place();
     element.addEventListener("submit", (event) => {
@@ -216,7 +216,7 @@ window.heads = {
       const line = document.querySelector("#recipe-line");
       if (line && line.offsetParent) { event.preventDefault(); line.focus(); line.select(); }
       else { event.preventDefault(); heads.wantsLine = true;
-        document.querySelector("#under [data-do=build]")?.click(); }
+        document.querySelector("#parts [data-do=build]")?.click(); }
     }
     if (event.key === "Escape" && !typing && !event.defaultPrevented)
       [...document.querySelectorAll("[data-do^=close]")].find((one) => one.offsetParent)?.click();

@@ -1,10 +1,11 @@
-"""What answers a question under Try, as it comes to be known: verdict, lanes, facts."""
+"""What answers a question under Try, as it comes to be known: verdict, lanes, line."""
 
 import time
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
@@ -18,7 +19,6 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
-from heads.parts.resolved_recipe import FROZEN, TUNE
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -51,18 +51,25 @@ class PendingQuestions:
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, PendingQuestion] = OrderedDict()
+        self._visitors: OrderedDict[str, None] = OrderedDict()  # who have asked anything
 
     def begin(self, visitor: str, asked: Location) -> PendingQuestion:
         """A new question, in the place of the one before."""
         self.end(visitor)
         self._of[visitor] = found = PendingQuestion(asked=asked)
-        while len(self._of) > MOST_PENDING:  # a visitor's name is free to invent
-            self._of.popitem(last=False)
+        self._visitors[visitor] = None
+        for known in (self._of, self._visitors):
+            while len(known) > MOST_PENDING:  # a visitor's name is free to invent
+                known.popitem(last=False)
         return found
 
     def of(self, visitor: str) -> PendingQuestion | None:
         """The question under way, if there is one."""
         return self._of.get(visitor)
+
+    def has_asked(self, visitor: str) -> bool:
+        """Return whether the visitor has asked anything since the page was opened."""
+        return visitor in self._visitors
 
     def end(self, visitor: str) -> None:
         """Ends it: whoever trains heads for it stops."""
@@ -86,19 +93,19 @@ class Shown:
         error: What is wrong with the question, at its field.
         verdict: The sentence above the lanes.
         lanes: The lanes.
-        facts: On what base model and data.
+        line: The menus of pooling and head.
         under: What stands under the lanes.
     """
 
     error: Any = ""
     verdict: Any = None
     lanes: Any = None
-    facts: Any = None
+    line: Any = None
     under: Any = None
 
     def values(self) -> list[Any]:
         """In the order of `Try.answers`."""
-        given = (self.error, self.verdict, self.lanes, self.facts, self.under)
+        given = (self.error, self.verdict, self.lanes, self.line, self.under)
         return [gr.skip() if one is None else one for one in given]
 
 
@@ -109,7 +116,7 @@ def answering(question: PendingQuestion) -> Iterator[Shown]:
     try:
         if not asked.text.strip() or (needs_pair and not asked.pair.strip()):
             missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
-            yield Shown(error=failure(missing), facts=facts(asked))
+            yield Shown(error=failure(missing), line=line(asked))
         else:
             yield from _answered(question)
     except Exception as error:
@@ -122,7 +129,7 @@ def offering(asked: Location) -> Iterator[Shown]:
     yield Shown(
         verdict=base_models.offer(asked),
         lanes=view.lanes(found, asked.lane),
-        facts=facts(asked),
+        line=line(asked),
         under=under(asked),
     )
 
@@ -181,7 +188,7 @@ def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterat
     asked, found = question.asked, view.waiting(question.asked.recipes)
     around: dict[str, Any] = {
         "verdict": busy(TRAINS),
-        "facts": facts(asked),
+        "line": line(asked),
         "under": under(asked),
     }
     for _ in _filled(question, found):
@@ -251,34 +258,68 @@ def shown(comparison: "Comparison", asked: Location) -> Shown:
     return Shown(
         verdict=view.verdict(comparison),
         lanes=view.lanes(found, asked.lane),
-        facts=facts(asked, comparison),
+        line=line(asked),
         under=under(asked, view.trained_on(comparison, data)),
     )
 
 
-def facts(asked: Location, comparison: "Comparison | None" = None) -> Any:
-    """On what base model and data the heads are."""
-    data = (
-        f"trained on your {run_access.title_of(asked.run)}"
-        if asked.run
-        else f"trained on {SAMPLES[asked.sample].title}"
+def line(asked: Location, lane: int | None = None) -> Any:
+    """Draw the menus of pooling and head, which show one of the lanes.
+
+    Args:
+        lane: Its number, from 1; 0 for a lane to be added. Default: the open lane, else the first.
+    """
+    from heads.parts.resolve import resolve
+
+    lane = (asked.lane or 1) if lane is None else lane
+    recipe = asked.recipes[lane - 1]  # a new lane begins with the last recipe
+    try:
+        parts = resolve(recipe).recipe
+        chosen = {"reads": parts.pooling, "top": parts.head}
+    except HeadsError:  # "own", or a recipe of a link that is none
+        chosen = {"reads": "", "top": ""}
+    heads_of_run = run_access.heads_of(asked.run) if asked.run else []
+    return render(
+        "line.html",
+        run_heads=[(name, view.title_of(name)) for name in heads_of_run],
+        recipe=recipe,
+        menus=[] if asked.run else [("reads", "Pooling", poolings()), ("top", "Head", tops())],
+        chosen=chosen,
+        lanes=list(enumerate(asked.recipes, 1)),
+        lane=lane,
+        mark=view.COLOURS[lane - 1] if lane else "var(--accent)",
+        can_add=len(asked.recipes) < MOST,
     )
-    if comparison and comparison.predictions and (rows := comparison.predictions[0].rows):
-        data = f"{data} ({rows:,} rows)"
-    model = comparison.model if comparison else asked.model
-    how = _learned(comparison) if comparison else ""
-    if not comparison and not any(f"{TUNE}=" in recipe for recipe in asked.recipes):
-        how = FROZEN
-    return render("facts.html", model=model.rpartition("/")[2], how=how, data=data)
 
 
-def _learned(comparison: "Comparison") -> str:
-    """Whether the base model is as it was for all heads, in a few words."""
-    every = len(comparison.predictions)
-    tuned = sum(bool(one.base_parameters) for one in comparison.predictions)
-    if not tuned:
-        return FROZEN
-    return f"learned with {'every head' if tuned == every else f'{tuned} of {every} heads'}"
+Menu = list[tuple[str, list[tuple[str, str]]]]
+
+
+def poolings() -> Menu:
+    """Return the groups of poolings, each with the name and the title of its poolings."""
+    from heads.parts.resolve import pooling
+
+    groups: dict[str, list[tuple[str, str]]] = {"One token": [], "All tokens": [], "Learned": []}
+    for part in pooling.values():
+        is_one = part.token or "prompt" in part.options or part.is_pooler
+        group = "Learned" if part.learned else "One token" if is_one else "All tokens"
+        groups[group].append((part.name, part.title))
+    return list(groups.items())
+
+
+@cache
+def tops() -> Menu:
+    """Return the groups of heads, each with the name and the title of its heads."""
+    from heads.parts.resolve import head, resolve
+
+    groups: dict[str, list[tuple[str, str]]] = {
+        "One linear layer": [], "More layers": [], "Closed form": []
+    }  # fmt: skip
+    for name, part in head.items():
+        is_linear = len(resolve(f"mean+{name}").sketch(8, 3).state_dict()) <= 2
+        group = "Closed form" if part.solve else "One linear layer" if is_linear else "More layers"
+        groups[group].append((name, part.title))
+    return list(groups.items())
 
 
 def under(asked: Location, trained_on: str = "") -> Any:

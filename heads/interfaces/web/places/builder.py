@@ -1,77 +1,28 @@
-"""Change a head: which tokens, which layer, which head; or a recipe written out."""
+"""Change a head: pooling and head by the menus of the line, all else in a panel below the lanes."""
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
-from heads.errors import HeadsError
+from heads.errors import HeadsError, RecipeError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
-from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import clicked, failed, plain, sentence
+from heads.interfaces.web.guards import clicked, plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
+from heads.interfaces.web.places.answers import line
 from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
 from heads.interfaces.web.slots import pool
 from heads.settings import limits
 
-if TYPE_CHECKING:
-    from heads.parts.registry import Part
-
 Draft = dict[str, Any]  # recipe, and the lane whose place it takes; 0 to be added
+LINE = 3  # of the components that answer
 
 
-# --- The menus.
-
-
-def _poolings() -> list[tuple[str, list[dict[str, str]]]]:
-    from heads.parts.resolve import pooling
-
-    groups: dict[str, list[dict[str, str]]] = {
-        "One token": [], "All tokens": [], "Learned": []
-    }  # fmt: skip
-    for part in pooling.values():
-        is_one = part.token or "prompt" in part.options or part.is_pooler
-        group = "Learned" if part.learned else "One token" if is_one else "All tokens"
-        groups[group].append(_told(part))
-    return list(groups.items())
-
-
-def _heads(model: str) -> list[tuple[str, list[dict[str, str]]]]:
-    """The heads; those that are another one's layers under another name stand last."""
-    from heads.analysis.differences import equivalent_heads
-    from heads.backbone.loading import load
-    from heads.parts.resolve import head, resolve
-
-    backbone = load(model, limits=limits())
-    simple, deep, solved, twins = [], [], [], []
-    seen: set[str] = set()
-    for name, part in head.items():
-        told = _told(part)
-        same = [one for one in equivalent_heads(resolve(f"mean+{name}"), backbone) if one in seen]
-        seen.add(name)
-        if same:
-            twins.append(told | {"mark": f"here the same layers as {same[0]}"})
-        elif part.solve:
-            solved.append(told)
-        elif len(resolve(f"mean+{name}").sketch(8, 3).state_dict()) <= 2:
-            simple.append(told)
-        else:
-            deep.append(told)
-    groups = [
-        ("One linear layer", simple),
-        ("More layers", deep),
-        ("Solved at once", solved),
-        ("The same under other names", twins),
-    ]
-    return [(title, parts) for title, parts in groups if parts]
-
-
-def _told(part: "Part") -> dict[str, str]:
-    return {"name": part.name, "title": part.title, "says": part.says, "mark": ""}
+# --- The draft.
 
 
 def _layers(model: str) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -99,44 +50,20 @@ def _names() -> list[str]:
     return [OWN, *map(str, menu())]
 
 
-# --- The form and the draft.
-
-
-def form(asked: Location, draft: Draft) -> Any:
-    """The menus, with the draft's parts chosen."""
-    from heads.parts.resolve import resolve
-
-    try:
-        if asked.run:
-            known = run_access.heads_of(asked.run)
-            heads = [(name, view.title_of(name)) for name in known]
-            title = run_access.title_of(asked.run)
-            return render("builder.html", run_heads=heads, run_title=title, recipe=draft["recipe"])
-        base_models.check_at_hand(asked)
-        try:
-            found = resolve(draft["recipe"]).recipe
-            chosen = {"reads": found.pooling, "layer": found.layers, "top": found.head}
-        except HeadsError:  # "own", or what is being written
-            chosen = {"reads": "", "layer": "", "top": ""}
-        return render(
-            "builder.html",
-            run_heads=[],
-            poolings=_poolings(),
-            layers=_layers(asked.model),
-            heads=_heads(asked.model),
-            chosen=chosen,
-        )
-    except Exception as error:
-        return failed(error)
-
-
 def drawn(asked: Location, draft: Draft) -> Any:
-    """The draft as a lane, its options, and whose place it takes."""
+    """Draw the draft as a lane, with its layer and its options."""
     try:
-        values = {"error": "", **_sketched(asked, draft), **_where(asked, draft)}
+        values = {"error": "", **_sketched(asked, draft)}
     except Exception as error:
-        values = {"error": sentence(error), "recipe": draft["recipe"]}
-    return render("draft.html", names=() if asked.run else _names(), **values)
+        values = {"error": sentence(error)}
+    return render(
+        "draft.html",
+        names=() if asked.run else _names(),
+        lane=draft["lane"],
+        can_remove=draft["lane"] > 0 and len(asked.recipes) > 1,
+        mark=view.COLOURS[draft["lane"] - 1] if draft["lane"] else "var(--accent)",
+        **{"recipe": draft["recipe"]} | values,
+    )
 
 
 def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
@@ -165,9 +92,11 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
         "tokens": view.tokens(found.reads),
         "title": view.title_of(draft["recipe"]),
         "recipe": draft["recipe"],
-        "layers": [step.does for step in steps],
+        "drawn": [step.does for step in steps],
         "says": [*found.says, *([twins] if twins else [])],
         "size": "" if own else _size(found.parameters, is_tuned=resolved.is_tuned),
+        "layer": "" if own else resolved.recipe.layers,
+        "menu": [] if asked.run or own else _layers(asked.model),
         "options": []
         if asked.run or own
         else [
@@ -187,48 +116,38 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
-def _where(asked: Location, draft: Draft) -> dict[str, Any]:
-    colours = view.COLOURS
-    lanes = [(number, name, colours[number - 1]) for number, name in enumerate(asked.recipes, 1)]
-    return {"lanes": lanes, "lane": draft["lane"], "can_add": len(asked.recipes) < MOST}
-
-
 def picked(draft: Draft, given: dict[str, str]) -> Draft:
-    """The draft after a choice in the menus."""
+    """Return the draft with the pooling and the head chosen in the menus; its layer stays."""
     from heads.parts.resolve import resolve
 
     if given.get("recipe"):  # of a run
         return draft | {"recipe": given["recipe"]}
-    layer = given.get("layer", "")
-    recipe = (
-        f"{given.get('reads') or 'mean'}{f'@{layer}' * bool(layer)}+{given.get('top') or 'linear'}"
-    )
-    with contextlib.suppress(HeadsError):  # what does not fit is said where the draft is drawn
-        recipe = str(resolve(recipe).recipe)
-    return draft | {"recipe": recipe}
+    layer = ""
+    with contextlib.suppress(HeadsError):
+        layer = resolve(draft["recipe"]).recipe.layers
+    reads, top = given.get("reads") or "mean", given.get("top") or "linear"
+    return draft | {"recipe": f"{reads}{f'@{layer}' * bool(layer)}+{top}"}
 
 
 def written(draft: Draft, given: dict[str, str]) -> Draft:
-    """The draft after a change of its line, of an option, or of its place."""
+    """Return the draft after a change of its recipe, its layer or one of its options."""
     from heads.parts.resolve import resolve
 
-    lane, line = given.get("lane", ""), given.get("recipe", "").strip()
-    draft = draft | ({"lane": int(lane)} if lane.isdecimal() else {})
-    if line and line != draft["recipe"]:
-        recipe = line
-    else:
-        options = [
-            f"{name.removeprefix('option_')}={value.strip()}"
+    recipe = given.get("recipe", "").strip() or draft["recipe"]
+    if recipe == draft["recipe"]:
+        body, _, tail = recipe.partition("?")
+        reading, _, top = body.partition("+")
+        pooling, _, layer = reading.partition("@")
+        layer = given.get("layer", layer)
+        options = {
+            name.removeprefix("option_"): value.strip()
             for name, value in given.items()
             if name.startswith("option_") and value.strip()
-        ]
-        if not options:
-            return draft
-        body, _, tail = draft["recipe"].partition("?")
-        drawn = {one.partition("=")[0] for one in options}
-        kept = [one for one in tail.split("&") if one and one.partition("=")[0] not in drawn]
-        recipe = f"{body}?{'&'.join([*options, *kept])}"
-    with contextlib.suppress(HeadsError):
+        }
+        others = [one for one in tail.split("&") if one and one.partition("=")[0] not in options]
+        tail = "&".join([*(f"{name}={value}" for name, value in options.items()), *others])
+        recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{top}{f'?{tail}' * bool(tail)}"
+    with contextlib.suppress(HeadsError):  # what does not fit is said where the draft is drawn
         recipe = str(resolve(recipe).recipe)
     return draft | {"recipe": recipe}
 
@@ -242,14 +161,17 @@ def placed(asked: Location, draft: Draft) -> Location:
     if not asked.run and not is_own(recipe):
         recipe = str(resolve(recipe).recipe)
     names = list(asked.recipes)
+    if recipe in names and names.index(recipe) != draft["lane"] - 1:
+        what = f"{recipe} is in lane {names.index(recipe) + 1} already."
+        raise RecipeError(what, "Choose another pooling or head.")
     if 1 <= draft["lane"] <= len(names):
         names[draft["lane"] - 1] = recipe
     else:
         names = [*names[: MOST - 1], recipe]
-    return replace(asked, recipes=tuple(dict.fromkeys(names)), lane=0)
+    return replace(asked, recipes=tuple(names), lane=0)
 
 
-# --- The panel.
+# --- The menus of the line, and the panel.
 
 
 class BuilderHandlers:
@@ -258,30 +180,49 @@ class BuilderHandlers:
     def __init__(self, place: Try) -> None:
         self._handlers = place.handlers
 
-    def opened(self, query: str, event: gr.EventData) -> list[Any]:
-        """The panel with the head of the open lane, or of the last one."""
-        if clicked(event).get("do") != "build":
-            return [gr.skip()] * 4
-        asked = Location.of(query)
-        lane = min(asked.lane or MOST, len(asked.recipes))
-        new = {"recipe": asked.recipes[lane - 1], "lane": lane}
-        return [gr.update(visible=True), form(asked, new), drawn(asked, new), new]
+    def chose(
+        self, query: str, mine: Any, event: gr.EventData, request: gr.Request
+    ) -> Iterator[list[Any]]:
+        """Answer with another pooling or head in a lane, or show another lane in the menus."""
+        asked, given = Location.of(query), clicked(event)
+        same = [gr.skip()] * (len(SAME) + SETTINGS)
+        lane = min(int(given["lane"]) if given.get("lane", "").isdecimal() else 1, MOST)
+        lane = lane if lane <= len(asked.recipes) else 0
+        if given.get("changed") == "lane":
+            yield [*same[:LINE], line(asked, lane), *same[LINE + 1 :]]
+            return
+        try:
+            now = placed(asked, picked({"recipe": asked.recipes[lane - 1], "lane": lane}, given))
+        except Exception as error:
+            gr.Warning(plain(sentence(error)))
+            # Of menus that are as before the browser would keep the choice.
+            for drawn_anew in ("", line(asked, lane)):
+                yield [*same[:LINE], drawn_anew, *same[LINE + 1 :]]
+            return
+        lane = lane or len(now.recipes)
+        for values in self._handlers.with_settings(now, mine, request):
+            yield [*values[:LINE], line(now, lane), *values[LINE + 1 :]]
 
-    def chose(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
-        """A choice in the menus, which stay as they are: the focus is in them."""
-        new = picked(draft, clicked(event))
-        return [gr.skip(), gr.skip(), drawn(Location.of(query), new), new]
+    def opened(self, query: str, event: gr.EventData) -> list[Any]:
+        """Open the panel with the head of the lane that the menus show."""
+        given = clicked(event)
+        if given.get("do") != "build":
+            return [gr.skip()] * 3
+        asked = Location.of(query)
+        lane = int(given["lane"]) if given.get("lane", "").isdecimal() else 1
+        lane = lane if lane <= len(asked.recipes) else 0
+        new = {"recipe": asked.recipes[lane - 1], "lane": lane}
+        return [gr.update(visible=True), drawn(asked, new), new]
 
     def wrote(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
-        """A change of the recipe's line, of an option, or of the lane."""
-        asked, new = Location.of(query), written(draft, clicked(event))
-        is_new = new["recipe"] != draft["recipe"]
-        return [gr.skip(), form(asked, new) if is_new else gr.skip(), drawn(asked, new), new]
+        """Draw the draft anew after a change of its recipe, its layer or an option."""
+        new = written(draft, clicked(event))
+        return [gr.skip(), drawn(Location.of(query), new), new]
 
     def used(
         self, query: str, draft: Draft, mine: Any, event: gr.EventData, request: gr.Request
     ) -> Iterator[list[Any]]:
-        """The draft takes its place, or its lane goes; the heads answer anew."""
+        """Put the draft into its lane, or remove the lane; the heads answer anew."""
         asked, given = Location.of(query), clicked(event)
         same = [gr.skip()] * (len(SAME) + SETTINGS + 1)
         if given.get("do") not in (None, "remove"):
@@ -294,8 +235,10 @@ class BuilderHandlers:
             gr.Warning(plain(sentence(error)))
             yield same
             return
+        area = gr.update(visible=False)  # once: it may be opened again before all have answered
         for values in self._handlers.with_settings(asked, mine, request):
-            yield [*values, gr.update(visible=False)]
+            yield [*values, area]
+            area = gr.skip()
 
 
 def without(asked: Location, draft: Draft) -> Location:
@@ -306,27 +249,25 @@ def without(asked: Location, draft: Draft) -> Location:
 
 
 def build(place: Try, mine: gr.BrowserState) -> None:
-    """Draws the panel, which is closed at first."""
+    """Draw the panel, which is closed at first, and wire the menus of the line."""
     with gr.Column(visible=False, elem_id="builder") as area:
-        menus = gr.HTML("", js_on_load=CLICKS)
         preview = gr.HTML("", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
     draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), BuilderHandlers(place)
-    every = [area, menus, preview, draft]
     # Every event is sent, one after the other: "always_last" would send the first one's data again.
     run: dict[str, Any] = {"trigger_mode": "multiple", **QUIET}
+    answers = [*place.answers, place.query, *place.settings]
+    line = place.answers[LINE]
+    line.input(building.chose, [place.query, mine], answers, **run | ASKS)
     run |= pool("builder")
-    place.under.click(building.opened, place.query, every, **run).success(
+    line.click(building.opened, place.query, [area, preview, draft], **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET
     )
-    menus.input(building.chose, [place.query, draft], every, **run)
-    preview.input(building.wrote, [place.query, draft], every, **run)
-    answers = [*place.answers, place.query, *place.settings, area]
-    used: dict[str, Any] = run | ASKS
+    preview.input(building.wrote, [place.query, draft], [area, preview, draft], **run)
     for event in (preview.submit, preview.click):
-        event(building.used, [place.query, draft, mine], answers, **used)
+        event(building.used, [place.query, draft, mine], [*answers, area], **run | ASKS)
 
     def closed(event: gr.EventData) -> Any:
         is_close = clicked(event).get("do") == "close-builder"
         return gr.update(visible=False) if is_close else gr.skip()
 
-    menus.click(closed, None, area, queue=False, **QUIET)
+    preview.click(closed, None, area, queue=False, **QUIET)

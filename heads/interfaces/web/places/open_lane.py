@@ -196,8 +196,8 @@ def edited(asked: Location, lines: str) -> Any:
 # --- How, and the numbers.
 
 
-def how(asked: Location, against: str) -> list[Any]:
-    """The chain of the head; the menu of heads to set it against; what sets the two apart."""
+def how(asked: Location) -> list[Any]:
+    """Return the chain of the head, from tokens to logits."""
     from heads.analysis.explanation import explain
     from heads.interfaces.views import explanation
 
@@ -215,29 +215,52 @@ def how(asked: Location, against: str) -> list[Any]:
             head=one.head,
         )
         title = run_access.title_of(asked.run) if asked.run else SAMPLES[asked.sample].title
+        return [explanation.explanation(found, title)]
+    except Exception as error:
+        return [failed(error)]
+
+
+def compare_lanes(asked: Location, other: str) -> Stream:
+    """Yield the menu of the other lanes, and the open head beside one of them.
+
+    Args:
+        other: The recipe of the other lane. Default: the first that answers differently.
+    """
+    from heads.analysis.attribution import attributions
+    from heads.analysis.counterfactuals import flipped, without_each_word
+    from heads.analysis.differences import difference
+    from heads.analysis.selection import answered
+    from heads.interfaces.views import interpretation
+
+    try:
+        recipe = of_lane(asked)
         others = [name for name in asked.recipes if name != recipe]
-        other = against if against in others else next(iter(others), "")
-        return [
-            explanation.explanation(found, title),
-            gr.update(choices=others, value=other or None, visible=bool(others)),
-            apart(asked, other),
+        if not others:
+            raise RecipeError("There is no other head to compare with.", "Add a lane.")
+        yield [gr.skip(), busy("Comparing the two heads")]
+        heads = result(load_lane_heads(asked, [recipe, *others])).classifiers
+        second = asked.pair if heads[0].head.needs_pairs else ""
+        said = answered(heads, asked.text, second)
+        unlike = [name for name, one in zip(others, said[1:], strict=True)
+                  if one.answer != said[0].answer]  # fmt: skip
+        other = other if other in others else next(iter([*unlike, *others]))
+        at = 1 + others.index(other)
+        both = [heads[0], heads[at]]
+        label, against = ("".join(one.answer[:1]) for one in (said[0], said[at]))
+        against = against if against not in ("", label) else "runner-up"
+        found = attributions(both, asked.text, second, label, against)
+        edits = without_each_word(asked.text, limits())
+        flips = flipped(both, asked.text, edits, second) if edits else None
+        lanes = [asked.lane, 1 + asked.recipes.index(other)]
+        one, two = (head.head.asked for head in both)
+        is_own = any(head.head.is_own for head in both)
+        apart = "" if is_own else difference(one, two, both[0].backbone)
+        yield [
+            gr.update(choices=others, value=other),
+            interpretation.side_by_side(both, (said[0], said[at]), found, flips, lanes, apart),
         ]
     except Exception as error:
-        return [failed(error), gr.skip(), ""]
-
-
-def apart(asked: Location, other: str) -> Any:
-    """What sets the open head apart from another one."""
-    from heads.api import difference
-
-    if not other:
-        return ""
-    try:
-        base_models.check_at_hand(asked)
-        model = base_models.model_of(asked)
-        return render("difference.html", says=difference(of_lane(asked), other, model=model))
-    except Exception as error:
-        return failed(error)
+        yield [gr.skip(), failed(error)]
 
 
 def numbers(asked: Location) -> list[Any]:
@@ -315,21 +338,20 @@ def prepared(asked: Location, form: str) -> Stream:
             one = heads.classifiers[0]
             one = yield from _with_progress(one.refitted(), lambda told: [told, hidden])
             yield [busy("Writing and checking the file"), hidden]
-            path, says = downloads.written(one, form, place)
-            yield [render("exported.html", lines=says), gr.update(visible=True, value=str(path))]
+            path, says, code = downloads.written(one, form, place)
+            told = render("exported.html", lines=says, code=code)
+            yield [told, gr.update(visible=True, value=str(path))]
     except Exception as error:
         yield [failed(error), hidden]
 
 
 def takes(asked: Location) -> list[Any]:
     """Fill the forms in which a head can be taken along; nothing is written yet."""
-    from heads.exporters.adapter import has_adapter
-
-    hidden, forms = gr.update(visible=False), [downloads.FOLDER, downloads.ONNX]
+    hidden = gr.update(visible=False)
     try:
         (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
-        forms += [downloads.ADAPTER] * has_adapter(one)
-        return [gr.update(choices=forms, value=downloads.FOLDER), "", hidden]
+        forms = downloads.forms_of(one)
+        return [gr.update(choices=forms, value=forms[0]), "", hidden]
     except Exception as error:
         return [gr.skip(), failed(error), hidden]
 
@@ -462,6 +484,7 @@ class Panel:
     why: list[Any]
     how: list[Any]
     numbers: list[Any]
+    compare: list[Any]
     take: list[Any]
     query: gr.Textbox
     handlers: PanelHandlers
@@ -481,11 +504,11 @@ class Panel:
     @property
     def loads(self) -> dict[str, Any]:
         """The event that fills the open section."""
-        given = [self.query, self.why[1], self.why[2], self.how[1]]
+        given = [self.query, self.why[1], self.why[2], self.compare[0]]
         return {
             "fn": self.load,
             "inputs": given,
-            "outputs": [*self.why, *self.how, *self.numbers, *self.take],
+            "outputs": [one for name in SECTIONS for one in getattr(self, name)],
             "trigger_mode": "always_last",
             **LOOKS,
             **QUIET,
@@ -510,14 +533,16 @@ def build(place: Try) -> Panel:
             with gr.Tab("Why", id="why", elem_id="section-why") as sections["why"]:
                 why_parts = _draw_why(place, asking)
             with gr.Tab("How", id="how", elem_id="section-how") as sections["how"]:
-                how_parts = _draw_how(place)
+                how_parts = [gr.HTML("", elem_id="chain")]
             with gr.Tab("Numbers", id="numbers", elem_id="section-numbers") as sections["numbers"]:
                 number_parts = _draw_numbers(place)
+            with gr.Tab("Compare", id="compare", elem_id="section-compare") as sections["compare"]:
+                compare_parts = _draw_compare(place)
             with gr.Tab("Take it", id="take", elem_id="section-take") as sections["take"]:
                 take_parts = _draw_take(place, asking)
     panel = Panel(
         area=area, head=head, tabs=tabs, why=why_parts, how=how_parts, numbers=number_parts,
-        take=take_parts, query=place.query, handlers=asking,
+        compare=compare_parts, take=take_parts, query=place.query, handlers=asking,
     )  # fmt: skip
     _wire(place, panel, sections)
     return panel
@@ -554,17 +579,17 @@ def _draw_why(place: Try, asking: PanelHandlers) -> list[Any]:
     return outputs
 
 
-def _draw_how(place: Try) -> list[Any]:
-    chain = gr.HTML("", elem_id="chain")
+def _draw_compare(place: Try) -> list[Any]:
     other = gr.Dropdown(
-        [], label="What sets it apart from", interactive=True, elem_id="against", min_width=220
+        [], label="Compare with", interactive=True, elem_id="against", min_width=220
     )
-    says = gr.HTML("", elem_id="apart")
-    other.input(
-        lambda query, other: apart(Location.of(query), other or ""), [place.query, other], says,
-        **LOOKS, **QUIET,
-    )  # fmt: skip
-    return [chain, other, says]
+    view = gr.HTML("", elem_id="side-by-side")
+
+    def chosen(query: str, other: str) -> Stream:
+        yield from compare_lanes(Location.of(query), other or "")
+
+    other.input(chosen, [place.query, other], [other, view], **LOOKS, **QUIET)
+    return [other, view]
 
 
 def _draw_numbers(place: Try) -> list[Any]:
@@ -591,7 +616,7 @@ def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     gr.Markdown(downloads.SAYS, elem_classes="quiet")
     form = gr.Radio([downloads.FOLDER, downloads.ONNX], value=downloads.FOLDER, label="As")
     prepare = gr.Button("Prepare the file", variant="primary", size="sm", elem_id="prepare")
-    told = gr.HTML("", elem_id="taken")
+    told = gr.HTML("", elem_id="taken", js_on_load=CLICKS)
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
     prepare.click(asking.prepared, [place.query, form], [told, file], **EXPORTS, **QUIET)
@@ -615,7 +640,9 @@ def loading(asked: Location, label: str, against: str, other: str) -> Stream:
     if asked.show == "why":
         yield from why(asked, label, against)
     elif asked.show == "how":
-        yield how(asked, other)
+        yield how(asked)
+    elif asked.show == "compare":
+        yield from compare_lanes(asked, other)
     elif asked.show == "numbers":
         yield numbers(asked)
     else:
@@ -638,7 +665,7 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
             return [gr.skip()] * 4
         return [*shown(asked), asked.query]
 
-    for component in (place.lanes, panel.head):
+    for component in (place.lanes, panel.head, place.answers[1]):
         component.click(opened, place.query, area, **QUIET).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )

@@ -36,7 +36,7 @@ SAMPLE, RUN = "sample:", "run:"
 SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
 MOST_AGREED = 1_000  # visitors whose choice of a base model is remembered
 SETTINGS = 8  # components that show what is asked: see `settings_of`
-WAYS = [("as one sequence (joint)", JOINT), ("each by itself (siamese)", SIAMESE)]
+WAYS = [("separately (siamese)", SIAMESE), ("as one sequence (joint)", JOINT)]
 
 
 # --- The place itself.
@@ -72,11 +72,20 @@ class Try:
         return [self.query, self.text, self.pair]
 
 
-def build(
-    page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState, told: gr.HTML
-) -> Try:
-    """Draws the place, which opens on a finished example; base model and data stand in `told`."""
-    gr.HTML(render("try_head.html"), elem_id="top")
+def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState) -> Try:
+    """Draws the place, which opens on a finished example."""
+    with gr.Column(elem_id="top"):
+        gr.HTML(render("try_head.html"))
+        source = gr.Dropdown(
+            samples(),  # runs are known once torch is
+            value=SAMPLE + OPENING.sample,
+            label="Task",
+            show_label=False,
+            container=False,
+            interactive=True,
+            min_width=240,
+            elem_id="task",
+        )
     with gr.Column(elem_id="ask"):  # a row would come later, and push all down
         text = gr.Textbox(
             OPENING.text, label="Sentence", show_label=False, container=False, lines=1, max_lines=6,
@@ -89,17 +98,16 @@ def build(
         max_length=20_000, elem_id="second-sentence", visible=False,
         placeholder="The second sentence",
     )  # fmt: skip
+    pairs = gr.Radio(WAYS, value=SIAMESE, label="Two sentences are encoded", visible=False)
     error = gr.HTML("", elem_id="question-error")
     tries = gr.HTML(chips(OPENING), elem_id="tries", js_on_load=CLICKS)
-    with gr.Column(visible=False, elem_id="base") as base:
-        with gr.Row():
-            model, source, pairs = _base()
-        raw = gr.Checkbox(
-            False,
-            label="Raw logits",
-            info="As trained, before calibration: probabilities of different heads do not compare.",
-            elem_id="raw",
-        )
+    with gr.Column(elem_id="line"):
+        model = gr.Dropdown(
+            base_models.choices(), value=OPENING.model, label="Base model", allow_custom_value=True,
+            interactive=True, container=False, show_label=False, elem_id="model",
+        )  # fmt: skip
+        line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
+        raw = gr.Checkbox(False, label="raw", container=False, elem_id="raw")
     gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
     verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
@@ -107,11 +115,11 @@ def build(
     saves(gr.Button("Save", elem_id="save-story"), _story, [query], "story.html", "infer")
     place = Try(
         query=query, text=text, pair=pair, lanes=lanes, under=below,
-        answers=[error, verdict, lanes, told, below],
+        answers=[error, verdict, lanes, line, below],
         settings=[text, pair, second, tries, model, source, pairs, raw],
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
-    loaded = _wire(page, place, mine, Controls(second, surprise, tries, told, base))
+    loaded = _wire(page, place, mine, Controls(second, surprise, tries))
     return replace(place, loaded=loaded)
 
 
@@ -122,35 +130,11 @@ class Controls:
     second: gr.Button
     surprise: gr.Button
     tries: gr.HTML
-    facts: gr.HTML
-    base: gr.Column
-
-
-def _base() -> tuple[gr.Dropdown, gr.Dropdown, gr.Radio]:
-    model = gr.Dropdown(
-        base_models.choices(),
-        value=OPENING.model,
-        label="Base model",
-        info="From the menu, or any id of the Hugging Face Hub.",
-        allow_custom_value=True,
-        interactive=True,
-        min_width=240,
-    )
-    source = gr.Dropdown(
-        samples(),  # runs are known once torch is
-        value=SAMPLE + OPENING.sample,
-        label="Heads trained on",
-        info="A sample, or a run of yours, which has its own base model.",
-        interactive=True,
-        min_width=240,
-    )
-    pairs = gr.Radio(WAYS, value=JOINT, label="Two sentences are read", visible=False)
-    return model, source, pairs
 
 
 def samples() -> list[tuple[str, str]]:
     """The samples, as a menu shows them."""
-    return [(f"Sample: {one.title}. {one.says}", SAMPLE + name) for name, one in SAMPLES.items()]
+    return [(f"{one.title}: {one.says}", SAMPLE + name) for name, one in SAMPLES.items()]
 
 
 def sources(mine: Any) -> list[tuple[str, str]]:
@@ -255,7 +239,7 @@ class TryHandlers:
             _run_pairs(asked.run)
         except HeadsError as error:
             remark = failure(f"{error} The heads are those of a sample.")
-            asked = replace(asked, run="", recipes=OPENING.recipes, lane=0)
+            asked = replace(asked.on_sample(asked.sample), lane=0)
         yield from self.answers(asked, request, settings_of(asked, mine), remark)
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
@@ -265,7 +249,7 @@ class TryHandlers:
     def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
         """The answers to other words; a second sentence may have asked for other heads."""
         if asked.sample != Location.of(query).sample:
-            gr.Info("Two sentences are asked of heads of the sample “Sentence pairs”.")
+            gr.Info("With two sentences, the heads trained on “Sentence pairs” answer.")
         yield from self.answers(asked, request)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
@@ -377,14 +361,7 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
         None, None, None, **QUIET,
         js="() => heads.write('#second-sentence textarea')",
     )  # fmt: skip
-    is_open = gr.State(False)
-
-    def toggled(is_open: bool, mine: Any) -> list[Any]:
-        return [gr.update(visible=not is_open), not is_open, gr.update(choices=sources(mine))]
-
-    controls.facts.click(
-        toggled, [is_open, mine], [controls.base, is_open, source], queue=False, **QUIET
-    )
+    mine.change(lambda mine: gr.update(choices=sources(mine)), mine, source, queue=False, **QUIET)
     return place.answers[1].click(asking.loaded, place.inputs, answers, **run)
 
 
@@ -403,7 +380,7 @@ def _typed(query: str, text: str, pair: str) -> Location:
 def _turned(asked: Location, model: str, source: str, way: str) -> Location:
     """Change base model or heads; a sentence that was only to try gives way to the new sample's."""
     kind, _, name = (source or "").partition(":")
-    asked = replace(asked, model=model or OPENING.model, pairs=way or JOINT, lane=0)
+    asked = replace(asked, model=model or OPENING.model, pairs=way or SIAMESE, lane=0)
     if kind == "run":
         if name == asked.run:
             return asked
@@ -414,8 +391,7 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
     if name not in SAMPLES or (name == asked.sample and not asked.run):
         return asked
     untouched = (asked.text,) in [one[:1] for one in SAMPLES[asked.sample].tries]
-    recipes = OPENING.recipes if asked.run else asked.recipes
-    new = replace(asked, sample=name, run="", recipes=recipes)
+    new = asked.on_sample(name)
     if untouched or not asked.text.strip():
         text, pair = (*SAMPLES[name].tries[0], "")[:2]
         return replace(new, text=text, pair=pair)
@@ -457,6 +433,9 @@ def arriving(
             return
         for status in opening.waited(page):
             yield [same[0], status, *same[2:]]
+        if place.handlers.questions.has_asked(request.session_hash or ""):
+            yield same  # who was quick has asked something else meanwhile
+            return
         if asked.asks_the_same(OPENING):
             yield [*first.sent(), asked.query, *settings_of(asked, known)]
             return
