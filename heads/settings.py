@@ -406,16 +406,25 @@ def limits() -> Limits:
 
 
 def cache_folder() -> Path:
-    """Where trained heads are kept between starts: $HEADS_CACHE or ~/.cache/head-to-head."""
-    home = os.environ.get("HEADS_CACHE")
-    return Path(home) if home else Path.home() / ".cache" / "head-to-head"
+    """Where trained heads are kept between starts: $HEADS_CACHE, storage, ~/.cache/head-to-head."""
+    if home := os.environ.get("HEADS_CACHE"):
+        return Path(home)
+    storage = _own_storage()
+    return storage / "head-to-head" if storage else Path.home() / ".cache" / "head-to-head"
+
+
+def _own_storage() -> Path | None:
+    """Return $HEADS_STORAGE of a local server; in public mode it holds nothing of visitors."""
+    is_named = bool(os.environ.get("HEADS_STORAGE"))
+    return storage_folder() if is_named and not limits().public else None
 
 
 def runs_folder() -> Path:
-    """Where runs are kept: $HEADS_RUNS, or beside $HEADS_CACHE, or in the user's own data."""
-    home, cache = os.environ.get("HEADS_RUNS"), os.environ.get("HEADS_CACHE")
-    if home or cache:
-        return Path(home) if home else Path(str(cache)) / "runs"
+    """Where runs are kept: $HEADS_RUNS, within $HEADS_CACHE or storage, or the user's own data."""
+    if home := os.environ.get("HEADS_RUNS"):
+        return Path(home)
+    if os.environ.get("HEADS_CACHE") or _own_storage():
+        return cache_folder() / "runs"
     return Path.home() / ".local" / "share" / "head-to-head" / "runs"
 
 
@@ -446,7 +455,7 @@ def frame_hosts() -> tuple[str, ...]:
 
 
 def _listed(name: str) -> list[str]:
-    """The entries of a variable that holds several, parted by commas or spaces."""
+    """The entries of a variable that holds several, separated by commas or spaces."""
     return os.environ.get(name, "").lower().replace(",", " ").split()
 
 

@@ -47,6 +47,16 @@ def test_storage_may_be_mounted_elsewhere(place, monkeypatch):
     assert kept_folder() == place / "bucket" / "head-to-head"
 
 
+def test_storage_of_a_local_server_holds_its_runs_and_caches_too(place, monkeypatch):
+    (place / "bucket").mkdir()
+    monkeypatch.setenv("HEADS_STORAGE", str(place / "bucket"))
+    assert runs_folder() == place / "bucket" / "head-to-head" / "runs"
+    assert cache_folder() == place / "bucket" / "head-to-head"
+    monkeypatch.setenv("HEADS_PUBLIC", "1")
+    assert not runs_folder().is_relative_to(place / "bucket")  # runs of visitors
+    assert not cache_folder().is_relative_to(place / "bucket")
+
+
 def test_storage_that_takes_no_file_is_none(place, monkeypatch):
     (place / "file").write_text("no folder", "utf-8")
     monkeypatch.setenv("HEADS_STORAGE", str(place / "file"))

@@ -141,7 +141,7 @@ class FileScores(display.Displayed):
         text: The column of the texts.
         pair: The column of the second texts, or "".
         vectors: The column of the vectors, where the head learned from vectors; else "".
-        label: The column of the labels, or several 0/1 columns, parted by commas.
+        label: The column of the labels, or several 0/1 columns, separated by commas.
         seconds: How long it took to read and to answer.
         unit: What line numbers count: "line" or "row".
         notes: How the file was read, and what was done to texts, a sentence each.

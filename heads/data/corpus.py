@@ -155,7 +155,8 @@ def _parted(labels: str | tuple[str, ...], separator: str) -> list[str]:
 def class_order(classes: set[str]) -> tuple[list[str], bool]:
     """The classes by value where all are numbers, else by name; and whether that orders them.
 
-    Two classes have no order to speak of, and two ways to write a number none at all.
+    Two classes have no order to speak of, and two ways to write a number none at all. Integers from
+    0 on are codes of classes more often than ratings.
     """
     comma = notation_of(classes).comma
     read = replace(PLAIN, comma=comma)  # a percentage or a price is a name, unless one says else
@@ -163,7 +164,8 @@ def class_order(classes: set[str]) -> tuple[list[str], bool]:
     if len(values) < len(classes):
         return sorted(classes), False
     found = sorted(classes, key=lambda label: (values[label], label))
-    return found, len(found) > 2 and len(set(values.values())) == len(found)
+    are_codes = [values[label] for label in found] == list(range(len(found)))
+    return found, len(found) > 2 and len(set(values.values())) == len(found) and not are_codes
 
 
 def _digest(told: Sequence[object]) -> str:

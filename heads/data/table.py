@@ -252,7 +252,7 @@ def clean_label(cell: str) -> str:
 
 
 def listed(names: str) -> tuple[str, ...]:
-    """Names in a line, parted by commas; quotes go around a name that holds one.
+    """Names in a line, separated by commas; quotes go around a name that holds one.
 
     >>> listed('low, middle, "high, very"'), listed("")
     (('low', 'middle', 'high, very'), ())

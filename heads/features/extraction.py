@@ -235,7 +235,7 @@ def _of(
     """What a group's texts gave, by what they were read, and how fast."""
     while True:
         engine, chunks = _prepared(group.rows, paired, readers, backbone, group.precision)
-        pace = Pace(f"Reading {len(group.rows):,} texts with {backbone.id}", group.rows)
+        pace = Pace(f"Encoding {len(group.rows):,} texts with {backbone.id}", group.rows)
         with relied_on(engine):
             return (yield from _all(chunks, readers, engine, pace)), engine, pace
 

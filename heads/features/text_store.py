@@ -308,7 +308,7 @@ def _extracted(
             engine = engine_of(group, backbone)
         else:  # tokens are only counted: nothing is tried
             engine = InferenceEngine(backbone=backbone, way=backends(backbone, EXACT)[0])
-        pace = Pace(f"Reading {len(number):,} texts with {backbone.id}", group.rows)
+        pace = Pace(f"Encoding {len(number):,} texts with {backbone.id}", group.rows)
         with relied_on(engine):
             reading = _Reading(engine=engine, paired=paired, asked=readers, on_disk=on_disk)
             found = yield from reading.of(group.rows, pace)

@@ -98,7 +98,7 @@ class LabelConflict:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
 class DoubtfulLabels(display.Displayed):
-    """The labels of a run that are to be looked at.
+    """The labels of a run to review.
 
     Attributes:
         run: The id of the run.
@@ -192,7 +192,7 @@ class DoubtfulLabels(display.Displayed):
 
     @property
     def says(self) -> str:
-        """How many labels are to be looked at, and why these, in a sentence."""
+        """How many labels to review, and why these, in a sentence."""
         has_classes, number = self.spec.corpus.problem.has_classes, len(self.places)
         what = count(len(self.tested), "label" if has_classes else "number")
         first = f"{number:,} of {what} {'is' if number == 1 else 'are'} to be looked at"
@@ -284,7 +284,7 @@ def _notes(found: DoubtfulLabels) -> Iterator[str]:
 
 
 def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> DoubtfulLabels:
-    """The labels of a run that are to be looked at, by the heads that are done.
+    """The labels of a run to review, by the heads that are done.
 
     Args:
         recipes: Whose probabilities are averaged, each alike; if none is named, those of all heads,

@@ -263,7 +263,7 @@ def estimated(
         return
     rows, found = training_data.splits.train[0], []
     for reading in dict.fromkeys(cell.reading for cell in cells if cell.reading):
-        yield Progress(says=f"Estimating {reading} before any training", share=0.41)
+        yield Progress(says=f"Scoring {reading} without training (LogME, H-score)", share=0.41)
         matrix, index = training_data.read.vectors(reading)
         vectors = matrix[index[rows]]
         targets, problem = training_data.task.targets[rows], training_data.task.problem

@@ -419,8 +419,8 @@ def test_the_difference_knows_the_base_model(small: Backbone, lacking: Backbone)
 def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
     assert difference("mean+ridge", "mean+ridge?alpha=1", small) == (
         "Against 'ridge', the head 'ridge?alpha=1.0' is set at once (ridge, alpha = 1.0) where "
-        "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both compute the same function "
-        "with different weights."
+        "'ridge' is set at once (ridge, alpha = 100.0). Once trained, both compute the same "
+        "function with different weights."
     )
     assert "is chance" not in difference("cls+logistic", "cls+logistic?C=0.1", small)
 

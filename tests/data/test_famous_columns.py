@@ -134,7 +134,7 @@ class Made:
 
 Row = Callable[[Made], tuple]
 STARS = (1, 2, 3, 4, 5)
-# What is read: header (parted by "|"; "" for none), a row, and text, pair, label, number, labels.
+# What is read: header (cells in "|"; "" for none), a row, and text, pair, label, number, labels.
 SETS: dict[str, tuple[str, Row, dict[str, Any]]] = {
     "corona tweets": (
         "UserName|ScreenName|Location|TweetAt|OriginalTweet|Sentiment",

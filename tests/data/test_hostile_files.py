@@ -186,8 +186,8 @@ def test_cells_of_every_kind_come_out_right(hostile: Callable[..., Data]) -> Non
 
 
 def test_delimiters_are_named(hostile: Callable[..., Data]) -> None:
-    assert hostile("c19").notes == ("Cells are parted by semicolons.",)
-    assert hostile("c20").notes == ("Cells are parted by tabs.",)
+    assert hostile("c19").notes == ("Separator: semicolons.",)
+    assert hostile("c20").notes == ("Separator: tabs.",)
 
 
 def test_columns_are_found_by_name(hostile: Callable[..., Data]) -> None:

@@ -197,7 +197,7 @@ def test_several_labels_in_a_cell_are_found(
     assert data.columns == Columns(text="text", label="label", separator="|")
     said = next(finding for finding in data.findings if finding.kind == "separator")
     several = sum("|" in cell for cell in cells)
-    assert said.says.startswith(f"{several:,} rows hold several labels, parted by '|'")
+    assert said.says.startswith(f"{several:,} rows hold several labels, separated by '|'")
     assert f"{without} rows have none" in said.says or not without
     assert data.classes == dict(sorted(Counter(label for each in sets for label in each).items()))
 

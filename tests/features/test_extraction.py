@@ -201,7 +201,7 @@ def test_progress_ascends_to_one_and_tells_rate_and_time(
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1] == 1.0
     assert all("a second" in step.says and "s left" in step.says for step in steps)
-    assert steps[0].says.startswith("Reading 120 texts with")
+    assert steps[0].says.startswith("Encoding 120 texts with")
 
 
 def test_progress_of_a_part_that_is_missing_still_ends_at_one(

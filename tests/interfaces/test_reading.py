@@ -82,7 +82,7 @@ def test_the_shell_is_told_what_labels_are(capsys, wide, tmp_path):
 def test_the_shell_prints_what_labels_are(capsys):
     assert main(["read", "aspects"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Labels (guessed): 6 labels, 1.7 a row, parted by '|'" in printed
+    assert "Labels (guessed): 6 labels, 1.7 a row, separated by '|'" in printed
     assert "--separator none" in printed
     assert main(["read", "similarity"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
@@ -194,7 +194,7 @@ def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     choose("Labels are", "0/1 column")
     account.filter(has_text="6 labels").wait_for()
     page.get_by_role("button", name="Review aspects").click()
-    account.filter(has_text="6 labels, 1.7 a row, parted by '|'").wait_for()
+    account.filter(has_text="6 labels, 1.7 a row, separated by '|'").wait_for()
     look(page, f"reading-several-{width}")
     choose("Labels are", "one a row")
     account.filter(has_text="46 classes").wait_for()

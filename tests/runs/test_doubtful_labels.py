@@ -88,7 +88,7 @@ def test_a_row_tells_its_text_its_label_and_what_is_suggested(found):
         assert 0 <= one.agree <= 3
     ranks = [one.label_probability for one in found.rows]
     assert ranks == sorted(ranks)
-    assert found.says.startswith(f"{len(found.rows)} of 201 labels are to be looked at: 2 heads")
+    assert found.says.startswith(f"{len(found.rows)} of 201 labels to review: 2 heads")
 
 
 def test_texts_with_several_labels_are_told(found):

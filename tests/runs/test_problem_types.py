@@ -317,7 +317,7 @@ def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
 @pytest.mark.parametrize("sample", slow.but_each(3, FEW))
 def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -> None:
     ends: tuple[Callable[[Any], bool], ...] = (
-        lambda event: getattr(event, "says", "").startswith("Estimating"),
+        lambda event: getattr(event, "says", "").startswith("Scoring"),
         lambda event: isinstance(event, CurvePointTried),
         lambda event: isinstance(event, CellDone) and event.done == 1,
         lambda event: getattr(event, "says", "").startswith("Training the leaders"),

@@ -365,7 +365,7 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
     wanted = ["mean+linear", "attention+linear", "mean+ridge", "cls+bert", "mean+linear"]
     assert [str(head.recipe).partition("?")[0] for head in heads] == wanted
     assert {event.says for event in told} >= {f"Trained {recipe}" for recipe in wanted}
-    assert told[0].says.startswith("Reading 60 texts with ")
+    assert told[0].says.startswith("Encoding 60 texts with ")
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Text with cells parted by a sign (CSV, TSV and their kin) to a `Table`."""
+"""Text with cells separated by a sign (CSV, TSV and their kin) to a `Table`."""
 
 import contextlib
 import csv
@@ -255,7 +255,7 @@ def settled(
 
 
 def read_delimited(text: str, name: str, limits: Limits, header: bool | None = None) -> Table:
-    """Reads cells parted by commas, tabs, semicolons or vertical bars.
+    """Reads cells separated by commas, tabs, semicolons or vertical bars.
 
     Args:
         header: Whether the first line names the columns; None finds out.
@@ -444,7 +444,7 @@ def stream_delimited(
     of_lines: bool = False,
     may_be_lines: bool = False,
 ) -> TableStream:
-    """Looks through cells parted by a sign, or through a text of which each line is a row.
+    """Looks through cells separated by a sign, or through a text of which each line is a row.
 
     Args:
         header: Whether the first line names the columns; None finds out.

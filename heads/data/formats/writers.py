@@ -166,7 +166,7 @@ def _sign(ending: str, stream: TableStream) -> str:
 
 
 class _Delimited(Writer):
-    """Cells parted by a sign, in UTF-8: by that of the file, by tabs where the name ends so."""
+    """Cells separated by a sign, in UTF-8: by that of the file, by tabs where the name ends so."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ REPEATED = (
     "texts",
     "pair",
     "headers",
-)  # a flag each; other lists are parted by commas
+)  # a flag each; other lists are separated by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 
 DASHED = re.compile(r" *-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a text or number
@@ -150,7 +150,7 @@ def _argument(one: Parameter, says: str) -> Parameter:
         if is_flag and one.name not in REPEATED:
             kind, default, known = list[str], list(default), {"callback": _parted}
             known["metavar"] = "<str>"
-            says += "; parted by commas"
+            says += "; separated by commas"
         else:
             kind, default = list[str], default if default is Parameter.empty else list(default)
             if is_flag:
@@ -167,7 +167,7 @@ def _argument(one: Parameter, says: str) -> Parameter:
 
 
 def _parted(values: list) -> tuple[str, ...]:
-    """Values that are parted by commas, of a flag that may be given again."""
+    """Values that are separated by commas, of a flag that may be given again."""
     # No Sequence[str]: typer asks whether that is a class of its own, and Python 3.10 raises then.
     return listed(",".join(values))
 

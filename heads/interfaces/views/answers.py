@@ -64,7 +64,7 @@ def trust(measures: Measures) -> str:
         return f"not clear from {rows}: {off}, which may be chance"
     answers = sum(one.rows for one in measures.bins)
     gap = sum(one.rows * (one.confidence - one.accuracy) for one in measures.bins) / answers
-    way = "it is too sure" if gap > 0 else "it is not sure enough"
+    way = "it is overconfident" if gap > 0 else "it is underconfident"
     if scaled and scaled.error_after < scaled.error_before - FLAT:
         left = _points(scaled.error_after)
         way += f" (its logits divided by {scaled.temperature:.2f} are off by {left})"

@@ -417,7 +417,10 @@ def _key(board: Leaderboard, left: int = 0) -> str:
     if use.name:
         told.append("★ recommended.")
     if use.alike:
-        told.append("Band: not significantly different from it.")
+        told.append(
+            "Band: not significantly different from it, by differences on the same rows; so a head "
+            "with a lower score may be in the band while a higher one is not."
+        )
     if left:
         told.append(f"And {counted(left, 'head')} below these.")
     if board.stopped:
@@ -558,15 +561,16 @@ def _heat(
     )
     return _figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
-        36 * len(readings) + room,
+        36 * len(readings) + room + 26,
         xaxis=_axis(
+            "head",
             tickvals=list(range(len(tops))),
             ticktext=names if upright else [name.replace("?", "<br>?", 1) for name in names],
             **turned,
             side="top",
             showgrid=False,
         ),
-        yaxis=_names(readings, 20),
+        yaxis=_names(readings, 20) | {"title": {"text": "pooling"}},
     )
 
 
@@ -1198,7 +1202,7 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     right = [[parts[at][to] if at == to else None for to in places] for at in places]
     off = [[parts[at][to] if at != to else None for to in places] for at in places]
     amber = [[0, "rgba(217,119,6,.05)"], [1, "rgba(217,119,6,.85)"]]
-    told = "Rows: the true class; columns: what was answered."
+    told = "Numbers: held-out rows. Colour: share of the row, blue if right, orange if wrong."
     if len(classes) > MOST_CLASSES:
         told += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
     return Chart(
@@ -1207,14 +1211,15 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
                 common | {"z": right, "colorscale": SHADES, "zmax": 1},
                 common | {"z": off, "colorscale": amber, "zmax": 0.4},
             ],
-            28 * len(shown) + 90,
+            28 * len(shown) + 120,
             xaxis=_axis(
+                "predicted class",
                 tickvals=list(places),
                 ticktext=[escape(cut(name, 18)) for name in names],
                 side="top",
                 showgrid=False,
             ),
-            yaxis=_names(names, 18),
+            yaxis=_names(names, 18) | {"title": {"text": "true class"}},
         ),
         says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
         key=told,

@@ -106,7 +106,7 @@ def _few(data: Data) -> list[str]:
     if tested >= FEWEST_ROWS:
         return []
     rows = f"{tested} {'row' if tested == 1 else 'rows'}"
-    return [f"{rows} to score on: fewer than {FEWEST_ROWS} are too few to recommend a head by."]
+    return [f"{rows} to score on: fewer than {FEWEST_ROWS} are too few to recommend a head."]
 
 
 def problem(says: str, table: Table, columns: Columns) -> Markup:

@@ -11,7 +11,7 @@ SHOWN = 20  # of the most doubtful ones
 
 
 def brief(found: DoubtfulLabels) -> str:
-    """How many labels are to be looked at, in a phrase."""
+    """How many labels to review, in a phrase."""
     tested = len(found.tested)
     return f"{len(found.places):,} of {tested:,} to look at" if found.places else "none stands out"
 

@@ -23,7 +23,7 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
         names = ", ".join(one.twins)
         notes.append(f"Here the same layers under other names: {names}. Only chance differs.")
     if one.equals:
-        notes.append(f"The class of Transformers that it equals: {one.equals}.")
+        notes.append(f"Same computation as {one.equals}.")
     return render(
         "how.html",
         one=one,
@@ -32,7 +32,7 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
         steps=[
             {
                 "kind": step.kind,
-                "name": step.name,
+                "label": Markup(".<wbr>").join(step.name.split(".")),
                 "does": step.does,
                 "shape": _shape(step.shape),
                 "size": f"{count(step.parameters)} parameters" if step.parameters else "",
@@ -55,6 +55,23 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
             for fact in step.tensors
         ],
     )
+
+
+def weights(one: Explanation) -> Markup:
+    """Draw a table of where each tensor comes from, and say it in a sentence."""
+    steps = [step for step in one.steps if step.tensors and step.kind != "base"]
+    told = [f"the base model is {ORIGINS['pretrained']}"]
+    for step in steps:
+        origins = dict.fromkeys(ORIGINS[fact.origin] for fact in step.tensors)
+        told.append(f"{step.name} is {' and '.join(origins)}")
+    base = next(step for step in one.steps if step.kind == "base")
+    rows = [
+        (fact.name, _shape(fact.shape), ORIGINS[fact.origin], fact.source)
+        for step in steps
+        for fact in step.tensors
+    ]
+    says = f"{one.recipe} on {one.model}: {'; '.join(told)}."
+    return render("weights.html", says=says, base=count(base.parameters), rows=rows)
 
 
 def headline(one: Explanation, trained_on: str) -> str:

@@ -150,20 +150,21 @@ def numbers(read: Reading, thresholds: Sequence[float] = ()) -> Markup:
     said = read.said
     is_number = not said.problem.has_classes
     logits = [signed(value, 3) for value in said.logits]
+    is_softmax = said.problem.output_activation == "softmax"
     rows = []
     for at, name in enumerate(said.classes):
         row = {"name": name, "logit": logits[at], "is_answer": name in said.answer}
         if not is_number:
             row |= {
                 "chance": chance(said.probabilities[at]),
-                "softmax": chance(read.softmax[at]),
-                "sigmoid": chance(read.sigmoid[at]),
+                # The head's own activation is its probability.
+                "other": chance((read.sigmoid if is_softmax else read.softmax)[at]),
                 "cut": chance(thresholds[at]) if thresholds else "",
             }
         rows.append(row)
     return render(
         "numbers.html", said=said, rows=rows, is_number=is_number, cuts=bool(thresholds),
-        softmax=SOFTMAX, sigmoid=SIGMOID,
+        other="as sigmoid" if is_softmax else "as softmax", softmax=SOFTMAX, sigmoid=SIGMOID,
     )  # fmt: skip
 
 
@@ -195,5 +196,5 @@ def tempered(read: Reading, colour: str) -> Markup:
     ]
     says = f"At temperature {read.temperature:.2g}: {said.spoken}."
     if said.temperature != 1:
-        says += f" On its development rows it is as sure as it is right at {said.temperature:.2g}."
+        says += f" Best calibrated on development rows at temperature {said.temperature:.2g}."
     return render("tempered.html", says=says, rows=rows, mark=colour, explained=TEMPERATURE)

@@ -94,7 +94,7 @@ def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
             yield [*one[:at], where, *one[at + 1 :]]
 
     # At once, and in the browser: what is done next is done there, not where one was before.
-    router.select(None, None, place.query, js="() => location.search", **QUIET)
+    router.select(None, None, place.query, js="() => heads.search()", **QUIET)
     outputs = [*place.answers, place.query, *place.settings]
     # Not in one queue with what asks heads: a change of place waits for nobody's training.
     settings: dict[str, Any] = {"trigger_mode": "always_last", **pool("infer"), **QUIET}

@@ -161,7 +161,7 @@ def evaluate(
 
     Args:
         file: Texts and labels: a CSV, TSV, JSON, JSONL, Parquet or Excel file.
-        label_columns: Columns of 0 and 1, one for each label, parted by commas.
+        label_columns: Columns of 0 and 1, one for each label, separated by commas.
 
     Returns:
         Progress as it goes; then the score, every measure and every class.
@@ -268,14 +268,14 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         Args:
             file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
                 Vectors may stand in the place of texts: their column is the text then.
-            recipes: The heads, such as mean+linear or cls+roberta, parted by spaces.
+            recipes: The heads, such as mean+linear or cls+roberta, separated by spaces.
             pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
             losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
             tune: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
                 layernorm, setfit, by commas; each gives cells of its own.
             labels_are: What the labels are: one, number, columns, or the sign between several.
-            label_columns: Columns of 0 and 1, one for each label, parted by commas.
-            order: The classes from low to high, parted by commas.
+            label_columns: Columns of 0 and 1, one for each label, separated by commas.
+            order: The classes from low to high, separated by commas.
             dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
 
         Returns:
@@ -334,8 +334,8 @@ def read(
         file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
             Vectors may stand in the place of texts: their column is the text then.
         labels_are: What the labels are: one, number, columns, or the sign between several.
-        label_columns: Columns of 0 and 1, one for each label, parted by commas.
-        order: The classes from low to high, parted by commas.
+        label_columns: Columns of 0 and 1, one for each label, separated by commas.
+        order: The classes from low to high, separated by commas.
         dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
     """
     names = (text, label, pair, split, labels_are, label_columns, order, group)

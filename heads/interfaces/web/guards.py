@@ -121,7 +121,7 @@ def typed(endpoint: Handler) -> Handler:
 
 
 def _recipes(value: Any, kind: Any) -> Any:
-    """Recipes as a list or as one text, parted by spaces: every endpoint takes both.
+    """Recipes as a list or as one text, separated by spaces: every endpoint takes both.
 
     >>> _recipes("mean+linear, cls+linear", list[str]), _recipes(["mean+linear"], str)
     (['mean+linear', 'cls+linear'], 'mean+linear')

@@ -10,6 +10,7 @@ window.heads = {
       if (data.do === "story") return document.querySelector("#save-story")?.click();
       if (data.do === "scroll") return document.querySelector(data.to)?.scrollIntoView({ behavior: "smooth" });
       if (data.do === "theme") return heads.theme();
+      if (data.do === "skip") { event.preventDefault(); return document.querySelector("#sentence textarea")?.focus(); }
       if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }
       if (found.tagName === "A") event.preventDefault();
@@ -60,14 +61,17 @@ window.heads = {
   route(trigger) {
     heads.arrive();
     heads.asked = location.search;
+    if (heads.search() !== location.search) heads.restoreText();
     heads.go = () => trigger("select", {});
     window.addEventListener("popstate", () => {
       heads.place();
       trigger("select", {});
     });
     heads.place();
-    // Gradio names the area for a file by other words than stand in it.
+    // Gradio names the area for a file by other words than stand in it, and lets no text run
+    // from right to left.
     new MutationObserver(() => {
+      for (const box of document.querySelectorAll("textarea:not([dir=auto])")) box.dir = "auto";
       for (const area of document.querySelectorAll(":is(#file, #to-answer) button[aria-dropeffect][aria-label]"))
         area.removeAttribute("aria-label");
     }).observe(document.body, { childList: true, subtree: true });
@@ -139,11 +143,30 @@ window.heads = {
     const moved = step(next) !== step(before);
     for (const name of ["__theme", "present", "vote"])
       if (before.has(name)) next.set(name, before.get(name));
+    // A long text stays in the tab: browsers and servers cut long addresses.
+    const long = (next.get("text") || "").length + (next.get("pair") || "").length > heads.LONGEST;
+    if (long) {
+      sessionStorage.setItem("heads-text", JSON.stringify([next.get("text"), next.get("pair")]));
+      next.delete("text"); next.delete("pair"); next.set("long", "1");
+    } else next.delete("long");
     const url = location.pathname + (next.size ? "?" + next : "");
     if (next.toString() === before.toString()) return;
     history[moved ? "pushState" : "replaceState"](null, "", url);
-    heads.asked = location.search;
+    heads.asked = heads.search();
     heads.place();
+  },
+
+  LONGEST: 1500,  // letters of an address
+
+  // What the address asks, with a text that is too long to stand in it.
+  search() {
+    const fields = new URLSearchParams(location.search);
+    if (!fields.has("long")) return location.search;
+    const [text, pair] = JSON.parse(sessionStorage.getItem("heads-text") || "[null, null]");
+    fields.delete("long");
+    if (text) fields.set("text", text);
+    if (pair) fields.set("pair", pair);
+    return "?" + fields;
   },
 
   // Gradio 6.31 may lose the sentence that the server sends while the page is being built. Restore
@@ -152,10 +175,10 @@ window.heads = {
     let checks = 20, wrong = 0;
     clearInterval(heads.restoring);
     heads.restoring = setInterval(() => {
-      const text = new URLSearchParams(location.search).get("text");
+      const text = new URLSearchParams(heads.search()).get("text");
       const box = document.querySelector("#sentence textarea");
       if (!checks-- || !text || document.activeElement === box) return clearInterval(heads.restoring);
-      wrong = box?.value === opening && text !== opening ? wrong + 1 : 0;
+      wrong = box && box.value !== text && (box.value === opening || !opening) ? wrong + 1 : 0;
       if (wrong < 2) return;
       box.value = text;
       box.dispatchEvent(new Event("input", { bubbles: true }));
@@ -166,7 +189,7 @@ window.heads = {
   // in quick succession the last one counts.
   fromTo() {
     const before = heads.asked;
-    heads.asked = location.search;
+    heads.asked = heads.search();
     return [before, heads.asked];
   },
 
@@ -218,8 +241,15 @@ window.heads = {
       else { event.preventDefault(); heads.wantsLine = true;
         document.querySelector("#parts [data-do=build]")?.click(); }
     }
-    if (event.key === "Escape" && !typing && !event.defaultPrevented)
-      [...document.querySelectorAll("[data-do^=close]")].find((one) => one.offsetParent)?.click();
+    const close = event.key === "Escape" && !typing && !event.defaultPrevented
+      && [...document.querySelectorAll("[data-do^=close]")].find((one) => one.offsetParent);
+    if (close) {  // the focus goes back to what opened it
+      const lane = new URLSearchParams(location.search).get("lane");
+      const from = document.querySelector(close.dataset.do === "close-builder" ? "#parts [data-do=build]"
+        : `.lane[data-lane="${lane}"] .sections button`);
+      close.click();
+      from?.focus();
+    }
   },
 
   // On stage: the room votes before the answers are shown.

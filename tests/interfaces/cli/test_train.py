@@ -229,7 +229,7 @@ def test_labels_that_may_be_wrong_are_listed_and_written(capfd, trained, tmp_pat
     assert found["labels"]
     assert {"line", "text", "label", "suggested", "agree"} <= set(found["labels"][0])
     code, out, _ = run(capfd, "labels", trained["run"], "--most", "1", "-r", "mean+linear")
-    assert "labels are to be looked at: 1 head, none" in " ".join(out.split())
+    assert "labels to review: 1 head, none" in " ".join(out.split())
     assert "Note: A label that is named may be right" in out
     code, out, err = run(capfd, "labels", trained["run"], "--most", "0", "--to", tmp_path / "x.csv")
     assert f"wrote {len(found['labels'])} rows" in err

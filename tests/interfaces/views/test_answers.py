@@ -43,13 +43,13 @@ def test_units_of_an_error_are_told_as_they_are():
 
 
 def test_confidence_that_is_off_says_which_way_and_what_mends_it():
-    assert answers.trust(measures_of()) == "no: off by 40 points; it is too sure"
+    assert answers.trust(measures_of()) == "no: off by 40 points; it is overconfident"
     scaled = measures_of(calibration=SCALED)
     assert answers.trust(scaled) == (
-        "no: off by 40 points; it is too sure (its logits divided by 1.34 are off by 10 points)"
+        "no: off by 40 points; it is overconfident (its logits divided by 1.34 are off by 10 points)"
     )
     unsure = measures_of(bins=(Bin(rows=90, confidence=0.5, accuracy=0.9),))
-    assert answers.trust(unsure) == "no: off by 40 points; it is not sure enough"
+    assert answers.trust(unsure) == "no: off by 40 points; it is underconfident"
     near = measures_of(values={"calibration_error": 0.031})
     assert answers.trust(near) == "yes: off by 3 points on average"
     assert answers.trust(measures_of(values={"calibration_error": 0.004})).endswith(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PATIENCE = 0.3  # seconds of work that need no progress
 BEAT = 0.25  # seconds between two pictures of progress
 MOST_PENDING = 300
-EMPTY = "Type a sentence: the heads answer while you do."
-TRAINS = "Heads that were never asked before are trained first"
+EMPTY = "Type a sentence; the heads answer as you type."
+TRAINS = "Training these heads for the first time"
 
 
 @dataclass(kw_only=True, slots=True)

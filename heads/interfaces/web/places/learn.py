@@ -9,6 +9,7 @@ import gradio as gr
 from heads.backbone.models import BUNDLED, MODELS
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web.guards import failed, guarded, saves, shared_address
+from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
@@ -24,6 +25,10 @@ APART = (
     "What does BERT's head do that RoBERTa's does not?",
     "Choose any two families of Transformers, or two recipes, or two models.",
 )
+WEIGHTS = (
+    "Which weights are pretrained?",
+    "The base model’s. Of a head, only what the checkpoint holds; everything else is new.",
+)
 PADDING = (
     "Why do my logits change with padding?",
     "Which harmless-looking changes of the input alter the logits, by how much, and what to do.",
@@ -36,6 +41,8 @@ def build(opening: Opening) -> None:
         gr.HTML(render("learn_head.html"), js_on_load=CLICKS)
     with gr.Column(elem_classes="topic"):
         _tour()
+    with gr.Column(elem_classes="topic"):
+        _weights(opening)
     with gr.Column(elem_classes="topic"):
         _apart(opening)
     with gr.Column(elem_classes="topic"):
@@ -74,9 +81,41 @@ def _tour_as_file(request: gr.Request) -> str:
     return of_tour(tour(limits=limits()), shared_address(request))
 
 
+def _weights(opening: Opening) -> None:
+    gr.HTML(render("learn_title.html", title=WEIGHTS[0], says=WEIGHTS[1]))
+    with gr.Column(elem_classes="two-menus"):
+        recipe = gr.Dropdown(
+            ["cls+bert"], value="cls+bert", label="Head", allow_custom_value=True, interactive=True
+        )
+        model = gr.Dropdown(
+            base_models.choices(), value=BUNDLED, label="Base model", allow_custom_value=True,
+            interactive=True,
+        )  # fmt: skip
+    found = gr.HTML("", elem_id="weights")
+    opening.fills([recipe, found], _weights_of_bert)
+    gr.on([recipe.input, model.input], weights, [recipe, model], found, **LEARNS, **QUIET)
+
+
+def _weights_of_bert() -> list[Any]:
+    from heads.parts.resolve import menu
+
+    return [gr.update(choices=[str(recipe) for recipe in menu()]), weights("cls+bert", BUNDLED)]
+
+
+def weights(recipe: str, model: str) -> Any:
+    """Say of every tensor of a recipe on a base model whether it is pretrained."""
+    from heads.api import explain
+    from heads.interfaces.views import explanation
+
+    try:
+        return explanation.weights(explain(recipe or "cls+bert", model=model or BUNDLED))
+    except Exception as error:
+        return failed(error)
+
+
 def _apart(opening: Opening) -> None:
     gr.HTML(render("learn_title.html", title=APART[0], says=APART[1]))
-    with gr.Column(elem_id="two-menus"):  # a row would come later, and push all down
+    with gr.Column(elem_classes="two-menus"):  # a row would come later, and push all down
         one, other = (
             gr.Dropdown(
                 [value], value=value, label=label, allow_custom_value=True, interactive=True,
@@ -139,7 +178,7 @@ def _padding(opening: Opening) -> None:
         [PADDED],
         value=PADDED,
         label="Family or model",
-        info="Of a family a small random model is examined: nothing is downloaded.",
+        info="A family is tested on a small random model; nothing is downloaded.",
         allow_custom_value=True,
         interactive=True,
     )

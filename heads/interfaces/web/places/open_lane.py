@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
-TEMPERATURE = "Temperature, as a power of ten: −1 is a tenth, 0 leaves the logits as they are"
+TEMPERATURE = "Temperature, from 0.1 (−1) to 10 (1) on a log scale; 0 leaves the logits as they are"
 LOOKS, EXPORTS = pool("looks"), pool("export")
 WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
@@ -552,14 +552,14 @@ def _draw_why(place: Try, asking: PanelHandlers) -> list[Any]:
     status = gr.HTML("", elem_id="why-status")
     with gr.Row():
         label = gr.Dropdown(
-            [ANSWERED], value="", label="Class that is asked about", interactive=True, min_width=200
+            [ANSWERED], value="", label="Explain class", interactive=True, min_width=200
         )
         against = gr.Dropdown(
-            AGAINST, value="others", label="Against", interactive=True, min_width=200
+            AGAINST, value="others", label="Compared with", interactive=True, min_width=200
         )
     tokens = gr.HTML("", elem_id="tokens")
     near = gr.HTML("", elem_id="near")
-    gr.HTML(render("section_title.html", title="What if? One edited sentence a line", says=""))
+    gr.HTML(render("section_title.html", title="What if? One edited sentence per line", says=""))
     lines = gr.Textbox(
         label="Edited sentences", show_label=False, container=False, lines=3, max_lines=10,
         max_length=20_000, elem_id="edits",

@@ -303,7 +303,7 @@ def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
         losses = gr.CheckboxGroup(
             LOSSES,
             value=[SOFTMAX],
-            label="One class a row is learned by",
+            label="Loss",
             info="Every head is trained with each loss that is ticked. Several labels or numbers "
             "decide for themselves.",
             min_width=280,

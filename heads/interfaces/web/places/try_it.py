@@ -168,6 +168,8 @@ def turned_settings(typed: Location, asked: Location) -> list[Any]:
     """Update the menus after a choice, without taking back what was typed since."""
     values: list[dict[str, Any]] = [{} for _ in range(SETTINGS)]
     values[3] = {"value": chips(asked)}
+    if (asked.sample, asked.run) != (typed.sample, typed.run):
+        values[5] = {"value": f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample}
     for number, old, new in [(0, typed.text, asked.text), (1, typed.pair, asked.pair)]:
         if old != new:
             values[number] = {"value": new}
@@ -248,15 +250,18 @@ class TryHandlers:
 
     def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
         """The answers to other words; a second sentence may have asked for other heads."""
-        if asked.sample != Location.of(query).sample:
+        before, settings = Location.of(query), [gr.skip()] * SETTINGS
+        if asked.sample != before.sample:
             gr.Info("With two sentences, the heads trained on “Sentence pairs” answer.")
-        yield from self.answers(asked, request)
+            settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
+        yield from self.answers(asked, request, settings)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """While one types or pastes; not where the page itself has filled the boxes."""
         asked = _typed(query, text, pair)
         is_new = asked != Location.of(query)
-        yield from self.words(query, asked, request) if is_new else iter([SAME])
+        same = [*SAME, *[gr.skip()] * SETTINGS]
+        yield from self.words(query, asked, request) if is_new else iter([same])
 
     def turned(
         self, query: str, text: str, pair: str, model: str, source: str, way: str, raw: bool,
@@ -305,7 +310,8 @@ class TryHandlers:
     ) -> Iterator[list[Any]]:
         """A click within the lanes: what was cancelled is trained after all."""
         is_meant = clicked(event).get("do") == "again"
-        yield from self.typed(query, text, pair, request) if is_meant else iter([SAME])
+        same = [*SAME, *[gr.skip()] * SETTINGS]
+        yield from self.typed(query, text, pair, request) if is_meant else iter([same])
 
     def loaded(
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
@@ -339,8 +345,8 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
     every = [*answers, *place.settings]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
     boxes = place.text, place.pair  # of `input` a paste is none
-    gr.on([box.change for box in boxes], asking.changed, place.inputs, answers, **run)
-    gr.on([box.submit for box in boxes], asking.typed, place.inputs, answers, **run)
+    gr.on([box.change for box in boxes], asking.changed, place.inputs, every, **run)
+    gr.on([box.submit for box in boxes], asking.typed, place.inputs, every, **run)
     gr.on([box.change for box in boxes], asking.interrupted, [*boxes], None, queue=False, **QUIET)
     model, source, way, raw = place.settings[4:8]
     turns = model.input, source.input, way.input, raw.input
@@ -352,7 +358,7 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
     controls.tries.click(asking.tried, [query, mine], every, **chosen)
     controls.surprise.click(asking.surprised, [query, place.text, mine], every, **run)
     place.lanes.click(asking.cancel, None, None, queue=False, **QUIET)
-    place.lanes.click(asking.again, place.inputs, answers, **ASKS, **QUIET)
+    place.lanes.click(asking.again, place.inputs, every, **ASKS, **QUIET)
     page.unload(asking.left)
     controls.second.click(
         lambda: [gr.update(visible=True), gr.update(visible=False)], None,

@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +39,7 @@ SETTLED = 0.15  # seconds without another choice, after which it is told how lon
 GOES_ON = ("stopped", "unfinished", "broken")  # states of a run that can be resumed
 LONG = 120.0  # seconds: above that some of the rows are offered first
 FEWER = 3_000  # rows, then
+MOST_PAGES = 1_000  # that are remembered to have chosen a file
 FIND = "Find the best head"
 FOREST, HEAT = "Forest", "Heat map"
 
@@ -492,6 +494,14 @@ class CardHandlers:
     def __init__(self, card: Card) -> None:
         self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
         self._applying = len(card.settings.applying())
+        self._chosen: OrderedDict[str, None] = OrderedDict()  # pages that have chosen a file
+
+    def opened(self, request: gr.Request) -> list[Any]:
+        """Show the card, on which the file before no longer stands."""
+        self._chosen[request.session_hash or ""] = None
+        while len(self._chosen) > MOST_PAGES:
+            self._chosen.popitem(last=False)
+        return [*_areas("card").values(), "", busy("Reading the file")]
 
     def drawn(self, found: data_form.Read) -> list[Any]:
         """The values of what is shown of a file."""
@@ -510,13 +520,15 @@ class CardHandlers:
         yield [None, name, "auto", fresh(query), busy("Reading the file"), *same]
         yield [gr.skip()] * 4 + self.drawn(data_form.guessed(name))
 
-    def returned(self, held: str, shown: str) -> list[Any]:
-        """A file that was chosen before a reload is read again; one that is gone is forgotten."""
-        if not held or shown:
-            return [gr.skip()] * (1 + len(self.shown))
+    def returned(self, held: str, shown: str, request: gr.Request) -> list[Any]:
+        """Read the file chosen before a reload again, unless it is gone or another is chosen."""
+        same = [gr.skip()] * (1 + len(self.shown))
+        if not held or shown or request.session_hash in self._chosen:
+            return same
         if not uploads.is_kept(held):
-            return ["", *[gr.skip()] * len(self.shown)]
-        return [gr.skip(), *self.drawn(data_form.guessed(held))]
+            return ["", *same[1:]]
+        found = [gr.skip(), *self.drawn(data_form.guessed(held))]
+        return same if request.session_hash in self._chosen else found
 
     def sampled(self, query: str, event: gr.EventData) -> list[Any]:
         """A sample in the place of a file."""
@@ -557,8 +569,7 @@ def _wire_card(
     reads: dict[str, Any] = {**QUIET, **READS}
     areas = [place.welcome, place.card_area, place.training_area, place.result_area]
     opens: dict[str, Any] = {
-        "fn": lambda: [*_areas("card").values(), ""], "inputs": None,
-        "outputs": [*areas, place.last],
+        "fn": reading.opened, "inputs": None, "outputs": [*areas, place.last, card.view],
         "queue": False, **QUIET,
     }  # fmt: skip
     probes: dict[str, Any] = {
