@@ -570,7 +570,7 @@ def _heat(
             side="top",
             showgrid=False,
         ),
-        yaxis=_names(readings, 20) | {"title": {"text": "pooling"}},
+        yaxis=_names(readings, 20) | {"title": {"text": "pooling", "font": {"size": 13}}},
     )
 
 
@@ -1219,7 +1219,7 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
                 side="top",
                 showgrid=False,
             ),
-            yaxis=_names(names, 18) | {"title": {"text": "true class"}},
+            yaxis=_names(names, 18) | {"title": {"text": "true class", "font": {"size": 13}}},
         ),
         says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
         key=told,

@@ -281,11 +281,15 @@ def _accuracies(ranked: "Sequence[Sequence[Prediction]]") -> str:
     if len(ranked[0]) == len(ranked[1]) == 2:
         first, other = "the first two", "the other two"
     held_out = f"{rows.pop():,} held-out texts"
-    return f"On {held_out} {first} get {told[0]} % right, {other} {told[1]} %."
+    return f"On {held_out}: {first} {told[0]} % right, {other} {told[1]} %."
 
 
-def verdict(comparison: "Comparison") -> Markup:
-    """The sentence above the lanes, and what one should know before believing them."""
+def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
+    """The sentence above the lanes, and what one should know before believing them.
+
+    Args:
+        can_compare: Whether to offer a view of two heads that disagree.
+    """
     from heads.analysis.comparison import answer_key, rightness  # which imports torch
 
     first, rest = lead(comparison)
@@ -297,7 +301,7 @@ def verdict(comparison: "Comparison") -> Markup:
         first=first,
         rest=rest,
         notes=comparison.notes,
-        disagrees=len({answer_key(one) for one in exclusive}) > 1,
+        disagrees=can_compare and len({answer_key(one) for one in exclusive}) > 1,
     )
 
 

@@ -162,7 +162,8 @@ class Course:
         told = f"{self.done} of {self.planned} heads" if self.planned and self.done else self.says
         if not (left := self.left):
             return told
-        return f"{told} · about {duration(max(1, round(left)))} left"
+        seconds = max(1, round(left))
+        return f"{told} · about {f'{seconds} s' if seconds < 60 else duration(seconds)} left"
 
     @property
     def best(self) -> str:

@@ -46,7 +46,8 @@ def test_confidence_that_is_off_says_which_way_and_what_mends_it():
     assert answers.trust(measures_of()) == "no: off by 40 points; it is overconfident"
     scaled = measures_of(calibration=SCALED)
     assert answers.trust(scaled) == (
-        "no: off by 40 points; it is overconfident (its logits divided by 1.34 are off by 10 points)"
+        "no: off by 40 points; it is overconfident "
+        "(its logits divided by 1.34 are off by 10 points)"
     )
     unsure = measures_of(bins=(Bin(rows=90, confidence=0.5, accuracy=0.9),))
     assert answers.trust(unsure) == "no: off by 40 points; it is underconfident"

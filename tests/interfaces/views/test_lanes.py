@@ -36,7 +36,7 @@ def test_the_verdict_is_in_everyday_words_and_says_who_differs():
     first, rest = view.lead(found)
     assert first == "Three say negative; First token → RoBERTa's head says positive."
     assert re.fullmatch(
-        r"On 84 held-out texts the three get [\d–]+ % right, First token → RoBERTa's head \d+ %\.",
+        r"On 84 held-out texts: the three [\d–]+ % right, First token → RoBERTa's head \d+ %\.",
         rest,
     )
     assert view.lead(compare("Lovely."))[0] == "All four heads say positive."

@@ -127,8 +127,9 @@ def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
     assert report.startswith("<!doctype html>")
     assert "<img" not in report
     page.locator("#doors a", has_text="Try it").click()
-    page.locator("#facts", has_text="your reviews").wait_for()
     page.locator(".lane .answer strong").first.wait_for()
+    assert page.locator("#task input").input_value().startswith("Your run: reviews")
+    assert page.locator("#line-recipe option").count() == 3
     assert len(answers(page)) == 3
     page.go_back()
     page.locator("#sentences dl").wait_for()
@@ -140,9 +141,13 @@ def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
     sample(page, "Sentiment")
     page.locator("#start", has_text="about").wait_for(timeout=60_000)
     page.locator("#start").click()
-    page.locator("#status", has_text="leads with").wait_for(timeout=120_000)
+    page.locator("#status", has_text=re.compile(r"1 of 16 heads.* left; .*leads with")).wait_for(
+        timeout=120_000
+    )
     page.locator("#job [data-do=stop]").click()
     page.locator("#sentences .result", has_text="Stopped before its end").wait_for(timeout=30_000)
+    told = page.locator("#sentences strong").first.inner_text()
+    assert re.fullmatch(r"Nothing to recommend yet: [123] of 16 heads trained\.", told)
     look(page, "data-stopped")
     run = all_runs()[0]
     assert run.read("end.json")["state"] == "stopped"
@@ -151,6 +156,8 @@ def test_stop_keeps_what_is_done_and_go_on_finishes(tab, look, file):
     page.locator("#job [data-do=stop]").click()
     page.locator("#job p").wait_for(state="hidden", timeout=30_000)
     page.locator(".run.here .menu summary").click()
+    assert "cannot be undone" in page.locator(".run.here .menu").inner_text()
+    assert run.id in {one.id for one in all_runs()}  # it asks first
     page.locator(".run.here [data-do=delete]").click()
     page.locator("#welcome, #card").first.wait_for()
     assert run.id not in {one.id for one in all_runs()}

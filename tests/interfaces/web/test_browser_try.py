@@ -13,7 +13,7 @@ USUAL = ["cls+linear", "mean+linear", "cls+roberta", "attention+linear"]
 
 
 def pick(page, sample):
-    page.get_by_role("combobox", name="Heads trained on", exact=True).click()
+    page.get_by_role("combobox", name="Task", exact=True).click()
     page.get_by_role("option").filter(has_text=sample).first.click()
 
 
@@ -88,9 +88,9 @@ def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab, lo
     page.locator("#flips td").first.wait_for()
     page.get_by_role("tab", name="How").click()
     page.locator("#chain .chain li").first.wait_for()
-    assert "dense" in page.locator("#apart").inner_text()
     page.get_by_role("tab", name="Numbers").click()
     page.locator("#numbers td").first.wait_for()
+    assert page.locator("#panel input[type=text]:visible, #panel textarea:visible").count() == 0
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as CSV").click()
     rows = list(csv.reader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
@@ -180,24 +180,95 @@ def test_a_head_is_taken_away_as_a_folder(tab):
     with page.expect_download() as download:
         page.get_by_role("button", name="Download the head").click()
     with zipfile.ZipFile(download.value.path()) as archive:
-        assert any(name.endswith("config.json") for name in archive.namelist())
+        assert any(name.endswith("load.py") for name in archive.namelist())
+        card = next(name for name in archive.namelist() if name.endswith("README.md"))
+        score = re.search(r"([\d.]+)% \(texts answered right", archive.read(card).decode())
+    shown = page.locator(".lane[data-lane='2'] .answer span").first.inner_text()
+    assert abs(float(score[1]) - int(shown.split(" % of 84 held-out texts")[0])) <= 0.5
+    assert page.locator("#section-take label", has_text="its own loader").count()
+    page.locator("#taken [data-do=copy]").click()
+    page.wait_for_function("navigator.clipboard.readText().then((t) => t.includes('load()'))")
 
 
 @pytest.mark.slow
-def test_a_head_is_changed_in_three_steps(tab, look):
+def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
     page = tab()
-    page.get_by_role("button", name="+ change a head").click()
-    page.locator("#p-weighted").check()
-    page.locator("#h-centroid").check()
-    page.locator(".preview code", has_text="weighted+centroid").wait_for()
-    page.locator("#w-2").check()
-    look(page, "builder")
-    fits(page)
-    page.get_by_role("button", name="Use this head").click()
+    page.locator("#line-lane").select_option("2")
+    page.wait_for_function("document.querySelector('#line-reads').value === 'mean'")
+    page.locator("#line-reads").select_option("weighted")
+    page.locator("#lanes .lane .name code", has_text="weighted+linear").wait_for()
+    page.locator("#line-top").select_option("centroid")
     page.locator("#lanes .lane .name code", has_text="weighted+centroid").wait_for()
     page.locator("#lanes .lane[data-lane='2'] .answer strong").wait_for(timeout=60_000)
     assert recipes(page) == [USUAL[0], "weighted+centroid", *USUAL[2:]]
     assert "weighted%2Bcentroid" in page.url
+    page.locator("#line-lane").select_option("1")  # what another lane has is not shown twice
+    page.wait_for_function("document.querySelector('#line-reads').value === 'cls'")
+    page.locator("#line-top").select_option("roberta")
+    page.get_by_text("is in lane 3 already").wait_for()
+    page.wait_for_function("document.querySelector('#line-top').value === 'linear'")
+    page.locator("#parts [data-do=build]").click()
+    page.locator("#o-layer").select_option("cat4")
+    page.locator(".preview code", has_text="cls@cat4+linear").wait_for()
+    look(page, "builder")
+    fits(page)
+    page.get_by_role("button", name="Use in lane 1").click()
+    page.locator("#lanes .name code", has_text="cls@cat4+linear").wait_for()
+    page.locator("#builder").wait_for(state="hidden")
+    page.locator("#lanes .lane[data-lane='1'] .answer strong").wait_for(timeout=60_000)
+    page.locator("#parts [data-do=build]").click()
+    page.get_by_role("button", name="Remove lane 1").click()
+    page.wait_for_function("document.querySelectorAll('#lanes .lane').length === 3")
+    assert recipes(page) == ["weighted+centroid", *USUAL[2:]]
+
+
+@pytest.mark.slow
+def test_two_heads_that_disagree_stand_side_by_side_one_click_from_the_verdict(tab, look):
+    page = tab()
+    page.get_by_role("button", name="Why do they disagree?").click()
+    columns = page.locator("#side-by-side section")
+    columns.nth(1).wait_for()
+    one, other = (columns.nth(at).inner_text() for at in (0, 1))
+    assert one.split("\n")[0].endswith("cls+linear")
+    assert other.split("\n")[0].endswith("cls+roberta")
+    for told in (one, other):
+        assert "points ahead" in told
+        assert "of 84 held-out texts" in told
+        assert "Evidence for" in told
+        assert "Without" in told or "No single word" in told
+    assert columns.nth(0).locator(".read").count() == columns.nth(1).locator(".read").count()
+    fits(page)
+    look(page, "compare")
+    page.set_viewport_size({"width": 390, "height": 844})
+    fits(page)
+    choose(page, "Compare with", "attention+linear")
+    page.locator("#side-by-side h3", has_text="attention+linear").wait_for()
+
+
+@pytest.mark.slow
+def test_a_text_too_long_for_an_address_survives_a_reload(tab):
+    page = tab()
+    page.locator("#sentence textarea").fill("soup " * 900 + "kettle")
+    page.locator("#verdict .note", has_text="of 90").wait_for()
+    page.wait_for_url(re.compile("long=1"))
+    assert len(page.url) < 300
+    page.reload()
+    page.locator("#verdict .note", has_text="of 90").wait_for()
+    assert page.locator("#sentence textarea").input_value().endswith("kettle")
+    write(page, "#sentence", "Короткий текст о чайнике")
+    page.locator("#verdict .note", has_text="script").wait_for()
+    page.wait_for_url(re.compile(r"\?text="))
+    assert page.locator("#sentence textarea").get_attribute("dir") == "auto"
+
+
+@pytest.mark.slow
+def test_escape_returns_the_focus_to_what_opened_the_panel(tab):
+    page = tab()
+    open_lane(page, 2, "how")
+    page.locator("#chain .chain li").first.wait_for()
+    page.keyboard.press("Escape")
+    page.locator("#panel").wait_for(state="hidden")
+    assert page.evaluate("document.activeElement.dataset.lane") == "2"
 
 
 @pytest.mark.slow
@@ -214,9 +285,9 @@ def test_a_recipe_is_written_out_after_a_slash_and_one_that_is_none_is_said(tab)
     page.locator("#recipe-line").fill("mean@4+mlp?hidden=24")
     page.locator("#recipe-line").press("Tab")
     page.locator(".preview code", has_text="hidden=24").wait_for()
-    page.get_by_role("button", name="Use this head").click()
+    page.get_by_role("button", name="Use in lane 1").click()
     page.locator("#lanes .name code", has_text="mean@4+mlp?hidden=24").wait_for()
-    page.locator("#lanes .lane[data-lane='4'] .answer strong").wait_for(timeout=60_000)
+    page.locator("#lanes .lane[data-lane='1'] .answer strong").wait_for(timeout=60_000)
 
 
 @pytest.mark.slow
@@ -225,19 +296,20 @@ def test_a_second_sentence_takes_the_heads_of_the_pairs(tab):
     page.get_by_role("button", name="+ second sentence").click()
     write(page, "#sentence", "The bridge is closed.")
     write(page, "#second-sentence", "The bridge is shut.")
-    page.locator("#facts", has_text="Sentence pairs").wait_for()
     page.locator(
         ".lane .answer strong", has_text=re.compile("paraphrase|different")
     ).first.wait_for(timeout=60_000)
+    assert page.locator("#task input").input_value().startswith("Sentence pairs")
+    assert " ↔ " in page.locator("#tries button").first.inner_text()
+    page.locator("#lanes code", has_text="mean+mlp?pair=uv_diff_prod").wait_for(timeout=60_000)
 
 
 @pytest.mark.slow
 def test_another_sample_keeps_what_one_has_typed(tab):
     page = tab()
     ask(page, "The lamp is bright and cheap.")
-    page.locator("#facts [data-do=base]").click()
     pick(page, "Review aspects")
-    page.locator("#facts", has_text="Review aspects").wait_for()
+    page.locator("#under .told", has_text="Review aspects").wait_for(timeout=60_000)
     assert page.locator("#sentence textarea").input_value() == "The lamp is bright and cheap."
     page.locator("#verdict strong").wait_for(timeout=60_000)
     pick(page, "Sentence similarity")
@@ -248,7 +320,6 @@ def test_another_sample_keeps_what_one_has_typed(tab):
 @pytest.mark.slow
 def test_nobody_waits_for_heads_that_are_not_asked_any_more(tab):
     page = tab("?recipes=mean@3%2Bmlp?hidden=77,mean@2%2Bmlp?hidden=78&text=My+own+words.")
-    page.locator("#facts [data-do=base]").click()
     pick(page, "Support intents")
     page.locator("#lanes progress").first.wait_for()
     pick(page, "Sentence similarity")
@@ -260,7 +331,6 @@ def test_nobody_waits_for_heads_that_are_not_asked_any_more(tab):
 def test_a_model_that_is_not_there_says_what_to_do_and_the_answers_stay(tab, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     page = tab()
-    page.locator("#facts [data-do=base]").click()
     box = page.get_by_role("combobox", name="Base model").first
     box.fill("no-such/model")
     box.press("Enter")
@@ -346,10 +416,13 @@ def test_the_theme_is_kept_in_the_address(tab):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_learn_shows_its_answers(tab, look, width):
     page = tab("?place=learn", width=width)
-    page.locator("#families-apart p", has_text="adds a dropout").wait_for(timeout=60_000)
+    page.locator("#families-apart p", has_text="leaves out a dropout").wait_for(timeout=60_000)
+    told = page.locator("#weights strong").inner_text()
+    assert "pooler.dense is in the checkpoint, but still at its initial values" in told
+    assert "classifier is new" in told
     page.locator("#padding td").first.wait_for(timeout=60_000)
     assert "GPT2ForSequenceClassification" in page.locator("#padding").inner_text()
-    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 900
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3_200
     page.locator("#catalogue > button").click()
     page.locator(".catalogue tr").nth(50).wait_for(timeout=60_000)
     fits(page)

@@ -256,7 +256,7 @@ def shown(comparison: "Comparison", asked: Location) -> Shown:
     found = [view.lane(one, number) for number, one in enumerate(predictions, start=1)]
     data = run_access.title_of(asked.run) if asked.run else ""
     return Shown(
-        verdict=view.verdict(comparison),
+        verdict=view.verdict(comparison, can_compare=True),
         lanes=view.lanes(found, asked.lane),
         line=line(asked),
         under=under(asked, view.trained_on(comparison, data)),
