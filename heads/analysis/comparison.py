@@ -228,7 +228,7 @@ def _among(predictions: Sequence[Prediction]) -> str:
     most, votes = count.most_common(1)[0]
     answer = next(said(p) for p in predictions if answer_key(p) == most)
     if len(predictions) == 1:
-        return f"{predictions[0].name} says {said(predictions[0])}."
+        return _each(predictions)
     if votes == len(predictions):
         everyone = "Both" if votes == 2 else f"All {votes}"
         return f"{everyone} heads agree: {answer}."

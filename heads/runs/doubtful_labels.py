@@ -195,9 +195,9 @@ class DoubtfulLabels(display.Displayed):
         """How many labels to review, and why these, in a sentence."""
         has_classes, number = self.spec.corpus.problem.has_classes, len(self.places)
         what = count(len(self.tested), "label" if has_classes else "number")
-        first = f"{number:,} of {what} {'is' if number == 1 else 'are'} to be looked at"
+        first = f"{number:,} of {what} to review"
         heads = count(sum(name not in BASELINES for name in self.cells), "head")
-        who = f"{heads}{' and counted words' * (TFIDF in self.cells)}"
+        who = f"{heads}{' and the bag of words' * (TFIDF in self.cells)}"
         held = "find another label more probable" if has_classes else "predict a number far from it"
         return f"{first}: {who}, none of which had learned from the row, {held}."
 

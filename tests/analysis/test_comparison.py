@@ -5,6 +5,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
-from heads.analysis.comparison import Compared, Comparison, comparing
+from heads.analysis.comparison import Compared, Comparison, comparing, rightness
 from heads.api import compare
 from heads.backbone.models import BUNDLED
 from heads.classifier import head_cache
@@ -65,9 +66,9 @@ def predicted(recipe: str, *answer: str) -> Prediction:
         problem=SINGLE_LABEL,
         new=(),
         logits=(0.0, 0.0),
-        probabilities=(0.5, 0.5),
+        probabilities=(0.9, 0.1),
         answer=answer,
-        margin=0.0,
+        margin=0.8,
         parameters=1,
         trained_on="made up",
         rows=1,
@@ -340,6 +341,32 @@ def test_the_verdict_says_who_agrees(answers_: list[str], verdict: str, unanimou
     found = comparison(*given)
     assert found.verdict == verdict
     assert found.is_unanimous == unanimous
+
+
+def test_a_head_is_undecided_where_its_accuracy_is_known_no_better() -> None:
+    near = replace(predicted("max+linear", "a"), probabilities=(0.6, 0.4), margin=0.2)
+    assert near.is_undecided  # the interval of its accuracy goes from 0.2 to 1
+    found = comparison(predicted("mean+linear", "a"), near)
+    assert found.verdict == ("The two heads disagree: mean+linear says a; max+linear is undecided.")
+    assert not found.is_unanimous
+    assert [one["undecided"] for one in found.as_json()["recipes"]] == [False, True]
+    known = replace(near.scores, low=0.95)
+    assert not replace(near, scores=known).is_undecided
+    assert not replace(near, problem=MULTI_LABEL).is_undecided
+    assert rightness([near], "a") == "The right answer is a."
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("这个东西很差", "tokens are [UNK]"),
+        ("Это просто ужасно и очень плохо", "hardly trained on its script"),
+        ("Nur ein Satz über Käse, mit Umlauten.", ""),
+    ],
+)
+def test_words_and_scripts_that_the_tokenizer_does_not_know_are_noted(text: str, note: str) -> None:
+    notes = compare(text, recipes=["mean+linear"], limits=LIMITS).notes
+    assert [note in told for told in notes] == [True] * bool(note)
 
 
 def test_the_verdict_knows_none_and_several_classes() -> None:

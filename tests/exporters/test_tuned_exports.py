@@ -304,7 +304,9 @@ def test_the_page_offers_an_adapter_where_there_is_one(
     assert has_adapter(lora)
     for recipe in ("cls+bert", "cls+bert?tune=last1", "mean+linear?tune=lora"):
         assert not has_adapter(classifiers([recipe], rows, small, TUNED)[0])
-    file, says = downloads.written(lora, downloads.ADAPTER, tmp_path)
+    assert downloads.ADAPTER in downloads.forms_of(lora)
+    file, says, code = downloads.written(lora, downloads.ADAPTER, tmp_path)
+    assert "peft" in code
     with zipfile.ZipFile(file) as archive:
         names = {Path(name).name for name in archive.namelist()}
     assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} <= names

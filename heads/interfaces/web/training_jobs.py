@@ -122,14 +122,15 @@ class Course:
     def _move(self, tuned: str = "", part: float = 0.0) -> None:
         """Move the bar, of which a race may have taken some before; renew the time left."""
         done = sum(self._cost(name) for name in self.scores) + part * self._cost(tuned)
-        planned = max(1, self.planned)
-        whole = sum(self.heads.values()) or planned
-        now = BEGUN + (TRAINED - BEGUN) * min(1.0, max(done / whole, self.done / planned / 2))
-        self.share = max(self.share, now)
+        counted = self.done / max(1, self.planned)
+        if self.heads:
+            # The cheap heads come first: bars of costs alone would hardly move at first.
+            counted = max(done / sum(self.heads.values()), counted if counted >= 1 else counted / 2)
+        self.share = max(self.share, BEGUN + (TRAINED - BEGUN) * min(1.0, counted))
         self._renew(1.0, part * self._cost(tuned))
 
     def _cost(self, name: str) -> float:
-        return self.heads.get(name, 0.0) if self.heads else float(name in self.scores)
+        return self.heads.get(name, 0.0)
 
     def _renew(self, encoded: float, of_tuned: float = 0.0) -> None:
         """Expect the end anew: what is left, times how much longer the rest has taken."""

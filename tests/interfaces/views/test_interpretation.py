@@ -136,7 +136,7 @@ def test_layers_before_and_after():
     assert "is +1.0 points on 105 tested rows (95 %: −5.0 to +7.0; over 3 seeds)" in html
     none = Ablation(name="a+b", layer="dense", does="", before=SAID, after=None, why_not="No.")
     assert "<table" not in interpretation.ablations([none])
-    assert "only the layer that gives the logits" in interpretation.ablations([])
+    assert "a single linear layer" in interpretation.ablations([])
 
 
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, "88 %"), (10.0, "55 %")])

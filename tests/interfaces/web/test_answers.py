@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heads.errors import HeadsError
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
-from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions, answering
+from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions, answering, line
 from heads.interfaces.web.places.try_it import SETTINGS, TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
@@ -56,7 +57,8 @@ def test_warm_heads_answer_in_one_step():
     (shown,) = answering(PendingQuestion(asked=OPENING))
     assert shown.error == ""
     assert shown.lanes.count('class="lane"') == 4
-    assert "trained on Sentiment" in shown.facts
+    assert '<option value="mean">' in shown.line
+    assert "of the sample “Sentiment”" in shown.under
 
 
 @pytest.mark.parametrize(
@@ -81,14 +83,14 @@ def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
     )
     assert shown.error == ""
     assert "cannot be trained together" in shown.lanes
-    assert shown.lanes.count("right ") == 1
+    assert shown.lanes.count(" held-out texts (") == 1
 
 
 def test_a_cancelled_lane_is_left_out_and_the_others_answer():
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
     *_, shown = answering(PendingQuestion(asked=asked, cancelled={1}))
     assert "cancelled" in shown.lanes
-    assert shown.lanes.count("right ") == 1
+    assert shown.lanes.count(" held-out texts (") == 1
 
 
 def test_a_lane_can_be_cancelled_however_its_head_came_there():
@@ -101,7 +103,7 @@ def test_a_lane_can_be_cancelled_however_its_head_came_there():
     handlers.cancel(event, visitor)
     *_, values = stream
     assert "cancelled" in values[2]
-    assert values[2].count("right ") == 1
+    assert values[2].count(" held-out texts (") == 1
 
 
 def test_another_question_ends_the_one_that_is_waited_for():
@@ -113,9 +115,9 @@ def test_another_question_ends_the_one_that_is_waited_for():
     handlers.interrupted("a", "", visitor)  # the page itself has filled the box
     assert not handlers.questions.of("me").is_over
     handlers.interrupted("b", "", visitor)
-    assert all("right " not in str(values[2]) for values in stream)
+    assert all("held-out" not in str(values[2]) for values in stream)
     *_, values = handlers.answers(replace(asked, recipes=("mean+linear",)), visitor)
-    assert values[2].count("right ") == 1
+    assert values[2].count(" held-out texts (") == 1
 
 
 def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
@@ -123,7 +125,7 @@ def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
     *_, values = handlers.with_settings(Location.of("?run=gone&text=a"), [], visitor)
     assert "no such run" in values[0]
     assert "those of a sample" in values[0]
-    assert values[2].count("right ") == 4
+    assert values[2].count(" held-out texts (") == 4
 
 
 def test_no_more_heads_than_lanes_are_asked():
@@ -143,22 +145,25 @@ def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
 
 def test_a_draft_follows_menus_and_line():
     draft = {"recipe": "mean+linear", "lane": 2}
-    found = builder.picked(draft, {"reads": "cls", "layer": "cat4", "top": "mlp"})
-    assert found == {"recipe": "cls@cat4+mlp", "lane": 2}
-    found = builder.written(found, {"recipe": "cls@cat4+mlp", "option_hidden": "32", "lane": "1"})
-    assert found == {"recipe": "cls@cat4+mlp?hidden=32", "lane": 1}
+    found = builder.picked(draft, {"reads": "cls", "top": "mlp"})
+    assert found == {"recipe": "cls+mlp", "lane": 2}
+    found = builder.written(found, {"recipe": "cls+mlp", "layer": "cat4", "option_hidden": "32"})
+    assert found == {"recipe": "cls@cat4+mlp?hidden=32", "lane": 2}
+    found = builder.picked(found, {"reads": "mean", "top": "linear"})
+    assert found == {"recipe": "mean@cat4+linear", "lane": 2}  # the layer stays
     found = builder.written(found, {"recipe": "max+linear"})
-    assert builder.placed(OPENING, found).recipes[0] == "max+linear"
+    assert builder.placed(OPENING, found).recipes[1] == "max+linear"
+    with pytest.raises(HeadsError, match="is in lane 1 already"):
+        builder.placed(OPENING, {"recipe": "cls+linear", "lane": 2})
     assert len(builder.without(OPENING, found).recipes) == 3
     assert "Did you mean" in builder.drawn(OPENING, {"recipe": "mean+lineer", "lane": 1})
 
 
 def test_the_menus_have_every_part_once():
-    html = str(builder.form(OPENING, {"recipe": "mean+linear", "lane": 1}))
     from heads.parts.resolve import head, pooling
 
-    for name in pooling:
-        assert html.count(f'id="p-{name}"') == 1
-    for name in head:
-        assert html.count(f'id="h-{name}"') == 1
-    assert html.index("One linear layer") < html.index("Solved at once")
+    html = str(line(OPENING, 3))
+    for name in (*pooling, *head):
+        assert html.count(f'<option value="{name}"') == 1
+    assert '<option value="roberta" selected>' in html
+    assert html.index("One linear layer") < html.index("Closed form")

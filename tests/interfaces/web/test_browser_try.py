@@ -205,7 +205,7 @@ def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
     page.locator("#line-lane").select_option("1")  # what another lane has is not shown twice
     page.wait_for_function("document.querySelector('#line-reads').value === 'cls'")
     page.locator("#line-top").select_option("roberta")
-    page.get_by_text("is in lane 3 already").wait_for()
+    page.locator("#question-error", has_text="is in lane 3 already").wait_for()
     page.wait_for_function("document.querySelector('#line-top').value === 'linear'")
     page.locator("#parts [data-do=build]").click()
     page.locator("#o-layer").select_option("cat4")

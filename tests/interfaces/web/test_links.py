@@ -60,15 +60,14 @@ def test_the_choice_in_the_menu_is_a_click(fake, tiny, asking):
 def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
     fake.models["a/tiny"] = Repository(folder=tiny())
     panel = open_lane.PanelHandlers()
-    for show in ("why", "how", "numbers", "take"):
-        link = Location.of(f"?model=a/tiny&lane=1&show={show}&text=good")
+    for show in ("why", "how", "numbers", "compare", "take"):
+        query = f"?model=a/tiny&lane=1&show={show}&text=good&recipes=mean+linear,cls+linear"
+        link = Location.of(query)
         shown = told(panel.load(link, "", "", "", VISITOR))
         assert "The base model a/tiny is not loaded." in shown
     assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
-    assert "is not loaded" in told([[open_lane.apart(link, "cls+linear")]])
     assert "is not loaded" in told(panel.prepared(link.query, "folder", VISITOR))
     draft = {"recipe": "mean+linear", "lane": 1}
-    assert "is not loaded" in builder.form(link, draft)
     assert "is not loaded" in builder.drawn(link, draft)
     assert fake.asked == []
 

@@ -88,16 +88,20 @@ def test_a_temperature_out_of_range_is_a_sentence(power):
 
 def test_a_lane_shows_its_numbers_chain_and_what_sets_it_apart():
     asked = Location(text="Fine.", recipes=("mean+linear", "cls+roberta"), lane=2)
-    table, slider, warm, csv = open_lane.numbers(asked)
+    table, slider, warm = open_lane.numbers(asked)
     assert "positive" in table
     assert slider["visible"]
     assert "At temperature 1:" in warm
     assert "At temperature 3.2" in open_lane.tempered(asked, 0.5)
-    assert csv.count("cls+roberta") == 3
-    chain, other, apart = open_lane.how(asked, "")
-    assert "classifier.out_proj" in chain
+    assert open_lane._numbers_csv(asked.query).count("cls+roberta") == 3
+    (chain,) = open_lane.how(asked)
+    assert "out_proj" in chain
+    *_, (other, view) = open_lane.compare_lanes(asked, "")
     assert other["value"] == "mean+linear"
-    assert "dense" in apart
+    assert view.count("<section") == 2
+    assert "adds" in view or "leaves out" in view
+    *_, (_, alone) = open_lane.compare_lanes(replace(asked, recipes=("cls+roberta",), lane=1), "")
+    assert 'role="alert"' in alone
 
 
 def test_the_panel_of_raw_lanes_is_raw_but_for_what_is_taken_along():
@@ -106,7 +110,7 @@ def test_the_panel_of_raw_lanes_is_raw_but_for_what_is_taken_along():
     for location, is_raw in ((asked, False), (raw, True), (replace(raw, show="take"), False)):
         (classifier,) = result(open_lane.load_lane_heads(location, location.recipes)).classifiers
         assert (CALIBRATED in classifier.head.chosen) is not is_raw
-    assert open_lane.numbers(raw)[3] != open_lane.numbers(asked)[3]
+    assert open_lane._numbers_csv(raw.query) != open_lane._numbers_csv(asked.query)
 
 
 def test_numbers_have_no_classes_to_choose_from():
@@ -116,7 +120,7 @@ def test_numbers_have_no_classes_to_choose_from():
     found = stands(open_lane.why(asked, "", "others"))
     assert not found["label"]["visible"]
     assert "What moves the number" in found["tokens"]
-    table, slider, warm, _ = open_lane.numbers(asked)
+    table, slider, warm = open_lane.numbers(asked)
     assert (slider["visible"], warm) == (False, "")
     assert "%" not in table
 
@@ -139,6 +143,6 @@ def test_edits_are_answered_by_all_lanes():
 def test_the_builder_opens_though_a_link_names_a_lane_that_there_is_not():
     query = "?recipes=mean+linear,cls+linear&lane=4"
     handlers = builder.BuilderHandlers(SimpleNamespace(handlers=None))
-    click = gr.EventData(None, {"do": "build"})
+    click = gr.EventData(None, {"do": "build", "lane": "4"})
     *_, draft = handlers.opened(query, click)
-    assert draft == {"recipe": "cls+linear", "lane": 2}
+    assert draft == {"recipe": "cls+linear", "lane": 0}  # a new lane

@@ -168,26 +168,30 @@ def test_a_course_never_goes_back_and_tells_the_time_left():
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert (course.share, course.brief, course.best) == (0.4, "Loading", "")
-    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 4}
-    course.hear(cell | {"recipe": "majority", "done": 1})
+    heads = {"mean+linear": 10.0, "cls+linear": 10.0, "cls+mlp": 30.0}
+    course.hear({"event": "expected", "heads": heads, "reading": 0.0, "seconds": 60.0})
+    assert 59 < course.left <= 60
+    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 3}
+    course.hear(cell | {"recipe": "majority", "done": 0})
     assert course.scores == {}
-    course.hear(cell | {"recipe": "mean+linear", "done": 2})
-    time.sleep(0.01)
-    course.hear(cell | {"recipe": "cls+linear", "score": 0.5, "done": 3})
+    threads = len(os.sched_getaffinity(0))
+    course.hear(cell | {"recipe": "mean+linear", "done": 1, "seconds": 10.0 * threads})
+    assert 49 < course.left <= 50  # it took as long as was expected
+    course.hear(cell | {"recipe": "cls+linear", "score": 0.5, "done": 2, "seconds": 36.0 * threads})
+    assert 79 < course.left <= 86  # twice as long, and so will the rest
     assert course.best == "mean+linear leads with 90.0 % so far"
-    assert course.brief.startswith("3 of 4 · ")
+    assert course.brief.startswith("2 of 3 heads · about 1 min ")
     assert course.brief.endswith(" left")
 
 
 def test_a_course_says_how_far_a_tuned_head_is():
     tuned = frozenset({"mean+linear?tune=full", "cls+linear?tune=full"})
-    course = Course(planned=5, tuned=tuned, splits=2)
-    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 5}
-    course.hear(cell | {"recipe": "majority", "done": 1})
-    course.hear(cell | {"recipe": "mean+linear", "done": 2})
-    course.hear(cell | {"recipe": "tfidf", "done": 3})
-    assert course.left is None  # what frozen heads take says nothing of tuned ones
-    assert course.share < 0.5
+    course = Course(planned=3, tuned=tuned, splits=2)
+    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 3}
+    course.hear(cell | {"recipe": "majority", "done": 0})
+    course.hear(cell | {"recipe": "mean+linear", "done": 1})
+    course.hear(cell | {"recipe": "tfidf", "done": 1})
+    assert course.left is None  # nothing was expected
     told = {"recipe": "mean+linear?tune=full", "metric": "accuracy", "seed": 0}
     looks = [{"epochs": 1, "planned": 4}, {"epochs": 2, "planned": 4}]
     shares = [course.share]
@@ -195,16 +199,22 @@ def test_a_course_says_how_far_a_tuned_head_is():
         course.hear(told | {"event": "trying", "settings": look})
         shares.append(course.share)
         time.sleep(0.01)
-    assert course.says.startswith("3 of 5 done; mean+linear?tune=full: training 1 of 2, trying")
+    assert course.says.startswith(
+        "1 of 3 heads trained; mean+linear?tune=full: training 1 of 2, trying"
+    )
     assert course.says.endswith("pass 2 of 4")
-    assert course.left > 0
+    heads = {"mean+linear": 1.0, **dict.fromkeys(tuned, 40.0)}
+    course.hear({"event": "expected", "heads": heads, "reading": 0.0, "seconds": 81.0})
+    course.hear(told | {"event": "trying", "settings": looks[1]})
+    assert 0 < course.left < 80
+    shares.append(course.share)
     course.hear(told | {"event": "trying", "settings": looks[0]})  # another setting begins
     shares.append(course.share)
     course.hear(told | {"event": "fitting", "seed": 1})
     assert course.says.endswith("training 2 of 2, with the settings chosen")
-    course.hear(cell | {"recipe": "mean+linear?tune=full", "done": 4})
+    course.hear(cell | {"recipe": "mean+linear?tune=full", "done": 2, "seconds": 40.0})
     shares.append(course.share)
-    course.hear(cell | {"recipe": "cls+linear?tune=full", "done": 5})
+    course.hear(cell | {"recipe": "cls+linear?tune=full", "done": 3, "seconds": 40.0})
     shares.append(course.share)
     assert shares == sorted(shares)
     assert course.share == pytest.approx(0.95)
@@ -242,7 +252,7 @@ def test_a_race_moves_the_bar_and_nothing_moves_it_back():
     cell = {"event": "cell", "recipe": "cls+linear", "score": 0.5, "low": 0.4, "high": 0.6}
     course.hear(cell | {"done": 1, "planned": 5})
     assert course.share == 0.58
-    course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})
+    course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})  # three are eliminated
     assert course.share == pytest.approx(0.95)
 
 

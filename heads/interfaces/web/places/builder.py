@@ -10,7 +10,7 @@ import gradio as gr
 from heads.errors import HeadsError, RecipeError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
-from heads.interfaces.web.guards import clicked, plain, sentence
+from heads.interfaces.web.guards import clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import line
@@ -194,10 +194,10 @@ class BuilderHandlers:
         try:
             now = placed(asked, picked({"recipe": asked.recipes[lane - 1], "lane": lane}, given))
         except Exception as error:
-            gr.Warning(plain(sentence(error)))
+            problem = failed(error)
             # Of menus that are as before the browser would keep the choice.
             for drawn_anew in ("", line(asked, lane)):
-                yield [*same[:LINE], drawn_anew, *same[LINE + 1 :]]
+                yield [problem, *same[1:LINE], drawn_anew, *same[LINE + 1 :]]
             return
         lane = lane or len(now.recipes)
         for values in self._handlers.with_settings(now, mine, request):

@@ -252,7 +252,6 @@ class TryHandlers:
         """The answers to other words; a second sentence may have asked for other heads."""
         before, settings = Location.of(query), [gr.skip()] * SETTINGS
         if asked.sample != before.sample:
-            gr.Info("With two sentences, the heads trained on “Sentence pairs” answer.")
             settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
         yield from self.answers(asked, request, settings)
 
