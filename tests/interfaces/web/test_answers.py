@@ -153,6 +153,8 @@ def test_a_draft_follows_menus_and_line():
     assert found == {"recipe": "mean@cat4+linear", "lane": 2}  # the layer stays
     found = builder.written(found, {"recipe": "max+linear"})
     assert builder.placed(OPENING, found).recipes[1] == "max+linear"
+    own = {"recipe": "own", "lane": 1}
+    assert builder.written(own, {"recipe": "own"}) == own
     with pytest.raises(HeadsError, match="is in lane 1 already"):
         builder.placed(OPENING, {"recipe": "cls+linear", "lane": 2})
     assert len(builder.without(OPENING, found).recipes) == 3

@@ -18,7 +18,7 @@ from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTIN
 from heads.interfaces.web.slots import pool
 from heads.settings import limits
 
-Draft = dict[str, Any]  # recipe, and the lane whose place it takes; 0 to be added
+Draft = dict[str, Any]  # a recipe, and the lane that it is for; 0 for a new one
 LINE = 3  # of the components that answer
 
 
@@ -134,16 +134,16 @@ def written(draft: Draft, given: dict[str, str]) -> Draft:
     from heads.parts.resolve import resolve
 
     recipe = given.get("recipe", "").strip() or draft["recipe"]
-    if recipe == draft["recipe"]:
+    options = {
+        name.removeprefix("option_"): value.strip()
+        for name, value in given.items()
+        if name.startswith("option_") and value.strip()
+    }
+    if recipe == draft["recipe"] and ("layer" in given or options):
         body, _, tail = recipe.partition("?")
         reading, _, top = body.partition("+")
         pooling, _, layer = reading.partition("@")
         layer = given.get("layer", layer)
-        options = {
-            name.removeprefix("option_"): value.strip()
-            for name, value in given.items()
-            if name.startswith("option_") and value.strip()
-        }
         others = [one for one in tail.split("&") if one and one.partition("=")[0] not in options]
         tail = "&".join([*(f"{name}={value}" for name, value in options.items()), *others])
         recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{top}{f'?{tail}' * bool(tail)}"
