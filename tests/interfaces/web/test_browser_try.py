@@ -243,6 +243,10 @@ def test_two_heads_that_disagree_stand_side_by_side_one_click_from_the_verdict(t
     fits(page)
     choose(page, "Compare with", "attention+linear")
     page.locator("#side-by-side h3", has_text="attention+linear").wait_for()
+    phone = tab("?lane=1&show=compare", width=390, height=844)
+    phone.locator("#side-by-side section").nth(1).wait_for()
+    for section in ("Why", "How", "Numbers", "Take it"):  # none is folded away
+        phone.get_by_role("tab", name=section, exact=True).click()
 
 
 @pytest.mark.slow
