@@ -5,7 +5,7 @@ The page, the shell, the API and Python ask the same function and show the same 
 
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -74,9 +74,9 @@ def token_notes(
         )
 
 
-def script_notes(texts: Sequence[str], backbone: Backbone) -> Iterator[str]:
+def script_notes(texts: Iterable[str], backbone: Backbone) -> Iterator[str]:
     """Yield a note on words or letters that the tokenizer of the base model does not know."""
-    tokenizer = backbone.tokenizer
+    tokenizer, texts = backbone.tokenizer, list(texts)
     pieces = [piece for text in texts for piece in tokenizer.tokenize(text)]
     letters = [sign for sign in "".join(texts) if sign.isalpha()]
     names = [unicodedata.name(sign, "").partition(" ")[0] for sign in letters]

@@ -16,7 +16,7 @@ from heads.problem import ProblemType
 from heads.recipe import Recipe
 
 UNDECIDED = "undecided"
-NEAR = 0.05  # between two probabilities: closer ones are not told apart where no score is known
+NEAR = 0.05  # points of probability that are too close where no accuracy is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +66,26 @@ class Prediction:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether its two highest probabilities are closer than its accuracy is known.
+        """Whether its answer is too close to call; see `is_close`."""
+        return not self.new and is_close(self.probabilities, self.problem, self.scores)
 
-        Calibration is checked on the rows that accuracy is measured on, and so no better known.
-        """
-        if not self.problem.is_exclusive or len(self.classes) < 2 or self.new:
-            return False
-        is_accuracy = self.scores is not None and self.scores.metric == "accuracy"
-        half = (self.scores.high - self.scores.low) / 2 if self.scores and is_accuracy else NEAR
-        return self.margin < half
+
+def is_close(probabilities: Sequence[float], problem: ProblemType, scores: Scores | None) -> bool:
+    """Return whether the two highest probabilities are closer than the accuracy is known.
+
+    That is half the 95 % interval of the accuracy, or 5 points where no accuracy is known:
+    calibration is estimated from the same rows as accuracy, and so no more precisely.
+
+    Args:
+        probabilities: One for each class.
+        scores: Of the head on held-out rows, if known.
+    """
+    if not problem.is_exclusive or len(probabilities) < 2:
+        return False
+    first, second = sorted(probabilities, reverse=True)[:2]
+    if scores is None or scores.metric != "accuracy":
+        return first - second < NEAR
+    return first - second < (scores.high - scores.low) / 2
 
 
 @torch.no_grad()

@@ -161,10 +161,18 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %"
 
 
+def majority_share(corpus: Corpus) -> tuple[str, float]:
+    """Return the most frequent class and its share of the rows; "", 0 if a row may have several."""
+    if not corpus.problem.is_exclusive:
+        return "", 0.0
+    ((label,), rows), *_ = Counter(corpus.targets).most_common(1)
+    return corpus.classes[label], rows / len(corpus)
+
+
 # --- What is wrong or suspicious about a column of labels.
 
 _FEW_ROWS = 5
-SKEWED = 0.7
+SKEWED = 0.7  # of the rows in one class, from which on accuracy says little of the others
 _FEW_LABELS = 20
 _FEWEST_NUMBERS = 10
 # Letters of other scripts that look like Latin ones (from Unicode's table of confusables).

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.data.checks import SKEWED
+from heads.data.checks import SKEWED, majority_share
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
 from heads.features.given import ENGINE as GIVEN_ENGINE
@@ -88,11 +88,10 @@ def skewed(asked: RunSpec) -> list[str]:
     """Say by what heads are judged, where most rows are of one class."""
     if asked.metric not in ("accuracy", "macro_f1") or not asked.corpus.problem.is_exclusive:
         return []
-    counts = torch.bincount(asked.task.targets)
-    share = float(counts.max() / counts.sum())
+    name, share = majority_share(asked.corpus)
     if share < SKEWED:
         return []
-    rows = f"{100 * share:.0f} % of the rows are '{asked.corpus.classes[int(counts.argmax())]}'"
+    rows = f"{100 * share:.0f} % of the rows are '{name}'"
     if asked.metric == "accuracy":
         return [f"{rows}, and accuracy says little of the other classes; macro-F1 says more."]
     return [f"Heads are judged by macro-F1, since {rows}."]

@@ -1,7 +1,6 @@
 """What a run was asked: data, base model, recipes, settings; and how that is kept."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +22,7 @@ from heads.classifier.inputs import check_pairs
 from heads.classifier.label_names import Names, own_on_rows
 from heads.classifier.module import assemble
 from heads.classifier.pretrained import is_own
-from heads.data.checks import SKEWED
+from heads.data.checks import SKEWED, majority_share
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
 from heads.data.joining import check_groups, joined, met
@@ -248,7 +247,7 @@ def specified(
         what = "Label names are for the classes of own, which is not among the recipes."
         raise RecipeError(what, "Add the recipe own, or leave the label names out.")
     config = request.config
-    if config.metric == AUTO and _is_skewed(corpus):
+    if config.metric == AUTO and not corpus.ordered and majority_share(corpus)[1] >= SKEWED:
         config = replace(config, metric="macro_f1")
     return spec_of(corpus, backbone, recipes, config, account)
 
@@ -298,12 +297,6 @@ def spec_of(
         return asked
     own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
     return replace(asked, account={**asked.account, **own})
-
-
-def _is_skewed(corpus: Corpus) -> bool:
-    """Return whether most rows are of one class, so that accuracy says little of the others."""
-    counts = Counter(corpus.targets) if corpus.problem.is_exclusive and not corpus.ordered else {}
-    return max(counts.values(), default=0) >= SKEWED * len(corpus)
 
 
 def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:

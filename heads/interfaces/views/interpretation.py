@@ -11,6 +11,7 @@ from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.classifier.classifier import Classifier
+from heads.classifier.prediction import UNDECIDED, is_close
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
 from heads.interfaces.views.lanes import chance, score_says, title_of
@@ -97,48 +98,54 @@ def _cells(edit: Counterfactual) -> Iterator[tuple[str, bool]]:
 
 
 def side_by_side(
-    heads: Sequence[Classifier],
-    said: Sequence[HeadOutput],
-    found: Sequence[Attribution],
-    flips: Counterfactuals | None,
+    classifiers: Sequence[Classifier],
+    outputs: Sequence[HeadOutput],
+    attributions: Sequence[Attribution],
+    counterfactuals: Counterfactuals | None,
     lanes: Sequence[int],
-    apart: str,
+    difference: str,
 ) -> Markup:
-    """Draw two heads beside each other: answer, margin, tokens, and words that turn the answer.
+    """Draw two heads beside each other: answer, margin, evidence, and words that turn the answer.
 
     Args:
-        found: What moves the same difference of logits in each head.
-        flips: The answers to the text without each of its words.
-        lanes: The numbers of their lanes, for their colours.
-        apart: What sets the second apart from the first.
+        outputs: The answers of the two to the text.
+        attributions: Of the same difference of logits in both heads.
+        counterfactuals: The answers to the text without each of its words.
+        lanes: The numbers of their lanes, which give their colours.
+        difference: What sets the second apart from the first, in words.
     """
     columns = []
-    for at, (one, output, explained) in enumerate(zip(heads, said, found, strict=True)):
-        edits = [edit for edit in flips.edits if edit.flips[at]] if flips else []
-        order = sorted(output.probabilities, reverse=True)
+    parts = zip(classifiers, outputs, attributions, lanes, strict=True)
+    for number, (classifier, output, attribution, lane) in enumerate(parts):
+        edits = counterfactuals.edits if counterfactuals else ()
+        head, ranked = classifier.head, sorted(output.probabilities, reverse=True)
+        is_undecided = is_close(output.probabilities, head.problem, head.scores)
+        margin = ""
+        if output.chance is not None and len(ranked) > 1:
+            margin = f"{chance(ranked[0])}, {100 * (ranked[0] - ranked[1]):.0f} points ahead"
         columns.append(
             {
-                "mark": COLOURS[lanes[at] - 1],
-                "title": title_of(one.head.name),
-                "recipe": one.head.name,
-                "answer": output.spoken,
-                "margin": f"{chance(order[0])}, {100 * (order[0] - order[1]):.0f} points ahead"
-                if output.chance is not None and len(order) > 1
-                else "",
-                "score": score_says(one.head.scores) if one.head.scores else "",
-                "reads": one.head.says[0],
-                "tokens": list(_tokens(explained.tokens, f"to {explained.quantity}")),
-                "why_not": explained.why_not,
-                "flips": [(edit.change, edit.said[at].spoken) for edit in edits],
+                "mark": COLOURS[lane - 1],
+                "title": title_of(head.name),
+                "recipe": head.name,
+                "answer": f"{UNDECIDED} ({output.spoken})" if is_undecided else output.spoken,
+                "margin": margin,
+                "score": score_says(head.scores) if head.scores else "",
+                "reads": head.says[0],
+                "tokens": list(_tokens(attribution.tokens, f"to {attribution.quantity}")),
+                "why_not": attribution.why_not,
+                "flips": [
+                    (edit.change, edit.said[number].spoken) for edit in edits if edit.flips[number]
+                ],
             }
         )
-    label, rival = found[0].label, found[0].rival
+    label, rival = attributions[0].label, attributions[0].rival
     return render(
         "side_by_side.html",
         columns=columns,
         contrast=f"for {label} rather than {rival}" if rival else f"for {label}" if label else "",
-        has_classes=said[0].problem.has_classes,
-        apart=apart,
+        has_classes=outputs[0].problem.has_classes,
+        difference=difference,
     )
 
 

@@ -73,7 +73,8 @@ class Course:
     seconds: float = 0.0
     _begun: float = 0.0  # when the expectation came, on the monotonic clock
     _ends: float = 0.0  # when the training is expected to end, on the same clock
-    _taken: dict[str, float] = field(default_factory=dict[str, float])  # seconds, by what was done
+    _encoded: tuple[float, float] = (0.0, 0.0)  # fraction of the texts, and the seconds it took
+    _taken: dict[str, float] = field(default_factory=dict[str, float])  # seconds of each head
 
     def hear(self, event: dict[str, Any]) -> None:
         """Update the progress by an event of the worker."""
@@ -81,12 +82,12 @@ class Course:
         if event["event"] == "expected":
             self.heads, self.encoding = event["heads"], event["reading"]
             self.seconds, self._begun = event["seconds"], time.monotonic()
-            self._renew(0.0)
+            self._renew()
         elif event["event"] == "progress":
             self.says, self.share = event["says"], max(self.share, event["share"])
             if self._begun and not self.done and self.share <= ENCODED:
-                self._taken[""] = time.monotonic() - self._begun
-                self._renew(self.share / ENCODED)
+                self._encoded = self.share / ENCODED, time.monotonic() - self._begun
+                self._renew()
         elif event["event"] == "cell":
             self._take(event)
         elif event["event"] in ("trying", "fitting") and event["recipe"] in self.tuned:
@@ -127,26 +128,33 @@ class Course:
             # The cheap heads come first: bars of costs alone would hardly move at first.
             counted = max(done / sum(self.heads.values()), counted if counted >= 1 else counted / 2)
         self.share = max(self.share, BEGUN + (TRAINED - BEGUN) * min(1.0, counted))
-        self._renew(1.0, part * self._cost(tuned))
+        self._encoded = 1.0, self._encoded[1]
+        self._renew(part * self._cost(tuned))
 
     def _cost(self, name: str) -> float:
         return self.heads.get(name, 0.0)
 
-    def _renew(self, encoded: float, of_tuned: float = 0.0) -> None:
-        """Expect the end anew: what is left, times how much longer the rest has taken."""
+    def _renew(self, of_tuned: float = 0.0) -> None:
+        """Expect the end anew: the work left, times how much longer than expected the rest took.
+
+        Args:
+            of_tuned: Expected seconds of the fine-tuned head under way that are over.
+        """
         if not self._begun:
             return
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        expected, taken = CALIBRATION, CALIBRATION
+        fraction, encoding = self._encoded
+        # A few seconds as expected steady the ratio while little is measured.
+        expected, taken = CALIBRATION + fraction * self.encoding, CALIBRATION + encoding
         for name, seconds in self._taken.items():
-            is_alone = not name or name in self.tuned  # on all cores; other heads on one each
-            expected += encoded * self.encoding if not name else self._cost(name)
-            taken += seconds if is_alone else seconds / (cores or 1)
+            expected += self._cost(name)
+            # A fine-tuned head has all cores, any other head one of them.
+            taken += seconds if name in self.tuned else seconds / (cores or 1)
         left = [cost for name, cost in self.heads.items() if name not in self.scores]
         # Heads eliminated in a race are done, and have no score.
         still = (self.planned - self.done) / len(left) if self.planned and left else 1.0
         besides = max(0.0, self.seconds - self.encoding - sum(self.heads.values()))
-        ahead = (1 - encoded) * self.encoding + still * sum(left) - of_tuned + besides
+        ahead = (1 - fraction) * self.encoding + still * sum(left) - of_tuned + besides
         self._ends = time.monotonic() + taken / expected * max(0.0, ahead)
 
     @property

@@ -145,20 +145,20 @@ def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
 
 def test_a_draft_follows_menus_and_line():
     draft = {"recipe": "mean+linear", "lane": 2}
-    found = builder.picked(draft, {"reads": "cls", "top": "mlp"})
+    found = builder.apply_menus(draft, {"pooling": "cls", "head": "mlp"})
     assert found == {"recipe": "cls+mlp", "lane": 2}
-    found = builder.written(found, {"recipe": "cls+mlp", "layer": "cat4", "option_hidden": "32"})
+    found = builder.apply_form(found, {"recipe": "cls+mlp", "layer": "cat4", "option_hidden": "32"})
     assert found == {"recipe": "cls@cat4+mlp?hidden=32", "lane": 2}
-    found = builder.picked(found, {"reads": "mean", "top": "linear"})
+    found = builder.apply_menus(found, {"pooling": "mean", "head": "linear"})
     assert found == {"recipe": "mean@cat4+linear", "lane": 2}  # the layer stays
-    found = builder.written(found, {"recipe": "max+linear"})
-    assert builder.placed(OPENING, found).recipes[1] == "max+linear"
+    found = builder.apply_form(found, {"recipe": "max+linear"})
+    assert builder.place_draft(OPENING, found).recipes[1] == "max+linear"
     own = {"recipe": "own", "lane": 1}
-    assert builder.written(own, {"recipe": "own"}) == own
+    assert builder.apply_form(own, {"recipe": "own"}) == own
     with pytest.raises(HeadsError, match="is in lane 1 already"):
-        builder.placed(OPENING, {"recipe": "cls+linear", "lane": 2})
-    assert len(builder.without(OPENING, found).recipes) == 3
-    assert "Did you mean" in builder.drawn(OPENING, {"recipe": "mean+lineer", "lane": 1})
+        builder.place_draft(OPENING, {"recipe": "cls+linear", "lane": 2})
+    assert len(builder.remove_lane(OPENING, found).recipes) == 3
+    assert "Did you mean" in builder.draw_draft(OPENING, {"recipe": "mean+lineer", "lane": 1})
 
 
 def test_the_menus_have_every_part_once():

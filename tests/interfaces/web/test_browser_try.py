@@ -194,19 +194,19 @@ def test_a_head_is_taken_away_as_a_folder(tab):
 def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
     page = tab()
     page.locator("#line-lane").select_option("2")
-    page.wait_for_function("document.querySelector('#line-reads').value === 'mean'")
-    page.locator("#line-reads").select_option("weighted")
+    page.wait_for_function("document.querySelector('#line-pooling').value === 'mean'")
+    page.locator("#line-pooling").select_option("weighted")
     page.locator("#lanes .lane .name code", has_text="weighted+linear").wait_for()
-    page.locator("#line-top").select_option("centroid")
+    page.locator("#line-head").select_option("centroid")
     page.locator("#lanes .lane .name code", has_text="weighted+centroid").wait_for()
     page.locator("#lanes .lane[data-lane='2'] .answer strong").wait_for(timeout=60_000)
     assert recipes(page) == [USUAL[0], "weighted+centroid", *USUAL[2:]]
     assert "weighted%2Bcentroid" in page.url
     page.locator("#line-lane").select_option("1")  # what another lane has is not shown twice
-    page.wait_for_function("document.querySelector('#line-reads').value === 'cls'")
-    page.locator("#line-top").select_option("roberta")
+    page.wait_for_function("document.querySelector('#line-pooling').value === 'cls'")
+    page.locator("#line-head").select_option("roberta")
     page.locator("#question-error", has_text="is in lane 3 already").wait_for()
-    page.wait_for_function("document.querySelector('#line-top').value === 'linear'")
+    page.wait_for_function("document.querySelector('#line-head').value === 'linear'")
     page.locator("#parts [data-do=build]").click()
     page.locator("#o-layer").select_option("cat4")
     page.locator(".preview code", has_text="cls@cat4+linear").wait_for()

@@ -68,7 +68,7 @@ def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
     assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
     assert "is not loaded" in told(panel.prepared(link.query, "folder", VISITOR))
     draft = {"recipe": "mean+linear", "lane": 1}
-    assert "is not loaded" in builder.drawn(link, draft)
+    assert "is not loaded" in builder.draw_draft(link, draft)
     assert fake.asked == []
 
 

@@ -72,7 +72,7 @@ def test_what_the_head_could_not_read_is_said():
     assert sum(one[3] != gr.skip() for one in rest) == 1
     unknown = Location(text="Good ☃ 猫猫!", recipes=("mean+linear",), lane=1)
     found = stands(open_lane.why(unknown, "", "others"))
-    assert found["tokens"].count("the base model does not know these signs") == 1
+    assert found["tokens"].count("the base model does not know these words") == 1
     assert "What speaks for" in found["tokens"]
     assert "nearest training examples" in found["near"]
     assert found["status"] == ""

@@ -109,6 +109,9 @@ class Shown:
         return [gr.skip() if one is None else one for one in given]
 
 
+LINE = 3  # the place of the line among these values
+
+
 def answering(question: PendingQuestion) -> Iterator[Shown]:
     """Yield what heads say as it comes; those that were never trained are trained first."""
     asked = question.asked
@@ -275,15 +278,17 @@ def line(asked: Location, lane: int | None = None) -> Any:
     recipe = asked.recipes[lane - 1]  # a new lane begins with the last recipe
     try:
         parts = resolve(recipe).recipe
-        chosen = {"reads": parts.pooling, "top": parts.head}
+        chosen = {"pooling": parts.pooling, "head": parts.head}
     except HeadsError:  # "own", or a recipe of a link that is none
-        chosen = {"reads": "", "top": ""}
-    heads_of_run = run_access.heads_of(asked.run) if asked.run else []
+        chosen = {"pooling": "", "head": ""}
+    run_recipes = run_access.heads_of(asked.run) if asked.run else []
     return render(
         "line.html",
-        run_heads=[(name, view.title_of(name)) for name in heads_of_run],
+        run_heads=[(name, view.title_of(name)) for name in run_recipes],
         recipe=recipe,
-        menus=[] if asked.run else [("reads", "Pooling", poolings()), ("top", "Head", tops())],
+        menus=[]
+        if asked.run
+        else [("pooling", "Pooling", pooling_menu()), ("head", "Head", head_menu())],
         chosen=chosen,
         lanes=list(enumerate(asked.recipes, 1)),
         lane=lane,
@@ -295,7 +300,7 @@ def line(asked: Location, lane: int | None = None) -> Any:
 Menu = list[tuple[str, list[tuple[str, str]]]]
 
 
-def poolings() -> Menu:
+def pooling_menu() -> Menu:
     """Return the groups of poolings, each with the name and the title of its poolings."""
     from heads.parts.resolve import pooling
 
@@ -308,7 +313,7 @@ def poolings() -> Menu:
 
 
 @cache
-def tops() -> Menu:
+def head_menu() -> Menu:
     """Return the groups of heads, each with the name and the title of its heads."""
     from heads.parts.resolve import head, resolve
 

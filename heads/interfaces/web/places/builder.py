@@ -13,13 +13,12 @@ from heads.interfaces.views.html import render
 from heads.interfaces.web.guards import clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
-from heads.interfaces.web.places.answers import line
+from heads.interfaces.web.places.answers import LINE, line
 from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
 from heads.interfaces.web.slots import pool
 from heads.settings import limits
 
 Draft = dict[str, Any]  # a recipe, and the lane that it is for; 0 for a new one
-LINE = 3  # of the components that answer
 
 
 # --- The draft.
@@ -50,7 +49,7 @@ def _names() -> list[str]:
     return [OWN, *map(str, menu())]
 
 
-def drawn(asked: Location, draft: Draft) -> Any:
+def draw_draft(asked: Location, draft: Draft) -> Any:
     """Draw the draft as a lane, with its layer and its options."""
     try:
         values = {"error": "", **_sketched(asked, draft)}
@@ -116,7 +115,7 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
-def picked(draft: Draft, given: dict[str, str]) -> Draft:
+def apply_menus(draft: Draft, given: dict[str, str]) -> Draft:
     """Return the draft with the pooling and the head chosen in the menus; its layer stays."""
     from heads.parts.resolve import resolve
 
@@ -125,11 +124,11 @@ def picked(draft: Draft, given: dict[str, str]) -> Draft:
     layer = ""
     with contextlib.suppress(HeadsError):
         layer = resolve(draft["recipe"]).recipe.layers
-    reads, top = given.get("reads") or "mean", given.get("top") or "linear"
-    return draft | {"recipe": f"{reads}{f'@{layer}' * bool(layer)}+{top}"}
+    pooling, head = given.get("pooling") or "mean", given.get("head") or "linear"
+    return draft | {"recipe": f"{pooling}{f'@{layer}' * bool(layer)}+{head}"}
 
 
-def written(draft: Draft, given: dict[str, str]) -> Draft:
+def apply_form(draft: Draft, given: dict[str, str]) -> Draft:
     """Return the draft after a change of its recipe, its layer or one of its options."""
     from heads.parts.resolve import resolve
 
@@ -141,18 +140,18 @@ def written(draft: Draft, given: dict[str, str]) -> Draft:
     }
     if recipe == draft["recipe"] and ("layer" in given or options):
         body, _, tail = recipe.partition("?")
-        reading, _, top = body.partition("+")
+        reading, _, head = body.partition("+")
         pooling, _, layer = reading.partition("@")
         layer = given.get("layer", layer)
         others = [one for one in tail.split("&") if one and one.partition("=")[0] not in options]
         tail = "&".join([*(f"{name}={value}" for name, value in options.items()), *others])
-        recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{top}{f'?{tail}' * bool(tail)}"
+        recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{head}{f'?{tail}' * bool(tail)}"
     with contextlib.suppress(HeadsError):  # what does not fit is said where the draft is drawn
         recipe = str(resolve(recipe).recipe)
     return draft | {"recipe": recipe}
 
 
-def placed(asked: Location, draft: Draft) -> Location:
+def place_draft(asked: Location, draft: Draft) -> Location:
     """Return the location with the draft in its place; raise RecipeError if it is no recipe."""
     from heads.classifier.pretrained import is_own
     from heads.parts.resolve import resolve
@@ -192,7 +191,9 @@ class BuilderHandlers:
             yield [*same[:LINE], line(asked, lane), *same[LINE + 1 :]]
             return
         try:
-            now = placed(asked, picked({"recipe": asked.recipes[lane - 1], "lane": lane}, given))
+            now = place_draft(
+                asked, apply_menus({"recipe": asked.recipes[lane - 1], "lane": lane}, given)
+            )
         except Exception as error:
             problem = failed(error)
             # Of menus that are as before the browser would keep the choice.
@@ -212,12 +213,12 @@ class BuilderHandlers:
         lane = int(given["lane"]) if given.get("lane", "").isdecimal() else 1
         lane = lane if lane <= len(asked.recipes) else 0
         new = {"recipe": asked.recipes[lane - 1], "lane": lane}
-        return [gr.update(visible=True), drawn(asked, new), new]
+        return [gr.update(visible=True), draw_draft(asked, new), new]
 
     def wrote(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
         """Draw the draft anew after a change of its recipe, its layer or an option."""
-        new = written(draft, clicked(event))
-        return [gr.skip(), drawn(Location.of(query), new), new]
+        new = apply_form(draft, clicked(event))
+        return [gr.skip(), draw_draft(Location.of(query), new), new]
 
     def used(
         self, query: str, draft: Draft, mine: Any, event: gr.EventData, request: gr.Request
@@ -230,7 +231,11 @@ class BuilderHandlers:
             return
         try:
             is_gone = given.get("do") == "remove"
-            asked = without(asked, draft) if is_gone else placed(asked, written(draft, given))
+            asked = (
+                remove_lane(asked, draft)
+                if is_gone
+                else place_draft(asked, apply_form(draft, given))
+            )
         except Exception as error:
             gr.Warning(plain(sentence(error)))
             yield same
@@ -241,8 +246,8 @@ class BuilderHandlers:
             area = gr.skip()
 
 
-def without(asked: Location, draft: Draft) -> Location:
-    """Where one is once the lane of the draft is gone."""
+def remove_lane(asked: Location, draft: Draft) -> Location:
+    """Return the location without the lane of the draft."""
     lane = draft["lane"] or len(asked.recipes)
     names = [one for at, one in enumerate(asked.recipes, 1) if at != lane]
     return replace(asked, recipes=tuple(names), lane=0)

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,6 @@ from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
 if TYPE_CHECKING:
-    from heads.analysis.attribution_result import Attribution
     from heads.analysis.selection import HeadOutput, SelectedHeads
     from heads.classifier.classifier import Classifier
 
@@ -119,6 +118,7 @@ def _status(told: Any) -> list[Any]:
 def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> Stream:
     from heads.analysis.ablation import ablating
     from heads.analysis.attribution import attributions
+    from heads.analysis.comparison import script_notes
     from heads.analysis.counterfactuals import suggested
     from heads.analysis.neighbors import searching
     from heads.interfaces.views import interpretation
@@ -129,7 +129,9 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
     second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
     yield _status(busy("Following every token through the base model"))
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
-    notes = list(_remarks(heads, found))
+    notes = list(script_notes(filter(None, (asked.text, second)), heads.classifiers[0].backbone))
+    if found.unread:
+        notes.insert(0, found.says.removeprefix(replace(found, unread=0).says).strip())
     yield _only(
         status=busy("Looking for the nearest training examples"),
         label=gr.update(choices=[ANSWERED, *classes], value=label, visible=bool(classes)),
@@ -148,20 +150,6 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
         ablating(heads, asked.text, second, retrain=heads.run is None), _status
     )
     yield _only(status="", layers=interpretation.ablations(without))
-
-
-def _remarks(heads: "SelectedHeads", found: "Attribution") -> Iterator[str]:
-    """What the head could not read: tokens that were left out, and unknown ones."""
-    if found.unread:
-        yield found.says.removeprefix(replace(found, unread=0).says).strip()
-    sign = heads.classifiers[0].backbone.tokenizer.unk_token
-    unknown = sum(bool(token.side) and token.text == sign for token in found.tokens)
-    if unknown:
-        what = "1 token is" if unknown == 1 else f"{unknown} tokens are"
-        yield (
-            f"{what} {sign}: the base model does not know these signs or words, so no head can "
-            "tell what they are."
-        )
 
 
 def retrained(asked: Location) -> Stream:
@@ -238,26 +226,26 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         if not others:
             raise RecipeError("There is no other head to compare with.", "Add a lane.")
         yield [gr.skip(), busy("Comparing the two heads")]
-        heads = result(load_lane_heads(asked, [recipe, *others])).classifiers
-        second = asked.pair if heads[0].head.needs_pairs else ""
-        said = answered(heads, asked.text, second)
-        unlike = [name for name, one in zip(others, said[1:], strict=True)
-                  if one.answer != said[0].answer]  # fmt: skip
-        other = other if other in others else next(iter([*unlike, *others]))
-        at = 1 + others.index(other)
-        both = [heads[0], heads[at]]
-        label, against = ("".join(one.answer[:1]) for one in (said[0], said[at]))
+        rivals = [other] if other in others else others
+        first, *rest = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
+        second_text = asked.pair if first.head.needs_pairs else ""
+        output, *outputs = answered([first, *rest], asked.text, second_text)
+        # One that answers differently, if there is one.
+        at = next((n for n, one in enumerate(outputs) if one.answer != output.answer), 0)
+        both = [first, rest[at]]
+        label, against = ("".join(one.answer[:1]) for one in (output, outputs[at]))
         against = against if against not in ("", label) else "runner-up"
-        found = attributions(both, asked.text, second, label, against)
+        evidence = attributions(both, asked.text, second_text, label, against)
         edits = without_each_word(asked.text, limits())
-        flips = flipped(both, asked.text, edits, second) if edits else None
-        lanes = [asked.lane, 1 + asked.recipes.index(other)]
-        one, two = (head.head.asked for head in both)
-        is_own = any(head.head.is_own for head in both)
-        apart = "" if is_own else difference(one, two, both[0].backbone)
+        counterfactuals = flipped(both, asked.text, edits, second_text) if edits else None
+        lanes = [asked.lane, 1 + asked.recipes.index(rivals[at])]
+        is_own = any(one.head.is_own for one in both)
+        apart = "" if is_own else difference(first.head.asked, both[1].head.asked, first.backbone)
         yield [
-            gr.update(choices=others, value=other),
-            interpretation.side_by_side(both, (said[0], said[at]), found, flips, lanes, apart),
+            gr.update(choices=others, value=rivals[at]),
+            interpretation.side_by_side(
+                both, (output, outputs[at]), evidence, counterfactuals, lanes, apart
+            ),
         ]
     except Exception as error:
         yield [gr.skip(), failed(error)]
