@@ -123,7 +123,7 @@ def _choose(
     winners = [
         head
         for head in tuned
-        if not comparisons.once and all(_is_better(comparisons, head, one) for one in rivals)
+        if not comparisons.once and all(_is_better(comparisons, head, rival) for rival in rivals)
     ]
     unbeaten = [rival for rival in rivals if rival not in beaten]
     return next(iter([*unbeaten, *winners, *tuned]), "")
@@ -132,7 +132,13 @@ def _choose(
 def _smallest_of_best(
     measures: Mapping[str, Measures], comparisons: Comparisons, sizes: Mapping[str, int]
 ) -> str:
+    """Return the smallest head that is not significantly worse than the best; "" for none.
+
+    Of heads of about one size it is the one with the highest score, of equal scores the reference.
+    """
     best = comparisons.best
+    # The reference was chosen before any score was known, so comparisons with it are more precise
+    # than those with the best: a head that is worse than either is out.
     compared = (*comparisons.to(best), *comparisons.to_reference)
     worse = {d.name for d in compared if d.high < 0}
     beaten = [name for name in (MAJORITY, TFIDF) if _is_better(comparisons, best, name)]
@@ -141,7 +147,9 @@ def _smallest_of_best(
         for head in _ranked(measures, _cells(comparisons) - worse, comparisons.reference)
         if all(_is_better(comparisons, head, name) for name in {MAJORITY, *beaten})
     ]
-    if not heads:  # the best may lead by luck, and a head that disagrees less may be sure
+    if not heads:
+        # The best leads the majority class, but not surely; another head, whose answers vary less
+        # from row to row, may lead it by less and surely.
         heads = [h for h in _ranked(measures, _cells(comparisons))
                  if _is_better(comparisons, h, MAJORITY)][:1]  # fmt: skip
     smallest = min((sizes[head] for head in heads), default=0)
@@ -170,8 +178,8 @@ def _is_better(comparisons: Comparisons, name: str, other: str) -> bool:
     Intervals of heads that were trained once are of these trained heads only, which is enough
     against a baseline.
     """
-    found = comparisons.between(name, other)
-    return found is not None and found.low > 0
+    difference = comparisons.between(name, other)
+    return difference is not None and difference.low > 0
 
 
 # --- The words.

@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from heads.errors import LimitError
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
+from heads.interfaces.web.visitors import RecentPages
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -220,7 +220,7 @@ class TrainingJobs:
     def __init__(self, slots: TrainingSlots) -> None:
         self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
-        self._closed: OrderedDict[str, None] = OrderedDict()  # pages, the last ones
+        self._closed = RecentPages(MOST_CLOSED)
         self._lock = threading.Lock()
         self.starting = STARTING
         atexit.register(self.end)
@@ -280,9 +280,7 @@ class TrainingJobs:
         """A page is closed: what no other shows may soon end, unless it is opened anew."""
         with self._lock:
             if page:
-                self._closed[page] = None
-            if len(self._closed) > MOST_CLOSED:
-                self._closed.popitem(last=False)
+                self._closed.add(page)
             for job in self._jobs.values():
                 if page in job.pages:
                     job.pages.discard(page)

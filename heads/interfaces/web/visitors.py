@@ -25,6 +25,23 @@ MOST_NOTED = 20_000  # readers that are remembered after they left
 NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
+class RecentPages:
+    """The sessions of pages that did something lately; of many the last ones."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pages: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, page: str) -> None:
+        """Note a page; a session's name is free to invent, so the oldest are forgotten."""
+        self._pages[page] = None
+        while len(self._pages) > self._most:
+            self._pages.popitem(last=False)
+
+    def __contains__(self, page: str | None) -> bool:
+        return page in self._pages
+
+
 class Visitors:
     """Who reads answers at this moment, and who has left.
 

@@ -19,6 +19,7 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
+from heads.interfaces.web.visitors import RecentPages
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -51,25 +52,20 @@ class PendingQuestions:
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, PendingQuestion] = OrderedDict()
-        self._visitors: OrderedDict[str, None] = OrderedDict()  # who have asked anything
+        self.visitors = RecentPages(MOST_PENDING)  # who have asked anything
 
     def begin(self, visitor: str, asked: Location) -> PendingQuestion:
         """A new question, in the place of the one before."""
         self.end(visitor)
         self._of[visitor] = found = PendingQuestion(asked=asked)
-        self._visitors[visitor] = None
-        for known in (self._of, self._visitors):
-            while len(known) > MOST_PENDING:  # a visitor's name is free to invent
-                known.popitem(last=False)
+        self.visitors.add(visitor)
+        while len(self._of) > MOST_PENDING:  # a visitor's name is free to invent
+            self._of.popitem(last=False)
         return found
 
     def of(self, visitor: str) -> PendingQuestion | None:
         """The question under way, if there is one."""
         return self._of.get(visitor)
-
-    def has_asked(self, visitor: str) -> bool:
-        """Return whether the visitor has asked anything since the page was opened."""
-        return visitor in self._visitors
 
     def end(self, visitor: str) -> None:
         """Ends it: whoever trains heads for it stops."""

@@ -438,7 +438,7 @@ def arriving(
             return
         for status in opening.waited(page):
             yield [same[0], status, *same[2:]]
-        if place.handlers.questions.has_asked(request.session_hash or ""):
+        if (request.session_hash or "") in place.handlers.questions.visitors:
             yield same  # who was quick has asked something else meanwhile
             return
         if asked.asks_the_same(OPENING):

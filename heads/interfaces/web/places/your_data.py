@@ -4,7 +4,6 @@ import contextlib
 import json
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +25,7 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
-from heads.interfaces.web.visitors import address_of
+from heads.interfaces.web.visitors import RecentPages, address_of
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -494,13 +493,11 @@ class CardHandlers:
     def __init__(self, card: Card) -> None:
         self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
         self._applying = len(card.settings.applying())
-        self._chosen: OrderedDict[str, None] = OrderedDict()  # pages that have chosen a file
+        self._chosen = RecentPages(MOST_PAGES)  # those that have chosen a file
 
     def opened(self, request: gr.Request) -> list[Any]:
         """Show the card, on which the file before no longer stands."""
-        self._chosen[request.session_hash or ""] = None
-        while len(self._chosen) > MOST_PAGES:
-            self._chosen.popitem(last=False)
+        self._chosen.add(request.session_hash or "")
         return [*_areas("card").values(), "", busy("Reading the file")]
 
     def drawn(self, found: data_form.Read) -> list[Any]:
