@@ -263,8 +263,9 @@ def _measured(limits: Limits) -> Generator[Progress, None, Leaderboard]:
             if isinstance(event, Progress):
                 yield Progress(says=f"Training the heads of the tour: {event.says}",
                                share=0.7 * event.share)  # fmt: skip
-        shutil.rmtree(place, ignore_errors=True)  # one that another process has made meanwhile
-        made.replace(place)
+        if not _is_whole(run):  # else another visitor has made it meanwhile, and reads it now
+            shutil.rmtree(place, ignore_errors=True)
+            made.replace(place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     make_room(place.parent, ROOM_BYTES, UNUSED_SECONDS)

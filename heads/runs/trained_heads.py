@@ -17,7 +17,7 @@ from heads.classifier.inputs import base_inputs, vector_inputs
 from heads.classifier.label_names import rename_classes
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.classifier.pretrained import own_head
-from heads.errors import CheckpointError, DataError
+from heads.errors import CheckpointError, DataError, did_you_mean
 from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, OWN, EvaluationTask, first, scores
@@ -160,8 +160,9 @@ def head_of(
             if isinstance(error.__cause__, OSError):
                 raise run.broken(file, name) from error
             raise DataError(f"The run {run.id}: {error.what}", error.hint) from error
+    trained = [r for n, r in enumerate(asked.recipes) if (run.path / head_file(n)).is_file()]
     what = f"The run {run.id} has no trained head {name[:80]}."
-    raise DataError(what, f"List those that it has with: heads runs {run.id}")
+    raise DataError(what, did_you_mean(name, trained) if trained else "Resume the run.")
 
 
 def _replace_interval(head: TrainedHead, run: RunFolder, name: str) -> TrainedHead:
