@@ -58,9 +58,9 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
         "for _ in served.opening.waited(served): pass\n"  # its menus are made behind the first page
         "page = json.dumps(served.config['components'], default=str)\n"
         "from heads.interfaces.web.location import OPENING\n"
-        "from heads.interfaces.web.places import builder\n"
-        "menu = builder.form(OPENING, {'recipe': 'mean+linear', 'lane': 1})\n"
-        "print(json.dumps(['second+linear' in page, 'The second real token' in menu,"
+        "from heads.interfaces.web.places import answers\n"
+        "menu = answers.line(OPENING, 1)\n"
+        "print(json.dumps(['second+linear' in page, 'value=\"second\"' in menu,"
         " 'second' in json.dumps(endpoints.parts())]))"
     )
     assert json.loads(run(copy, "-c", code).splitlines()[-1]) == [True, True, True]

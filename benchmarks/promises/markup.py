@@ -164,14 +164,13 @@ def in_try(
         page.get_by_role("tab", name=section).click()
         page.locator(what).first.wait_for()
         yield f"section {section}", page
-    page.get_by_role("button", name="+ change a head").click()
+    page.locator("#parts [data-do=build]").first.click()
     line = page.locator("#recipe-line")
     line.wait_for()
     line.fill(payload)
     line.press("Tab")
     page.locator("#builder [role=alert]").first.wait_for()
     yield "line of a recipe", page
-    page.locator("#facts [data-do=base]").click()
     box = page.get_by_role("combobox", name="Base model").first
     box.fill(payload)
     box.press("Enter")

@@ -1021,9 +1021,8 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
         assert abs(cell.measures.score - 0.5) < 0.2, cell.name
         for difference in (cell.to_best, cell.to_reference):
             assert difference is None or not difference.differs
-    assert found.verdict[0].startswith("No head is shown to be better than `mean+linear`")
-    known = re.compile("No head is (shown to be )?better than (TF-IDF|always answering)")
-    assert any(known.match(one) for one in found.verdict[1:])
+    unproven = "No recommendation: no head is significantly better than (always|a bag of words)"
+    assert re.match(unproven, found.verdict[0])
 
 
 @pytest.mark.slow
