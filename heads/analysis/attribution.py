@@ -48,7 +48,7 @@ def held_against(
         return RUNNER_UP, head.classes.index(against)
     others = logits.clone()
     others[target] = -torch.inf
-    return against, int(others.argmax())
+    return OTHERS if against == OTHERS else RUNNER_UP, int(others.argmax())
 
 
 def weights_of(logits: Tensor, target: int, against: str, rival: int | None) -> Tensor:

@@ -74,11 +74,17 @@ def token_notes(
         )
 
 
+def _is_letter(sign: str) -> bool:
+    return unicodedata.category(sign)[0] in "LM"  # vowels of Hindi and Thai are marks
+
+
 def script_notes(texts: Iterable[str], backbone: Backbone) -> Iterator[str]:
     """Yield a note on words or letters that the tokenizer of the base model does not know."""
     tokenizer, texts = backbone.tokenizer, list(texts)
     pieces = [piece for text in texts for piece in tokenizer.tokenize(text)]
-    letters = [sign for sign in "".join(texts) if sign.isalpha()]
+    spelt = sum(any(map(_is_letter, piece)) for piece in pieces)
+    words = sum(any(map(_is_letter, word)) for text in texts for word in text.split())
+    letters = [sign for sign in "".join(texts) if _is_letter(sign)]
     names = [unicodedata.name(sign, "").partition(" ")[0] for sign in letters]
     # In Chinese, Japanese and Korean a token of one character is usual.
     foreign = sum(name not in ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL") for name in names)
@@ -88,7 +94,8 @@ def script_notes(texts: Iterable[str], backbone: Backbone) -> Iterator[str]:
             f"{unknown} of {len(pieces)} tokens {is_or_are} {tokenizer.unk_token}: the base model "
             "does not know these words or characters."
         )
-    elif len(pieces) > 3 and foreign > len(letters) / 2 and len(letters) < 2 * len(pieces):
+    # Of the places within words where a token could end, more than half are ends of tokens.
+    elif spelt > 3 and foreign > len(letters) / 2 and spelt - words > (len(letters) - words) / 2:
         yield (
             "The tokenizer splits this text almost into single characters: the base model was "
             "hardly trained on its script."
@@ -241,9 +248,9 @@ def _among(predictions: Sequence[Prediction]) -> str:
     return f"{votes} of {len(predictions)} heads agree: {answer}. {_each(rest)}"
 
 
-def answer_key(prediction: Prediction) -> frozenset[str]:
-    """Return what heads agree on: the classes of the answer, or that the head is undecided."""
-    return kinds((UNDECIDED,) if prediction.is_undecided else prediction.answer)
+def answer_key(prediction: Prediction) -> frozenset[str] | None:
+    """Return what heads agree on: the classes of the answer; None if the head is undecided."""
+    return None if prediction.is_undecided else kinds(prediction.answer)
 
 
 def _each(predictions: Sequence[Prediction]) -> str:

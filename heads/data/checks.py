@@ -386,9 +386,7 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
     label, most = counts.most_common(1)[0]
     if most >= SKEWED * total:
         does = "applies to" if many else "makes up"
-        advice = (
-            "compare macro-F1, not micro-F1" if many else "heads are judged by macro-F1 by default"
-        )
+        advice = "compare macro-F1, not micro-F1" if many else "accuracy says little of the others"
         says = (
             f"'{short(label)}' {does} {100 * most / total:.1f} % of the rows "
             f"({most:,} of {total:,}); {advice}."

@@ -51,7 +51,7 @@ class Recommendation:
 def recommend(
     measures: Mapping[str, Measures],
     comparisons: Comparisons,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, float],
     *,
     commonest: str = "",
     stopped: int = 0,
@@ -70,7 +70,7 @@ def recommend(
     Args:
         measures: Of every cell, by its name.
         comparisons: Of the same cells.
-        sizes: How many parameters each head learns.
+        sizes: How many numbers each head learns; infinite where that is not known.
         commonest: The class that the majority baseline answers, where a row has one class.
         stopped: How many heads a race has eliminated.
         left: How many heads are still to be trained.
@@ -90,7 +90,7 @@ def recommend(
         why = f"no head is significantly better than {what}"
         sure = [_unbeaten(comparisons, own), *asides]
     else:
-        return _describe(measures, comparisons, name, asides)
+        return _describe(measures, comparisons, sizes, name, asides)
     because = f"`{comparisons.best}` scores highest: {_scores(measures, comparisons.best)}"
     return Recommendation(
         use=f"No recommendation: {why}", because=because, how_sure="; ".join(sure)
@@ -101,7 +101,7 @@ def recommend(
 
 
 def _choose(
-    measures: Mapping[str, Measures], comparisons: Comparisons, sizes: Mapping[str, int]
+    measures: Mapping[str, Measures], comparisons: Comparisons, sizes: Mapping[str, float]
 ) -> str:
     """Return the head to recommend; "" where none is significantly better than the majority."""
     frozen = comparisons.frozen
@@ -130,7 +130,7 @@ def _choose(
 
 
 def _smallest_of_best(
-    measures: Mapping[str, Measures], comparisons: Comparisons, sizes: Mapping[str, int]
+    measures: Mapping[str, Measures], comparisons: Comparisons, sizes: Mapping[str, float]
 ) -> str:
     """Return the smallest head that is not significantly worse than the best; "" for none.
 
@@ -188,6 +188,7 @@ def _is_better(comparisons: Comparisons, name: str, other: str) -> bool:
 def _describe(
     measures: Mapping[str, Measures],
     comparisons: Comparisons,
+    sizes: Mapping[str, float],
     name: str,
     asides: Sequence[str],
 ) -> Recommendation:
@@ -199,7 +200,7 @@ def _describe(
         among = comparisons if name in tuned else frozen
     others = _heads(among.to(name))
     alike = tuple(d.name for d in others if not d.differs)
-    because = [_reason(measures, among, name, alike), _scores(measures, name)]
+    because = [_reason(measures, among, sizes, name, alike), _scores(measures, name)]
     sure = [*_compared_with(measures, among, name, others, alike), *asides]
     lead = _lead(measures, comparisons, name)
     if TFIDF in measures and not lead and not _is_better(comparisons, name, TFIDF):
@@ -240,15 +241,28 @@ def _lead(measures: Mapping[str, Measures], comparisons: Comparisons, name: str)
 
 
 def _reason(
-    measures: Mapping[str, Measures], comparisons: Comparisons, name: str, alike: Sequence[str]
+    measures: Mapping[str, Measures],
+    comparisons: Comparisons,
+    sizes: Mapping[str, float],
+    name: str,
+    alike: Sequence[str],
 ) -> str:
     best = comparisons.best
     if not _heads(comparisons.to_reference):
         return ""
-    if name == best or measures[name].score == measures[best].score:
-        return "highest score" + " and no smaller head is as good" * bool(alike)
+    if measures[name].score >= measures[best].score:
+        much_smaller = [head for head in alike if SAME_SIZE * sizes[head] < sizes[name]]
+        if any(_is_better(comparisons, head, TFIDF) for head in much_smaller):
+            return "highest score"
+        if much_smaller and _is_better(comparisons, name, TFIDF):
+            return "highest score; no smaller head is significantly better than a bag of words"
+        return "highest score" + " and no much smaller head is as good" * bool(alike)
     score = SCORES[measures[best].metric].told(measures[best].score)
-    return f"small, and not significantly worse than the best head, `{best}` ({score})"
+    if best not in alike:
+        return f"`{best}` has the highest score ({score})"
+    if SAME_SIZE * sizes[name] < sizes[best]:
+        return f"smaller than the best head, `{best}` ({score}), and not significantly worse"
+    return f"not significantly worse than the best head, `{best}` ({score})"
 
 
 def _scores(measures: Mapping[str, Measures], head: str) -> str:
@@ -280,11 +294,8 @@ def _compared_with(
     elif not alike:
         yield f"{every} {'is' if len(others) == 1 else 'are'} significantly worse"
     else:
-        are = "are"
-        if len(alike) == len(others):
-            who, are = every, "is" if len(others) == 1 else "are"
-        else:
-            who = f"{len(alike)} of {every}"
+        who = every if len(alike) == len(others) else f"{len(alike)} of {every}"
+        are = "is" if len(alike) == 1 else "are"
         yield f"{who} {are} not significantly different on {_rows(own)}"
     if comparisons.once:
         yield "trained once, so how much results vary is not known: train with 3 seeds"

@@ -250,6 +250,12 @@ class ResolvedRecipe:
             return self.chain(width, classes)
 
     @property
+    def is_quick(self) -> bool:
+        """Whether a linear or closed-form head is trained on vectors: those are trained first."""
+        reads_vectors = not self.is_tuned and not self.needs_states
+        return reads_vectors and (self.is_convex or self.head.solve is not None)
+
+    @property
     def is_convex(self) -> bool:
         """Whether its head is one linear layer, solved to the one optimum of a penalised loss.
 

@@ -1,8 +1,9 @@
 """The leaderboard of a run, read from its folder, finished or not; and the runs that are kept."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from heads import display
@@ -227,7 +228,14 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         is_over = end["state"] == "finished"
-        verdict, recommendation = _verdict(asked, cells, comparisons, stopped, is_over=is_over)
+        failed = [
+            name
+            for number, name in enumerate(asked.recipes)
+            if (run.path / f"cells/{number:03}.failed.json").is_file()
+        ]
+        verdict, recommendation = _verdict(
+            asked, cells, comparisons, stopped, failed, is_over=is_over
+        )
         cells = _compared(cells, comparisons, recommendation.name)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     reading = facts.get("reading", {})
@@ -299,19 +307,20 @@ def _verdict(
     cells: Mapping[str, Cell],
     comparisons: Comparisons,
     eliminated: Sequence[Eliminated],
+    failed: Collection[str],
     *,
     is_over: bool,
 ) -> tuple[tuple[str, ...], Recommendation]:
     stopped = len(eliminated)
     done = sum(not cell.is_baseline for cell in cells.values()) + stopped
-    known = {*cells, *(head.recipe for head in eliminated)}
+    known = {*cells, *failed, *(head.recipe for head in eliminated)}
     both = zip(asked.recipes, asked.resolved, strict=True)
-    linear = [name for name, one in both if one.head.name == "linear" and not one.is_tuned]
-    if not is_over and any(name not in known for name in linear):
+    if not is_over and any(recipe.is_quick for name, recipe in both if name not in known):
         use = f"Nothing to recommend yet: {done} of {len(asked.recipes)} heads trained"
         return (f"{use}.",), Recommendation(use=use)
     measures = {name: cell.measures for name, cell in cells.items()}
-    sizes = {name: cell.learned for name, cell in cells.items()}
+    # A head without parameters stores the training texts instead, which is larger than any layer.
+    sizes = {name: cell.learned or inf for name, cell in cells.items()}
     usual = wording.commonest(asked, asked.splits.train[0])
     left = len(asked.recipes) - done
     improving = sum(not cell.is_converged for cell in cells.values())

@@ -94,7 +94,7 @@ def skewed(asked: RunSpec) -> list[str]:
     rows = f"{100 * share:.0f} % of the rows are '{name}'"
     if asked.metric == "accuracy":
         return [f"{rows}, and accuracy says little of the other classes; macro-F1 says more."]
-    return [f"Heads are judged by macro-F1, since {rows}."]
+    return [f"Heads are judged by macro-F1: {rows}."]
 
 
 def few_rows_per_class(asked: RunSpec) -> list[str]:

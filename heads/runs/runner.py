@@ -250,14 +250,16 @@ def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:
 
 
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
-    """How long a run will take from its beginning, roughly.
+    """Estimate how long the heads of a run that are not trained yet will take.
 
     Raises:
         HeadsError: The run is broken.
     """
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits, download=not limits.public)
-    return expected(asked, cells_of(asked, backbone, limits), backbone)
+    cells = cells_of(asked, backbone, limits)
+    left = [cell for number, cell in enumerate(cells) if kept(run, number) is None]
+    return expected(asked, left, backbone)
 
 
 def working(

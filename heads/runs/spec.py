@@ -246,10 +246,7 @@ def specified(
     elif request.label_names:
         what = "Label names are for the classes of own, which is not among the recipes."
         raise RecipeError(what, "Add the recipe own, or leave the label names out.")
-    config = request.config
-    if config.metric == AUTO and not corpus.ordered and majority_share(corpus)[1] >= SKEWED:
-        config = replace(config, metric="macro_f1")
-    return spec_of(corpus, backbone, recipes, config, account)
+    return spec_of(corpus, backbone, recipes, request.config, account)
 
 
 def rows_of(data: Data, test: Data | None, unseen: str) -> tuple[Corpus, list[str]]:
@@ -281,6 +278,8 @@ def spec_of(
         DataError: The rows cannot be split so, or a setting means nothing for their labels.
     """
     _check_settings(config, corpus)
+    if config.metric == AUTO and not corpus.ordered and majority_share(corpus)[1] >= SKEWED:
+        config = replace(config, metric="macro_f1")
     asked = RunSpec(
         corpus=corpus,
         model=backbone.id,

@@ -21,8 +21,6 @@ from heads.settings import ExperimentConfig
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
 from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
-from heads.training.fitters.closed_form import ClosedFormFitter
-from heads.training.fitters.logistic import LinearFitter
 from heads.training.objective import TargetScaler, balance_of
 from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
@@ -240,7 +238,7 @@ def _job(
         wants_all=trial.is_tuned,
         kind=type(trial.fitter).__name__,
         is_apart=trial.fitter.learns_from == "vectors",
-        is_first=isinstance(trial.fitter, LinearFitter | ClosedFormFitter),
+        is_first=trial.resolved.is_quick,
     )
 
 

@@ -1,5 +1,6 @@
 """The commands about data and runs: read, train, runs, labels, reproduce, work."""
 
+import contextlib
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -314,6 +315,8 @@ def work(folder: Path) -> None:
 
 
 def _work(folder: Path) -> None:
+    import torch
+
     from heads.caching import refusal
     from heads.errors import HeadsError
     from heads.runs.folder import RunFolder
@@ -322,9 +325,12 @@ def _work(folder: Path) -> None:
 
     run = RunFolder(path=folder)
     try:
-        metric, expected = load(run).metric, foreseen(run, limits())
-        seconds = {"reading": expected.reading, "seconds": expected.seconds}
-        print(dumps({"event": "expected", "heads": dict(expected.heads), **seconds}), flush=True)
+        metric = load(run).metric
+        with contextlib.suppress(HeadsError):  # a run that cannot be estimated may be trained
+            expected = foreseen(run, limits())
+            seconds = {"reading": expected.reading, "seconds": expected.seconds}
+            seconds |= {"heads": dict(expected.heads), "threads": torch.get_num_threads()}
+            print(dumps({"event": "expected", **seconds}), flush=True)
         for event in working(run, limits()):
             print(dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:

@@ -109,17 +109,22 @@ def side_by_side(
 
     Args:
         outputs: The answers of the two to the text.
-        attributions: Of the same difference of logits in both heads.
+        attributions: Of the same difference of logits in both heads, where they share classes.
         counterfactuals: The answers to the text without each of its words.
         lanes: The numbers of their lanes, which give their colours.
         difference: What sets the second apart from the first, in words.
     """
-    columns = []
+    columns, unturned = list[dict[str, Any]](), ""
+    if counterfactuals and counterfactuals.edits:
+        words, tried = len(counterfactuals.original.text.split()), len(counterfactuals.edits)
+        which = "No single word" if words == tried else f"None of the first {tried} words"
+        of_pair = " of the first text" * bool(counterfactuals.original.pair)
+        unturned = f"{which}{of_pair} turns its answer when it is removed."
     parts = zip(classifiers, outputs, attributions, lanes, strict=True)
     for number, (classifier, output, attribution, lane) in enumerate(parts):
         edits = counterfactuals.edits if counterfactuals else ()
         head, ranked = classifier.head, sorted(output.probabilities, reverse=True)
-        is_undecided = is_close(output.probabilities, head.problem, head.scores)
+        is_undecided = not head.new and is_close(output.probabilities, head.problem, head.scores)
         margin = ""
         if output.chance is not None and len(ranked) > 1:
             margin = f"{chance(ranked[0])}, {100 * (ranked[0] - ranked[1]):.0f} points ahead"
@@ -134,19 +139,23 @@ def side_by_side(
                 "reads": head.says[0],
                 "tokens": list(_tokens(attribution.tokens, f"to {attribution.quantity}")),
                 "why_not": attribution.why_not,
+                "contrast": _contrast(attribution),
                 "flips": [
                     (edit.change, edit.said[number].spoken) for edit in edits if edit.flips[number]
                 ],
             }
         )
-    label, rival = attributions[0].label, attributions[0].rival
     return render(
         "side_by_side.html",
         columns=columns,
-        contrast=f"for {label} rather than {rival}" if rival else f"for {label}" if label else "",
-        has_classes=outputs[0].problem.has_classes,
+        unturned=unturned if outputs[0].problem.has_classes else "",
         difference=difference,
     )
+
+
+def _contrast(attribution: Attribution) -> str:
+    label, rival = attribution.label, attribution.rival
+    return f"for {label} rather than {rival}" if rival else f"for {label}" if label else ""
 
 
 # --- A head's numbers.

@@ -295,7 +295,7 @@ def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
     first, rest = lead(comparison)
     right = rightness(comparison.predictions, comparison.expected)
     rest = " ".join(filter(None, (right, rest)))
-    exclusive = [one for one in comparison.predictions if one.problem.is_exclusive]
+    exclusive = [p for p in comparison.predictions if p.problem.is_exclusive and not p.new]
     return render(
         "verdict.html",
         first=first,

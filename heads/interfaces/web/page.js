@@ -10,7 +10,7 @@ window.heads = {
       if (data.do === "story") return document.querySelector("#save-story")?.click();
       if (data.do === "scroll") return document.querySelector(data.to)?.scrollIntoView({ behavior: "smooth" });
       if (data.do === "theme") return heads.theme();
-      if (data.do === "skip") { event.preventDefault(); return document.querySelector("#sentence textarea")?.focus(); }
+      if (data.do === "skip") { event.preventDefault(); return [...document.querySelectorAll("#sentence textarea, #file button, #place-learn button")].find((one) => one.offsetParent)?.focus(); }
       if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }
       if (found.tagName === "A") event.preventDefault();
@@ -61,7 +61,15 @@ window.heads = {
   route(trigger) {
     heads.arrive();
     heads.asked = location.search;
-    if (heads.search() !== location.search) heads.restoreText();
+    if (heads.search() !== location.search) {  // a long text: ask it once the page has answered
+      let checks = 20, answered = 0;
+      heads.arriving = setInterval(() => {
+        answered += Boolean(document.querySelector("#verdict strong"));
+        if (checks-- && answered < 3) return;
+        heads.arriving = clearInterval(heads.arriving);
+        trigger("select", {});
+      }, 250);
+    }
     heads.go = () => trigger("select", {});
     window.addEventListener("popstate", () => {
       heads.place();
@@ -125,6 +133,7 @@ window.heads = {
       query = "?" + fields;
     }
     const asked = heads.asked;
+    heads.arriving = clearInterval(heads.arriving);
     heads.remember(query, heads.placeOf(query));
     heads.asked = asked;  // what the link asks is still to be asked
     heads.go();
@@ -135,6 +144,7 @@ window.heads = {
   // The place is the browser's own: what was asked in one of them may be answered when one is in
   // another, and takes nobody back.
   remember(query, place = heads.placeOf(location.search)) {
+    if (heads.arriving) return;  // the long text of the address is not asked yet
     const before = new URLSearchParams(location.search);
     const rest = [...new URLSearchParams(query)].filter(([name]) => name !== "place");
     const next = new URLSearchParams(place === "try" ? rest : [["place", place], ...rest]);
@@ -146,14 +156,18 @@ window.heads = {
     // A long text stays in the tab: browsers and servers cut long addresses.
     const long = (next.get("text") || "").length + (next.get("pair") || "").length > heads.LONGEST;
     if (long) {
-      sessionStorage.setItem("heads-text", JSON.stringify([next.get("text"), next.get("pair")]));
-      next.delete("text"); next.delete("pair"); next.set("long", "1");
+      const texts = JSON.stringify([next.get("text"), next.get("pair")]);
+      const sum = [...texts].reduce((sum, sign) => (31 * sum + sign.codePointAt(0)) | 0, 1);
+      const key = (sum >>> 0).toString(36);
+      try { sessionStorage.setItem("heads-text-" + key, texts); }
+      catch { sessionStorage.clear(); }  // full: older steps back lose their texts
+      next.delete("text"); next.delete("pair"); next.set("long", key);
     } else next.delete("long");
     const url = location.pathname + (next.size ? "?" + next : "");
-    if (next.toString() === before.toString()) return;
-    history[moved ? "pushState" : "replaceState"](null, "", url);
+    const isSame = next.toString() === before.toString();
+    if (!isSame) history[moved ? "pushState" : "replaceState"](null, "", url);
     heads.asked = heads.search();
-    heads.place();
+    if (!isSame) heads.place();
   },
 
   LONGEST: 1500,  // letters of an address
@@ -162,7 +176,7 @@ window.heads = {
   search() {
     const fields = new URLSearchParams(location.search);
     if (!fields.has("long")) return location.search;
-    const [text, pair] = JSON.parse(sessionStorage.getItem("heads-text") || "[null, null]");
+    const [text, pair] = JSON.parse(sessionStorage.getItem("heads-text-" + fields.get("long")) || "[]");
     fields.delete("long");
     if (text) fields.set("text", text);
     if (pair) fields.set("pair", pair);
@@ -241,6 +255,8 @@ window.heads = {
       else { event.preventDefault(); heads.wantsLine = true;
         document.querySelector("#parts [data-do=build]")?.click(); }
     }
+    const menu = event.key === "Escape" && document.querySelector(".run .menu[open]");
+    if (menu) { menu.open = false; return menu.querySelector("summary").focus(); }
     const close = event.key === "Escape" && !typing && !event.defaultPrevented
       && [...document.querySelectorAll("[data-do^=close]")].find((one) => one.offsetParent);
     if (close) {  // the focus goes back to what opened it

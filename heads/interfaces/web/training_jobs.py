@@ -7,7 +7,6 @@ and what it had finished is kept.
 
 import atexit
 import math
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -58,6 +57,7 @@ class Course:
         heads: Expected seconds of each head to be trained.
         encoding: Expected seconds of encoding the texts.
         seconds: Expected seconds of the whole training.
+        threads: How many heads are trained at once.
     """
 
     says: str = "Starting"
@@ -71,6 +71,7 @@ class Course:
     heads: dict[str, float] = field(default_factory=dict[str, float])
     encoding: float = 0.0
     seconds: float = 0.0
+    threads: int = 1
     _begun: float = 0.0  # when the expectation came, on the monotonic clock
     _ends: float = 0.0  # when the training is expected to end, on the same clock
     _encoded: tuple[float, float] = (0.0, 0.0)  # fraction of the texts, and the seconds it took
@@ -81,7 +82,8 @@ class Course:
         self.metric = event.get("metric", self.metric)
         if event["event"] == "expected":
             self.heads, self.encoding = event["heads"], event["reading"]
-            self.seconds, self._begun = event["seconds"], time.monotonic()
+            self.seconds, self.threads = event["seconds"], event["threads"]
+            self._begun = time.monotonic()
             self._renew()
         elif event["event"] == "progress":
             self.says, self.share = event["says"], max(self.share, event["share"])
@@ -142,14 +144,13 @@ class Course:
         """
         if not self._begun:
             return
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         fraction, encoding = self._encoded
         # A few seconds as expected steady the ratio while little is measured.
         expected, taken = CALIBRATION + fraction * self.encoding, CALIBRATION + encoding
         for name, seconds in self._taken.items():
             expected += self._cost(name)
-            # A fine-tuned head has all cores, any other head one of them.
-            taken += seconds if name in self.tuned else seconds / (cores or 1)
+            # A fine-tuned head has all threads, any other head one of them.
+            taken += seconds if name in self.tuned else seconds / self.threads
         left = [cost for name, cost in self.heads.items() if name not in self.scores]
         # Heads eliminated in a race are done, and have no score.
         still = (self.planned - self.done) / len(left) if self.planned and left else 1.0
@@ -168,7 +169,8 @@ class Course:
         """The number of heads trained and the time left, in a few words."""
         from heads.interfaces.views.leaderboard import duration
 
-        told = f"{self.done} of {self.planned} heads" if self.planned and self.done else self.says
+        is_training = 0 < self.done < self.planned  # before and after, other work is under way
+        told = f"{self.done} of {self.planned} heads" if is_training else self.says
         if not (left := self.left):
             return told
         seconds = max(1, round(left))

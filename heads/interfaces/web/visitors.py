@@ -35,6 +35,7 @@ class RecentPages:
     def add(self, page: str) -> None:
         """Note a page; a session's name is free to invent, so the oldest are forgotten."""
         self._pages[page] = None
+        self._pages.move_to_end(page)
         while len(self._pages) > self._most:
             self._pages.popitem(last=False)
 

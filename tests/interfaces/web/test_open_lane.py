@@ -1,5 +1,6 @@
 """An opened lane as its handlers answer it, and what of that is waited for."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -102,6 +103,29 @@ def test_a_lane_shows_its_numbers_chain_and_what_sets_it_apart():
     assert "adds" in view or "leaves out" in view
     *_, (_, alone) = open_lane.compare_lanes(replace(asked, recipes=("cls+roberta",), lane=1), "")
     assert 'role="alert"' in alone
+
+
+def test_two_heads_that_agree_are_explained_by_the_same_difference_of_logits():
+    text = "Can I still stop the order I placed this morning?"
+    recipes = ("cls+linear", "mean+linear")  # of which each has another runner-up
+    asked = Location(text=text, sample="intents", recipes=recipes, lane=1, show="compare")
+    *_, (_, view) = open_lane.compare_lanes(asked, "")
+    evidence = re.findall(r"<h4>(Evidence for .*? rather than .*?)</h4>", view)
+    assert len(evidence) == 2
+    assert evidence[0] == evidence[1]
+    assert "of the same logits in both heads" in view
+    *_, (_, alike) = open_lane.compare_lanes(replace(asked, text="Hm", sample="sentiment"), "")
+    assert "turns its answer" not in alike  # without its one word there is no text
+
+
+def test_a_random_head_is_no_head_that_disagrees():
+    recipes = ("mean+linear", "own", "cls+roberta")
+    asked = Location(text="Not bad at all.", recipes=recipes, lane=1, show="compare")
+    *_, (other, view) = open_lane.compare_lanes(asked, "")
+    assert other["value"] != "own"
+    *_, (_, view) = open_lane.compare_lanes(asked, "own")  # other classes: each its own answer
+    assert view.count("Evidence for") == 2
+    assert "the same logits" not in view
 
 
 def test_the_panel_of_raw_lanes_is_raw_but_for_what_is_taken_along():

@@ -230,12 +230,18 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         first, *rest = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
         second_text = asked.pair if first.head.needs_pairs else ""
         output, *outputs = answered([first, *rest], asked.text, second_text)
-        # One that answers differently, if there is one.
-        at = next((n for n, one in enumerate(outputs) if one.answer != output.answer), 0)
+        # One that answers differently, if there is one; what a random head answers means nothing.
+        differing = [n for n, one in enumerate(outputs) if one.answer != output.answer]
+        at = next((n for n in differing if not rest[n].head.new), 0)
         both = [first, rest[at]]
-        label, against = ("".join(one.answer[:1]) for one in (output, outputs[at]))
-        against = against if against not in ("", label) else "runner-up"
-        evidence = attributions(both, asked.text, second_text, label, against)
+        label, rival = ("".join(one.answer[:1]) for one in (output, outputs[at]))
+        if rival in ("", label):  # both say the same: against the runner-up of the open head
+            scores = zip(output.logits, output.classes, strict=True)
+            rival = max((pair for pair in scores if pair[1] != label), default=(0.0, ""))[1]
+        if first.head.classes == both[1].head.classes:
+            evidence = attributions(both, asked.text, second_text, label, rival or "runner-up")
+        else:  # of each head its own answer
+            evidence = [attributions([one], asked.text, second_text)[0] for one in both]
         edits = without_each_word(asked.text, limits())
         counterfactuals = flipped(both, asked.text, edits, second_text) if edits else None
         lanes = [asked.lane, 1 + asked.recipes.index(rivals[at])]
@@ -393,6 +399,8 @@ class PanelHandlers:
             if opens_the_same(before.asked, asked):
                 return [gr.skip()] * 3
             before.is_over = True
+            if not is_open(asked):  # the next panel is another one
+                self.questions.end(request.session_hash or "")
         return shown(asked)
 
     def load(
@@ -407,9 +415,11 @@ class PanelHandlers:
             yield from loading(asked, label, against, other)  # it says why not
             return
         question = self.questions.begin(visitor, asked)
-        if before and _is_typed(before.asked, asked) and not _has_settled(question):
+        is_typed = before is not None and _is_typed(before.asked, asked)
+        if is_typed and not _has_settled(question):
             return
-        yield from until_over(question, loading(asked, label, against, other))
+        # While one types, the other head stays; a panel that opens chooses one that disagrees.
+        yield from until_over(question, loading(asked, label, against, other if is_typed else ""))
 
     def _may_load(self, visitor: str, asked: Location) -> bool:
         """Whether its base model is at hand; else it is shown anew once that is."""
