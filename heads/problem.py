@@ -44,6 +44,7 @@ class ProblemType(ABC):
         gives_number: Whether a logit is itself what is asked for.
         decided: What is decided with a probability, in words.
         group: Of what there are so many, in words.
+        usual_answer: What the majority baseline always answers, in words.
     """
 
     name: ClassVar[str]
@@ -56,6 +57,7 @@ class ProblemType(ABC):
     gives_number: ClassVar[bool] = False
     decided: ClassVar[str] = "yes-or-no questions"
     group: ClassVar[str] = "label"
+    usual_answer: ClassVar[str] = "majority class"
 
     def __repr__(self) -> str:
         return self.name
@@ -177,6 +179,7 @@ class MultiLabel(ProblemType):
     name = "multi_label_classification"
     labels = "several labels a row"
     metric = "micro_f1"
+    usual_answer = "most frequent labels"
     output_activation = "sigmoid"
     has_label_sets = True
 
@@ -239,6 +242,7 @@ class Regression(ProblemType):
     name = "regression"
     labels = "numbers"
     metric = "spearman"
+    usual_answer = "mean of the labels"
     output_activation = "none"
     has_classes = False
     gives_number = True

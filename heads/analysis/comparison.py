@@ -136,12 +136,11 @@ def recipe_notes(heads: Sequence[TrainedHead], backbone: Backbone) -> list[str]:
     ]
     if any(head.scores for head in heads):
         notes += filter(None, [fine_tuned_warning(backbone)])
-    lucky = [h.name for h in heads if h.scores and h.scores.low <= h.scores.majority]
+    lucky = [h for h in heads if h.scores and h.scores.low <= h.scores.majority]
     if lucky:
-        is_or_are = "is" if len(lucky) == 1 else "are"
-        notes.append(
-            f"{', '.join(lucky)} {is_or_are} hardly better than the majority class on new texts."
-        )
+        names, is_or_are = ", ".join(h.name for h in lucky), "is" if len(lucky) == 1 else "are"
+        usual = lucky[0].problem.usual_answer
+        notes.append(f"{names} {is_or_are} hardly better than the {usual} on new texts.")
     for one, other in combinations([head for head in heads if not head.is_own], 2):
         reads_alike = one.asked.pooling is other.asked.pooling  # most do not: told at once
         if reads_alike and same_in_training(one.asked, other.asked, backbone):

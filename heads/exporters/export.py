@@ -160,7 +160,8 @@ def refit_notes(head: TrainedHead) -> tuple[str, ...]:
         return ()
     return (
         f"Trained again on all {head.rows:,} rows in {head.refit.seconds:.1f} s, with the settings "
-        f"chosen before. Its score is that of heads that learned from about {head.refit.rows:,}.",
+        f"chosen before, so its probabilities are not those of the head that was scored. Its score "
+        f"is that of heads that learned from about {head.refit.rows:,}.",
     )
 
 

@@ -264,7 +264,9 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     ]
     for line, colour in ((0, ZERO), (1, AMBER)):
         if list(IN_WORDS)[line] in lines:
-            drawn = _baseline(list(IN_WORDS)[line], line, colour, lines, axis, name)
+            cell = list(IN_WORDS)[line]
+            text = f"{_in_words(board)[cell]} {_told([lines[cell]], name, 0.5)[0]}"
+            drawn = _baseline(text, _factor(name) * lines[cell], line, colour, axis)
             shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
     names = _names(recipes)
     names["ticktext"] = [
@@ -354,12 +356,16 @@ def _beside(text: str, at: int) -> Figure:
     }
 
 
+def _in_words(board: Leaderboard) -> Mapping[str, str]:
+    """The baselines of a run in two words each."""
+    return {**IN_WORDS, "majority": board.problem.usual_answer}
+
+
 def _baseline(
-    cell: str, line: int, colour: str, lines: Mapping[str, float], axis: Figure, name: Metric
+    text: str, at: float, line: int, colour: str, axis: Figure
 ) -> tuple[list[Figure], list[Figure]]:
     """The dashed line of a baseline with its name above; at the edge, where it is far away."""
-    (low, high), at = axis["range"], _factor(name) * lines[cell]
-    text = f"{IN_WORDS[cell]} {_told([lines[cell]], name, 0.5)[0]}"
+    low, high = axis["range"]
     note = {
         "yref": "paper",
         "y": 1,
@@ -449,7 +455,7 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     drawn = _heat(names, tiles, asked, star=board.recommendation.name, out=out)
     beside = [
         f"{words.capitalize()}: {asked.shown(found[name][1])}."
-        for name, words in IN_WORDS.items()
+        for name, words in _in_words(board).items()
         if name in found
     ]
     if not tiles:

@@ -127,7 +127,8 @@ def side_by_side(
         is_undecided = not head.new and is_close(output.probabilities, head.problem, head.scores)
         margin = ""
         if output.chance is not None and len(ranked) > 1:
-            margin = f"{chance(ranked[0])}, {100 * (ranked[0] - ranked[1]):.0f} points ahead"
+            points = f"{100 * (ranked[0] - ranked[1]):.0f}"
+            margin = f"{chance(ranked[0])}, {points} point{'s' * (points != '1')} ahead"
         columns.append(
             {
                 "mark": COLOURS[lane - 1],
@@ -140,6 +141,8 @@ def side_by_side(
                 "tokens": list(_tokens(attribution.tokens, f"to {attribution.quantity}")),
                 "why_not": attribution.why_not,
                 "contrast": _contrast(attribution),
+                "says": f"{signed(attribution.value_on_blanks)} with {attribution.blank} for every "
+                f"word, plus the scores: {signed(attribution.value)}.",
                 "flips": [
                     (edit.change, edit.said[number].spoken) for edit in edits if edit.flips[number]
                 ],

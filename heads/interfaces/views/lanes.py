@@ -76,14 +76,14 @@ def score_says(scores: "Scores") -> str:
     return f"{told} on {scores.rows:,} held-out texts"
 
 
-def baseline_says(scores: "Scores") -> str:
-    """Return what the majority class scores on the same rows."""
+def baseline_says(scores: "Scores", usual_answer: str) -> str:
+    """Return what always giving the usual answer scores on the same rows."""
     from heads.evaluation.metrics import score_called
 
     metric = score_called(scores.metric)
     if metric is None:
         return ""
-    return f"95 % interval in brackets; majority class {metric.told(scores.majority)}"
+    return f"95 % interval in brackets; {usual_answer} {metric.told(scores.majority)}"
 
 
 # --- One lane.
@@ -148,7 +148,9 @@ def lane(prediction: "Prediction", number: int) -> Lane:
             "answer": said(prediction),
             "is_number": not prediction.problem.has_classes,
             "score": score_says(prediction.scores) if prediction.scores else "",
-            "baseline": baseline_says(prediction.scores) if prediction.scores else "",
+            "baseline": baseline_says(prediction.scores, prediction.problem.usual_answer)
+            if prediction.scores
+            else "",
             "remarks": list(_remarks(prediction)),
         },
     )
@@ -311,8 +313,9 @@ def trained_on(comparison: "Comparison", title: str = "") -> str:
     if one is None or one.scores is None:
         return ""
     if title:
-        tested = f"tested on {one.scores.rows:,} held-out rows"
-        return f"Trained on {one.rows:,} rows of {title}, {tested}."
+        held_out = "each held out from the head that answered it"
+        rows = f"Trained on {one.rows:,} rows of {title}; scored on {one.scores.rows:,} rows"
+        return f"{rows}, {held_out}."
     name = f"the sample “{SAMPLES[comparison.sample].title}”"
     few = f"tested on only {one.scores.rows:,}: a demonstration, not a benchmark"
     return f"Trained on {one.rows:,} texts of {name}, {few}."

@@ -151,6 +151,9 @@ def test_a_draft_follows_menus_and_line():
     assert found == {"recipe": "cls@cat4+mlp?hidden=32", "lane": 2}
     found = builder.apply_menus(found, {"pooling": "mean", "head": "linear"})
     assert found == {"recipe": "mean@cat4+linear", "lane": 2}  # the layer stays
+    tuned = {"recipe": "mean+mlp?hidden=32&tune=last2", "lane": 2}
+    found_tuned = builder.apply_menus(tuned, {"pooling": "cls", "head": "linear"})
+    assert found_tuned["recipe"] == "cls+linear?tune=last2"
     found = builder.apply_form(found, {"recipe": "max+linear"})
     assert builder.place_draft(OPENING, found).recipes[1] == "max+linear"
     own = {"recipe": "own", "lane": 1}

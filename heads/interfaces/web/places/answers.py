@@ -115,7 +115,7 @@ def answering(question: PendingQuestion) -> Iterator[Shown]:
     try:
         if not asked.text.strip() or (needs_pair and not asked.pair.strip()):
             missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
-            yield Shown(error=failure(missing), line=line(asked))
+            yield Shown(error=failure(missing))
         else:
             yield from _answered(question)
     except Exception as error:
@@ -128,7 +128,6 @@ def offering(asked: Location) -> Iterator[Shown]:
     yield Shown(
         verdict=base_models.offer(asked),
         lanes=view.lanes(found, asked.lane),
-        line=line(asked),
         under=under(asked),
     )
 
@@ -185,11 +184,7 @@ def compared(asked: Location) -> "Comparison":
 def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterator[Shown]:
     """Ask the heads in turn; one that cannot answer says why in its own lane."""
     asked, found = question.asked, view.waiting(question.asked.recipes)
-    around: dict[str, Any] = {
-        "verdict": busy(TRAINS),
-        "line": line(asked),
-        "under": under(asked),
-    }
+    around: dict[str, Any] = {"verdict": busy(TRAINS), "under": under(asked)}
     for _ in _filled(question, found):
         yield Shown(lanes=view.lanes(found, asked.lane), **around)
     if question.is_over:  # what is asked now may be wrong, and leave the lanes as they are
@@ -296,6 +291,7 @@ def line(asked: Location, lane: int | None = None) -> Any:
 Menu = list[tuple[str, list[tuple[str, str]]]]
 
 
+@cache
 def pooling_menu() -> Menu:
     """Return the groups of poolings, each with the name and the title of its poolings."""
     from heads.parts.resolve import pooling

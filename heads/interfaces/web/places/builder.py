@@ -116,16 +116,24 @@ def _shown(value: Any) -> str:
 
 
 def apply_menus(draft: Draft, given: dict[str, str]) -> Draft:
-    """Return the draft with the pooling and the head chosen in the menus; its layer stays."""
+    """Return the draft with the pooling and the head chosen in the menus.
+
+    Its layer stays, and so do the options that the new recipe has.
+    """
     from heads.parts.resolve import resolve
 
     if given.get("recipe"):  # of a run
         return draft | {"recipe": given["recipe"]}
-    layer = ""
+    layer, options = "", ""
     with contextlib.suppress(HeadsError):
-        layer = resolve(draft["recipe"]).recipe.layers
+        before = resolve(draft["recipe"]).recipe
+        layer, (_, _, options) = before.layers, str(before).partition("?")
     pooling, head = given.get("pooling") or "mean", given.get("head") or "linear"
-    return draft | {"recipe": f"{pooling}{f'@{layer}' * bool(layer)}+{head}"}
+    recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{head}"
+    for option in filter(None, options.split("&")):
+        with contextlib.suppress(HeadsError):
+            recipe = str(resolve(f"{recipe}{'&' if '?' in recipe else '?'}{option}").recipe)
+    return draft | {"recipe": recipe}
 
 
 def apply_form(draft: Draft, given: dict[str, str]) -> Draft:
@@ -179,9 +187,7 @@ class BuilderHandlers:
     def __init__(self, place: Try) -> None:
         self._handlers = place.handlers
 
-    def chose(
-        self, query: str, mine: Any, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    def chose(self, query: str, event: gr.EventData, request: gr.Request) -> Iterator[list[Any]]:
         """Answer with another pooling or head in a lane, or show another lane in the menus."""
         asked, given = Location.of(query), clicked(event)
         same = [gr.skip()] * (len(SAME) + SETTINGS)
@@ -191,18 +197,18 @@ class BuilderHandlers:
             yield [*same[:LINE], line(asked, lane), *same[LINE + 1 :]]
             return
         try:
-            now = place_draft(
-                asked, apply_menus({"recipe": asked.recipes[lane - 1], "lane": lane}, given)
-            )
+            draft = apply_menus({"recipe": asked.recipes[lane - 1], "lane": lane}, given)
+            now = place_draft(asked, draft)
+            menus = line(now, lane or len(now.recipes))
         except Exception as error:
             problem = failed(error)
-            # Of menus that are as before the browser would keep the choice.
-            for drawn_anew in ("", line(asked, lane)):
-                yield [problem, *same[1:LINE], drawn_anew, *same[LINE + 1 :]]
+            with contextlib.suppress(HeadsError):  # of a run that is gone
+                # Of menus that are as before the browser would keep the choice.
+                for drawn_anew in ("", line(asked, lane)):
+                    yield [problem, *same[1:LINE], drawn_anew, *same[LINE + 1 :]]
             return
-        lane = lane or len(now.recipes)
-        for values in self._handlers.with_settings(now, mine, request):
-            yield [*values[:LINE], line(now, lane), *values[LINE + 1 :]]
+        settings = [gr.skip()] * SETTINGS  # what is typed meanwhile stays
+        yield from self._handlers.answers(now, request, settings, menus=menus)
 
     def opened(self, query: str, event: gr.EventData) -> list[Any]:
         """Open the panel with the head of the lane that the menus show."""
@@ -262,7 +268,7 @@ def build(place: Try, mine: gr.BrowserState) -> None:
     run: dict[str, Any] = {"trigger_mode": "multiple", **QUIET}
     answers = [*place.answers, place.query, *place.settings]
     line = place.answers[LINE]
-    line.input(building.chose, [place.query, mine], answers, **run | ASKS)
+    line.input(building.chose, place.query, answers, **run | ASKS)
     run |= pool("builder")
     line.click(building.opened, place.query, [area, preview, draft], **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET

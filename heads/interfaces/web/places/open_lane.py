@@ -231,8 +231,9 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         second_text = asked.pair if first.head.needs_pairs else ""
         output, *outputs = answered([first, *rest], asked.text, second_text)
         # One that answers differently, if there is one; what a random head answers means nothing.
-        differing = [n for n, one in enumerate(outputs) if one.answer != output.answer]
-        at = next((n for n in differing if not rest[n].head.new), 0)
+        known = [n for n, one in enumerate(rest) if not one.head.new] or [0]
+        decided, *others_decided = map(_decided, [first, *rest], [output, *outputs])
+        at = next((n for n in known if others_decided[n] != decided), known[0])
         both = [first, rest[at]]
         label, rival = ("".join(one.answer[:1]) for one in (output, outputs[at]))
         if rival in ("", label):  # both say the same: against the runner-up of the open head
@@ -255,6 +256,13 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         ]
     except Exception as error:
         yield [gr.skip(), failed(error)]
+
+
+def _decided(classifier: "Classifier", output: "HeadOutput") -> tuple[str, ...] | None:
+    from heads.classifier.prediction import is_close
+
+    is_undecided = is_close(output.probabilities, output.problem, classifier.head.scores)
+    return None if is_undecided else output.answer
 
 
 def numbers(asked: Location) -> list[Any]:

@@ -1,5 +1,6 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from heads.interfaces.web.places.answers import (
     answering,
     chips,
     compared,
+    line,
     offering,
     under,
 )
@@ -213,7 +215,7 @@ class TryHandlers:
 
     def answers(
         self, asked: Location, request: gr.Request, settings: list[Any] | None = None,
-        remark: Any = "",
+        remark: Any = "", menus: Any = None,
     ) -> Iterator[list[Any]]:  # fmt: skip
         """The answers to a question, with the components that show what is asked, if given.
 
@@ -222,15 +224,19 @@ class TryHandlers:
 
         Args:
             remark: What is to be known of the question, at its field.
+            menus: The line of menus. Default: drawn for the open lane, else the first.
         """
+        if menus is None:
+            with contextlib.suppress(HeadsError):  # which its field will say
+                menus = line(asked)
         visitor = request.session_hash or ""
         question = self.questions.begin(visitor, asked)
         try:
-            yield [*SAME[:-1], asked.query, *(settings or [])]
+            yield [*Shown(error=gr.skip(), line=menus).values(), asked.query, *(settings or [])]
             same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
             may_load = self.may_load(visitor, asked)
             for one in answering(question) if may_load else offering(asked):
-                yield [*replace(one, error=one.error or remark).values(), *same]
+                yield [*replace(one, error=one.error or remark, line=None).values(), *same]
         finally:
             self.questions.answered(visitor, question)
 
@@ -253,7 +259,9 @@ class TryHandlers:
         before, settings = Location.of(query), [gr.skip()] * SETTINGS
         if asked.sample != before.sample:
             settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
-        yield from self.answers(asked, request, settings)
+        # With the same heads the menus may show any lane, and go on doing so.
+        menus = gr.skip() if asked.recipes == before.recipes else None
+        yield from self.answers(asked, request, settings, menus=menus)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
         """While one types or pastes; not where the page itself has filled the boxes."""
