@@ -91,7 +91,8 @@ def recommend(
         sure = [_unbeaten(comparisons, own), *asides]
     else:
         return _describe(measures, comparisons, sizes, name, asides)
-    because = f"`{comparisons.best}` scores highest: {_scores(measures, comparisons.best)}"
+    told, _ = _scores(measures, comparisons.best, comparisons.best)
+    because = f"`{comparisons.best}` scores highest: {told}"
     return Recommendation(
         use=f"No recommendation: {why}", because=because, how_sure="; ".join(sure)
     )
@@ -200,7 +201,8 @@ def _describe(
         among = comparisons if name in tuned else frozen
     others = _heads(among.to(name))
     alike = tuple(d.name for d in others if not d.differs)
-    because = [_reason(measures, among, sizes, name, alike), _scores(measures, name)]
+    told, score_of_best = _scores(measures, name, among.best)
+    because = [_reason(measures, among, sizes, name, alike, score_of_best), told]
     sure = [*_compared_with(measures, among, name, others, alike), *asides]
     lead = _lead(measures, comparisons, name)
     if TFIDF in measures and not lead and not _is_better(comparisons, name, TFIDF):
@@ -246,37 +248,38 @@ def _reason(
     sizes: Mapping[str, float],
     name: str,
     alike: Sequence[str],
+    score_of_best: str,
 ) -> str:
-    best = comparisons.best
+    best = f"`{comparisons.best}` ({score_of_best})"
     if not _heads(comparisons.to_reference):
         return ""
-    if measures[name].score >= measures[best].score:
+    if measures[name].score >= measures[comparisons.best].score:
         much_smaller = [head for head in alike if SAME_SIZE * sizes[head] < sizes[name]]
         if any(_is_better(comparisons, head, TFIDF) for head in much_smaller):
             return "highest score"
         if much_smaller and _is_better(comparisons, name, TFIDF):
             return "highest score; no smaller head is significantly better than a bag of words"
         return "highest score" + " and no much smaller head is as good" * bool(alike)
-    score = SCORES[measures[best].metric].told(measures[best].score)
-    if best not in alike:
-        return f"`{best}` has the highest score ({score})"
-    if SAME_SIZE * sizes[name] < sizes[best]:
-        return f"smaller than the best head, `{best}` ({score}), and not significantly worse"
-    return f"not significantly worse than the best head, `{best}` ({score})"
+    if comparisons.best not in alike:
+        return f"the highest score is that of {best}"
+    if SAME_SIZE * sizes[name] < sizes[comparisons.best]:
+        return f"smaller than the best head, {best}, and not significantly worse"
+    return f"not significantly worse than the best head, {best}"
 
 
-def _scores(measures: Mapping[str, Measures], head: str) -> str:
-    """Return the score of a head beside those of the baselines."""
+def _scores(measures: Mapping[str, Measures], head: str, best: str) -> tuple[str, str]:
+    """Return the score of a head beside those of the baselines, and that of the best head."""
     own, name = measures[head], SCORES[measures[head].metric]
     baselines = {MAJORITY: "mean of the labels" if _is_number(own) else "majority class"}
     baselines[TFIDF] = "bag of words"
     known = {words: measures[one].score for one, words in baselines.items() if one in measures}
     ends = sorted((own.low, own.high), key=abs if name.scale == "error" else None)
-    score, low, high, *others = brief(name, own.score, *ends, *known.values())
+    every = (own.score, *ends, measures[best].score, *known.values())
+    score, low, high, of_best, *others = brief(name, *every)
     unit, noun = " %" * name.is_share, name.noun.removeprefix("negative ")
     beside = [f"{words} {one}{unit}" for words, one in zip(known, others, strict=True)]
     first = f"{noun} {score}{unit} (95 % interval {low}–{high}{unit})"
-    return "; ".join(filter(None, [first, ", ".join(beside)]))
+    return "; ".join(filter(None, [first, ", ".join(beside)])), f"{of_best}{unit}"
 
 
 def _compared_with(

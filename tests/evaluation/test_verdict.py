@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import pytest
 import torch
@@ -128,7 +129,7 @@ def test_the_smallest_of_the_heads_that_are_not_significantly_worse_is_recommend
     assert (found.name, found.use, found.alike) == ("linear", "`linear`", ("mlp",))
     assert "accuracy 70 % (95 % interval 63–76 %)" in found.because
     assert "majority class 40 %, bag of words 45 %" in found.because
-    assert "`mlp` (72.0 %)" in found.because
+    assert "smaller than the best head, `mlp` (72 %)" in found.because
     needed = re.search(r"about ([\d,]+) rows to detect a difference of 2 points", found.how_sure)
     assert needed
     assert int(needed[1].replace(",", "")) > 200
@@ -164,6 +165,26 @@ def test_the_recommended_head_beats_the_baselines_that_the_best_one_beats():
     wrong = {"linear": (0, 90), "mlp": (35, 110), "majority": (0, 300), "tfidf": (10, 110)}
     assert recommended(600, **wrong).name == "mlp"
     assert recommended(600, **wrong | {"tfidf": (0, 200)}).name == "linear"
+
+
+def test_the_reason_is_true_of_the_sizes():
+    wrong = {"linear": (0, 60), "other": (5, 63), "majority": (0, 120)}
+    assert "no much smaller head is as good" in recommended(200, **wrong).because
+    # A smaller head is as good, but not significantly better than a bag of words.
+    wrong = {"linear": (0, 90), "mlp": (35, 110), "majority": (0, 300), "tfidf": (10, 110)}
+    words = recommended(600, **wrong)
+    assert words.alike == ("linear",)
+    assert "no smaller head is significantly better than a bag of words" in words.because
+    # The best head is smaller, but not significantly better than the majority class.
+    wrong = {"linear": (100, 200), "mlp": (20, 123), "majority": (0, 120)}
+    larger = recommended(300, **wrong)
+    assert (larger.name, "smaller" in larger.because) == ("mlp", False)
+
+
+def test_a_head_without_parameters_is_not_the_smallest():
+    measures, comparisons = compared(200, linear=(0, 30), knn=(1, 33), majority=(0, 120))
+    sizes = {"linear": 100, "knn": inf}
+    assert recommend(measures, comparisons, sizes).name == "linear"
 
 
 def test_a_clear_winner_and_a_close_one_say_so():

@@ -137,22 +137,12 @@ def disagree(found: Sequence[Disagreement], tested: int, problem: ProblemType) -
 
 
 def worth(board: Leaderboard) -> str:
-    """Is it worth its size? Whether a smaller head does as well, as far as one can tell."""
+    """Answer "Is it worth its size?": the size of the recommended head, and why it."""
     use = board.recommendation
     if not use.name:
         return ""
-    own, alike = board.cell(use.name), [board.cell(name) for name in use.alike]
-    size = f"{count(own.learned)} parameters"
-    smallest = min([own, *alike], key=lambda cell: cell.learned)
-    if smallest.learned < own.learned:
-        told = f"{smallest.name} has {count(smallest.learned)}, and is not significantly worse"
-        return f"perhaps not: it has {size}; {told}"
-    heads = [cell for cell in board.cells if not cell.is_baseline]
-    if len(heads) > 1 and len({cell.learned for cell in heads}) == 1:
-        return f"all heads are of one size: {size}"
-    if alike:
-        return f"yes: {size}, the smallest of the heads that are not significantly different"
-    return f"yes: {size}, and every other head is worse" if heads[1:] else size
+    reason = use.because.partition(";")[0].replace("`", "")
+    return f"{count(board.cell(use.name).learned)} parameters; {reason}"
 
 
 def foretold(board: Leaderboard) -> str:

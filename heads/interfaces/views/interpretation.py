@@ -125,7 +125,8 @@ def side_by_side(
         edits = counterfactuals.edits if counterfactuals else ()
         head, ranked = classifier.head, sorted(output.probabilities, reverse=True)
         is_undecided = not head.new and is_close(output.probabilities, head.problem, head.scores)
-        margin = ""
+        label = attribution.label
+        margin, rival = "", f" rather than {attribution.rival}" if attribution.rival else ""
         if output.chance is not None and len(ranked) > 1:
             points = f"{100 * (ranked[0] - ranked[1]):.0f}"
             margin = f"{chance(ranked[0])}, {points} point{'s' * (points != '1')} ahead"
@@ -140,7 +141,7 @@ def side_by_side(
                 "reads": head.says[0],
                 "tokens": list(_tokens(attribution.tokens, f"to {attribution.quantity}")),
                 "why_not": attribution.why_not,
-                "contrast": _contrast(attribution),
+                "contrast": f"for {label}{rival}" if label else "",
                 "says": f"{signed(attribution.value_on_blanks)} with {attribution.blank} for every "
                 f"word, plus the scores: {signed(attribution.value)}.",
                 "flips": [
@@ -154,11 +155,6 @@ def side_by_side(
         unturned=unturned if outputs[0].problem.has_classes else "",
         difference=difference,
     )
-
-
-def _contrast(attribution: Attribution) -> str:
-    label, rival = attribution.label, attribution.rival
-    return f"for {label} rather than {rival}" if rival else f"for {label}" if label else ""
 
 
 # --- A head's numbers.

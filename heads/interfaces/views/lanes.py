@@ -227,27 +227,27 @@ def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
 # --- Above them.
 
 
-def lead(comparison: "Comparison") -> tuple[str, str]:
-    """Who says what, in a sentence for the hurried; and how often those who differ are right."""
+def lead(comparison: "Comparison") -> str:
+    """Say in a sentence which heads answer what."""
     from heads.analysis.comparison import answer_key  # which imports torch
 
     known = [one for one in comparison.predictions if not one.new]
     if not known:
-        return "A random head: what it says means nothing.", ""
+        return "A random head: what it says means nothing."
     if not all(one.problem.has_classes for one in known):
-        return comparison.verdict, ""
-    groups: dict[frozenset[str], list[Prediction]] = {}
+        return comparison.verdict
+    groups: dict[frozenset[str] | None, list[Prediction]] = {}
     for one in known:
         groups.setdefault(answer_key(one), []).append(one)
     ranked = sorted(groups.values(), key=len, reverse=True)
     if len(known) == 1:
-        return f"{_says(known)}.", ""
+        return f"{_says(known)}."
     if len(ranked) == 1:
         who = "Both heads" if len(known) == 2 else f"All {NUMBERS[len(known)].lower()} heads"
-        return f"{who} {_answers(known[0], many=True)}.", ""
+        return f"{who} {_answers(known[0], many=True)}."
     first, *rest = (_says(group) for group in ranked)
     told = [first, *(one[0].lower() + one[1:] if one.startswith(NUMBERS) else one for one in rest)]
-    return f"{'; '.join(told)}.", _accuracies(ranked)
+    return f"{'; '.join(told)}."
 
 
 def _says(group: "Sequence[Prediction]") -> str:
@@ -263,29 +263,6 @@ def _answers(prediction: "Prediction", *, many: bool = False) -> str:
     return f"{verbs[0] if prediction.is_undecided else verbs[1]} {said(prediction)}"
 
 
-def _accuracies(ranked: "Sequence[Sequence[Prediction]]") -> str:
-    """Say how accurate the heads of two answers are on held-out texts."""
-    scores = [[one.scores for one in group if one.scores] for group in ranked]
-    every = [score for group in scores for score in group]
-    is_known = [len(group) for group in ranked] == [len(group) for group in scores]
-    rows = {score.rows for score in every}
-    is_accuracy = all(score.metric == "accuracy" for score in every)
-    if len(ranked) != 2 or not (is_known and is_accuracy and len(rows) == 1):
-        return ""
-    told = []
-    for group in scores:
-        ends = (100 * pick(score.accuracy for score in group) for pick in (min, max))
-        told.append("–".join(dict.fromkeys(f"{end:.0f}" for end in ends)))
-    first, other = (
-        f"the {NUMBERS[len(group)].lower()}" if len(group) > 1 else f"{title_of(group[0].name)}"
-        for group in ranked
-    )
-    if len(ranked[0]) == len(ranked[1]) == 2:
-        first, other = "the first two", "the other two"
-    held_out = f"{rows.pop():,} held-out texts"
-    return f"On {held_out}: {first} {told[0]} % right, {other} {told[1]} %."
-
-
 def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
     """The sentence above the lanes, and what one should know before believing them.
 
@@ -294,14 +271,11 @@ def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
     """
     from heads.analysis.comparison import answer_key, rightness  # which imports torch
 
-    first, rest = lead(comparison)
-    right = rightness(comparison.predictions, comparison.expected)
-    rest = " ".join(filter(None, (right, rest)))
     exclusive = [p for p in comparison.predictions if p.problem.is_exclusive and not p.new]
     return render(
         "verdict.html",
-        first=first,
-        rest=rest,
+        first=lead(comparison),
+        rest=rightness(comparison.predictions, comparison.expected),
         notes=comparison.notes,
         disagrees=can_compare and len({answer_key(one) for one in exclusive}) > 1,
     )

@@ -50,10 +50,7 @@ window.heads = {
     setTimeout(() => {
       const area = document.getElementById(id);
       area?.scrollIntoView({ block: "start", behavior: "smooth" });
-      const line = heads.wantsLine && area?.querySelector("input[name=recipe]:not([type=radio])");
-      heads.wantsLine = false;
-      (line || area?.querySelector("h2"))?.focus({ preventScroll: true });
-      if (line) line.select();
+      area?.querySelector("h2")?.focus({ preventScroll: true });
     }, 120);
   },
 
@@ -249,12 +246,6 @@ window.heads = {
       next.focus(); next.click();
     }
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if (event.key === "/" && !typing) {
-      const line = document.querySelector("#recipe-line");
-      if (line && line.offsetParent) { event.preventDefault(); line.focus(); line.select(); }
-      else { event.preventDefault(); heads.wantsLine = true;
-        document.querySelector("#parts [data-do=build]")?.click(); }
-    }
     const menu = event.key === "Escape" && document.querySelector(".run .menu[open]");
     if (menu) { menu.open = false; return menu.querySelector("summary").focus(); }
     const close = event.key === "Escape" && !typing && !event.defaultPrevented

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from heads.evaluation.calibration import Bin, calibration_error, reliability
 from heads.evaluation.verdict import Recommendation
 from heads.interfaces.views import answers
+from heads.interfaces.views.format import count
 from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement, LayerCurve
 
@@ -108,26 +109,11 @@ def test_texts_on_which_heads_disagree_are_counted():
     assert answers.disagree([], 9, REGRESSION) == "not known: there is one head"
 
 
-def sized(board, **sizes):
-    names = dict(zip(("mean+linear", "mean+mlp", "cls+linear"), sizes.values(), strict=False))
-    cells = [replace(c, parameters=names.get(c.name, 0)) for c in board.cells]
-    return answers.worth(replace(board, cells=tuple(cells)))
-
-
-def test_a_head_is_worth_its_size_where_no_smaller_one_does_as_well():
+def test_the_worth_of_a_head_is_its_size_and_why_it_is_recommended():
     board = board_of(**CLOSE, **FAR)
-    assert board.recommendation.alike == ("mean+mlp",)
-    assert sized(board, own=1200, near=9000, worse=10) == (
-        "yes: 1.2k parameters, the smallest of the heads that are not significantly different"
-    )
-    assert sized(board, own=9000, near=1200, worse=10) == (
-        "perhaps not: it has 9.0k parameters; mean+mlp has 1.2k, and is not significantly worse"
-    )
-    assert sized(board, own=5, near=5, worse=5) == "all heads are of one size: 5 parameters"
-    alone = replace(board.recommendation, alike=())
-    assert sized(replace(board, recommendation=alone), own=5, near=6, worse=4) == (
-        "yes: 5 parameters, and every other head is worse"
-    )
+    size, reason = answers.worth(board).split(" parameters; ")
+    assert size == count(board.cell("mean+linear").learned)
+    assert reason in board.recommendation.because.replace("`", "")
     assert answers.worth(replace(board, recommendation=Recommendation())) == ""
 
 

@@ -72,8 +72,6 @@ def test_a_chip_fills_the_sentence(tab):
     page.wait_for_function(  # clicked as soon as it is there, while Gradio puts the page together
         "() => document.querySelector('#sentence textarea').value === 'Great, another delay.'"
     )
-    page.get_by_role("button", name="surprise me").click()
-    page.locator("#lanes .lane .tokens i", has_text="train").first.wait_for()
 
 
 @pytest.mark.slow
@@ -276,12 +274,11 @@ def test_escape_returns_the_focus_to_what_opened_the_panel(tab):
 
 
 @pytest.mark.slow
-def test_a_recipe_is_written_out_after_a_slash_and_one_that_is_none_is_said(tab):
+def test_a_recipe_is_written_out_under_more_and_one_that_is_none_is_said(tab):
     page = tab()
-    page.keyboard.press("/")
+    page.locator("#parts [data-do=build]").click()
     line = page.locator("#recipe-line")
     line.wait_for()
-    page.wait_for_function("document.activeElement.id === 'recipe-line'")
     line.fill("mean+lineer")
     line.press("Tab")
     page.locator("#builder [role=alert]", has_text="Did you mean 'linear'").wait_for()

@@ -94,7 +94,6 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
             max_length=20_000, elem_id="sentence", scale=8, min_width=220, autofocus=False,
         )  # fmt: skip
         second = gr.Button("+ second sentence", elem_id="second", scale=1, min_width=150)
-        surprise = gr.Button("⤮ surprise me", elem_id="surprise", scale=1, min_width=120)
     pair = gr.Textbox(
         "", label="Second sentence", show_label=False, container=False, lines=1, max_lines=6,
         max_length=20_000, elem_id="second-sentence", visible=False,
@@ -121,17 +120,8 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         settings=[text, pair, second, tries, model, source, pairs, raw],
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
-    loaded = _wire(page, place, mine, Controls(second, surprise, tries))
+    loaded = _wire(page, place, mine, second, tries)
     return replace(place, loaded=loaded)
-
-
-@dataclass(frozen=True, slots=True)
-class Controls:
-    """What one clicks on around the sentence."""
-
-    second: gr.Button
-    surprise: gr.Button
-    tries: gr.HTML
 
 
 def samples() -> list[tuple[str, str]]:
@@ -305,13 +295,6 @@ class TryHandlers:
         asked = _tried(Location.of(query), int(number) if number.isdecimal() else 0)
         yield from self.with_settings(asked, mine, request)
 
-    def surprised(self, query: str, text: str, mine: Any, request: gr.Request) -> Iterator[Any]:
-        """The next of them."""
-        asked = Location.of(query)
-        known = [one[0] for one in SAMPLES[asked.sample].tries]
-        number = known.index(text) + 1 if text in known else 0
-        yield from self.with_settings(_tried(asked, number), mine, request)
-
     def again(
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
     ) -> Iterator[list[Any]]:
@@ -345,7 +328,9 @@ class TryHandlers:
         self._agreed.pop(request.session_hash or "", None)
 
 
-def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls) -> Any:
+def _wire(
+    page: gr.Blocks, place: Try, mine: gr.BrowserState, second: gr.Button, tries: gr.HTML
+) -> Any:
     """Wires the place; the event that loads the base model of a link."""
     asking, query = place.handlers, place.query
     answers = [*place.answers, query]
@@ -362,14 +347,13 @@ def _wire(page: gr.Blocks, place: Try, mine: gr.BrowserState, controls: Controls
           [*place.inputs, model, source, way, raw], every, **run)  # fmt: skip
     # "always_last" would send the first chip's number again.
     chosen: dict[str, Any] = run | {"trigger_mode": "multiple"}
-    controls.tries.click(asking.tried, [query, mine], every, **chosen)
-    controls.surprise.click(asking.surprised, [query, place.text, mine], every, **run)
+    tries.click(asking.tried, [query, mine], every, **chosen)
     place.lanes.click(asking.cancel, None, None, queue=False, **QUIET)
     place.lanes.click(asking.again, place.inputs, every, **ASKS, **QUIET)
     page.unload(asking.left)
-    controls.second.click(
+    second.click(
         lambda: [gr.update(visible=True), gr.update(visible=False)], None,
-        [place.pair, controls.second], queue=False, **QUIET,
+        [place.pair, second], queue=False, **QUIET,
     ).then(
         None, None, None, **QUIET,
         js="() => heads.write('#second-sentence textarea')",
