@@ -53,9 +53,9 @@ ORIGINS: dict[Origin, str] = {
     "tuned": "pretrained: in the checkpoint, then fine-tuned with the head",
     "untrained": "in the checkpoint, but still at its initial values",
     "random": "random: not in the checkpoint",
-    "new": "new: not in the checkpoint, trained on your data",
+    "new": "new: not in the checkpoint, learned in training",
     "mismatched": "new: the checkpoint's has another shape",
-    "stored": "the training texts",
+    "stored": "a copy of the training texts' vectors",
 }
 
 

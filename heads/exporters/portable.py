@@ -181,8 +181,8 @@ USE = """\
 from load import load  # the load.py of this folder
 
 classify = load()
-classify({texts})  # {answer}
-classify.logits({texts})  # (n, c), {activation}
+print(classify({texts}))  # {answer}
+print(classify.logits({texts}))  # (n, c), {activation}
 """
 FROM_HUB = """\
 import sys

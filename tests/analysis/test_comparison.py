@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LIMITS
 
-from heads.analysis.comparison import Compared, Comparison, comparing, rightness
+from heads.analysis.comparison import Compared, Comparison, comparing, rightness, script_notes
 from heads.api import compare
 from heads.backbone.models import BUNDLED
 from heads.classifier import head_cache
@@ -367,6 +368,18 @@ def test_a_head_is_undecided_where_its_accuracy_is_known_no_better() -> None:
 def test_words_and_scripts_that_the_tokenizer_does_not_know_are_noted(text: str, note: str) -> None:
     notes = compare(text, recipes=["mean+linear"], limits=LIMITS).notes
     assert [note in told for told in notes] == [True] * bool(note)
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "expected"), [(str.split, 0), (lambda text: list(text.replace(" ", "")), 1)]
+)
+@pytest.mark.parametrize("text", ["Да, я и он, и это хорошо.", "यह फ़िल्म बहुत अच्छी है"])
+def test_only_words_that_are_split_are_noted(
+    tokenize: Callable[[str], list[str]], expected: int, text: str
+) -> None:
+    tokenizer = SimpleNamespace(tokenize=tokenize, unk_token=None)
+    backbone = SimpleNamespace(tokenizer=tokenizer)
+    assert len(list(script_notes([text], backbone))) == expected  # type: ignore[arg-type]
 
 
 def test_the_verdict_knows_none_and_several_classes() -> None:

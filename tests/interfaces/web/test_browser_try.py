@@ -314,7 +314,7 @@ def test_another_sample_keeps_what_one_has_typed(tab):
     assert page.locator("#sentence textarea").input_value() == "The lamp is bright and cheap."
     page.locator("#verdict strong").wait_for(timeout=60_000)
     pick(page, "Sentence similarity")
-    page.locator("#question-error", has_text="Type the second sentence as well.").wait_for()
+    page.locator("#question-error", has_text="Type the second sentence as well").wait_for()
     assert len(answers(page)) == 4  # the last result stays
 
 
@@ -324,7 +324,7 @@ def test_nobody_waits_for_heads_that_are_not_asked_any_more(tab):
     pick(page, "Support intents")
     page.locator("#lanes progress").first.wait_for()
     pick(page, "Sentence similarity")
-    page.locator("#question-error", has_text="Type the second sentence as well.").wait_for()
+    page.locator("#question-error", has_text="Type the second sentence as well").wait_for()
     assert page.locator("#lanes progress").count() == 0
 
 

@@ -114,7 +114,8 @@ def answering(question: PendingQuestion) -> Iterator[Shown]:
     needs_pair = asked.has_pairs and not asked.run
     try:
         if not asked.text.strip() or (needs_pair and not asked.pair.strip()):
-            missing = EMPTY if not asked.text.strip() else "Type the second sentence as well."
+            second = "Type the second sentence as well, or choose another task."
+            missing = EMPTY if not asked.text.strip() else second
             yield Shown(error=failure(missing))
         else:
             yield from _answered(question)

@@ -341,7 +341,8 @@ def prepared(asked: Location, form: str) -> Stream:
             one = yield from _with_progress(one.refitted(), lambda told: [told, hidden])
             yield [busy("Writing and checking the file"), hidden]
             path, says, code = downloads.written(one, form, place)
-            told = render("exported.html", lines=says, code=code)
+            where = "beside" if f'"{path.stem}"' in code else "in"
+            told = render("exported.html", lines=says, code=code, where=where)
             yield [told, gr.update(visible=True, value=str(path))]
     except Exception as error:
         yield [failed(error), hidden]

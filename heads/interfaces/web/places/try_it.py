@@ -108,7 +108,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
             interactive=True, container=False, show_label=False, elem_id="model",
         )  # fmt: skip
         line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
-        raw = gr.Checkbox(False, label="raw", container=False, elem_id="raw")
+        raw = gr.Checkbox(False, label="raw logits", container=False, elem_id="raw")
     gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
     verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
@@ -249,6 +249,8 @@ class TryHandlers:
         before, settings = Location.of(query), [gr.skip()] * SETTINGS
         if asked.sample != before.sample:
             settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
+            waiting = Shown(verdict="", lanes=view.lanes(view.waiting(asked.recipes)))
+            yield [*waiting.values(), gr.skip(), *[gr.skip()] * SETTINGS]
         # With the same heads the menus may show any lane, and go on doing so.
         menus = gr.skip() if asked.recipes == before.recipes else None
         yield from self.answers(asked, request, settings, menus=menus)
