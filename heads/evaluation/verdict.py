@@ -62,10 +62,10 @@ def recommend(
 
     Of heads of about one size it is the one with the highest score. Where the best head is
     significantly better than a baseline, so is the recommended one. A head that fine-tunes its
-    base model needs a base model of its own; it is recommended only where it is significantly
-    better than every frozen head that could be recommended or scores higher than that one. No head
-    is recommended that is not significantly better than the majority class, and none on fewer than
-    50 tested rows.
+    base model needs a base model of its own; it is recommended only where every frozen head that
+    could be recommended, or scores higher than that one, is significantly worse than a fine-tuned
+    head. No head is recommended that is not significantly better than the majority class, and none
+    on fewer than 50 tested rows.
 
     Args:
         measures: Of every cell, by its name.

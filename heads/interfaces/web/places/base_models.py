@@ -21,7 +21,7 @@ def choices() -> list[tuple[str, str]]:
     for base in MODELS:
         fetched = base.id == BUNDLED or cached_folder(base.id) is not None
         state = "bundled" if base.id == BUNDLED else "on this machine" if fetched else "to download"
-        found.append((not fetched, f"{base.name} ({base.millions}M parameters, {state})", base.id))
+        found.append((not fetched, f"{base.name} ({base.millions}M, {state})", base.id))
     ranked = [(title, name) for _, title, name in sorted(found, key=lambda one: one[0])]
     return ranked + [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
 
