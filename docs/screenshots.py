@@ -67,6 +67,11 @@ def _why(page: Page) -> None:
     page.locator("#near li").first.wait_for()
 
 
+def _compare(page: Page) -> None:
+    _lanes(page)
+    page.locator("#side-by-side section").nth(1).wait_for()
+
+
 def _how(page: Page) -> None:
     _lanes(page)
     page.locator("#chain .chain li").first.wait_for()
@@ -92,6 +97,7 @@ READINGS = ("cls+linear", "mean+linear", "flatten+linear", "mean@cat4+linear")
 TOUR = (
     Stop(name="try", walk=_lanes),
     Stop(name="why", query="?lane=2&show=why", walk=_why, part="#panel"),
+    Stop(name="compare", query="?lane=1&show=compare", walk=_compare, part="#panel"),
     Stop(name="how", query="?lane=3&show=how", walk=_how, part="#panel"),
     Stop(name="card", query="?place=data", walk=_card, height=340),
     Stop(name="result", query="?place=data&result={run}", walk=_result, height=1000),

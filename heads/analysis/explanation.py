@@ -520,7 +520,7 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
 
 def _reading_notes(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     if backbone.trained is not None:
-        yield f"{backbone.id} was trained with this pooling: {backbone.trained.says}."
+        yield f"{backbone.id} was trained with its own pooling: {backbone.trained.says}."
     if own := backbone.for_recipe(resolved).prefix:
         yield f"Before every text stands '{own}'."
 

@@ -120,7 +120,7 @@ def equals(recipe: Recipe, model_type: str) -> str:
         return ""
     first = min(same, key=lambda name: (name != model_type, name != recipe.head))
     others = len(same) - 1
-    more = {0: "", 1: "; so is 1 more family"}.get(others, f"; so are {others} more families")
+    more = {0: "", 1: ", and 1 more family"}.get(others, f", and {others} more families")
     return f"{classes()[first]}, {place(classes()[first])}{more}"
 
 

@@ -307,8 +307,9 @@ def _compared_with(
     expected = comparisons.chosen
     is_highest = own.score >= measures[comparisons.best].score
     if is_highest and expected and own.score - expected > small_difference(own.score, score) / 4:
-        (told,) = brief(score, expected)
-        yield f"expect about {told}{' %' * score.is_share}, as it was chosen on these rows"
+        (told,), (shown, *_) = brief(score, expected), brief(score, own.score)
+        if told != shown:
+            yield f"expect about {told}{' %' * score.is_share}, as it was chosen on these rows"
 
 
 def brief(name: Metric, score: float, *others: float) -> list[str]:

@@ -226,7 +226,7 @@ def test_the_pooler_head_is_new_on_a_vector_of_another_width(backbone: Backbone)
     assert set(origins(found).values()) == {"new"}
     assert found.notes == (
         "The pooler layer of 'bert' is new here: the pooled vector has another width.",
-        "all-MiniLM-L6-v2 was trained with this pooling: mean, length 1.",
+        "all-MiniLM-L6-v2 was trained with its own pooling: mean, length 1.",
     )
 
 

@@ -241,7 +241,7 @@ def test_a_familys_recipe_equals_its_class(model_type: str) -> None:
 )
 def test_the_class_that_a_recipe_equals_is_named(recipe: str, model_type: str, says: str) -> None:
     found = equals(resolve(recipe).recipe, model_type)
-    assert re.search(r"\.py:\d+(; so are \d+ more families)?$", found)
+    assert re.search(r"\.py:\d+(, and \d+ more families)?$", found)
     assert found.startswith(says.format(place(found.partition(",")[0])))
 
 
