@@ -228,11 +228,11 @@ def test_a_familys_recipe_equals_its_class(model_type: str) -> None:
 @pytest.mark.parametrize(
     ("recipe", "model_type", "says"),
     [
-        ("cls+bert", "bert", "BertForSequenceClassification, {}; so are "),
-        ("cls+bert?dropout=0.3", "gpt2", "BertForSequenceClassification, {}; so are "),
-        ("cls+roberta", "bert", "RobertaForSequenceClassification, {}; so are "),
-        ("cls+roberta", "mpnet", "MPNetForSequenceClassification, {}; so are "),
-        ("last+gpt2", "llama", "LlamaForSequenceClassification, {}; so are "),
+        ("cls+bert", "bert", "BertForSequenceClassification, {}, and "),
+        ("cls+bert?dropout=0.3", "gpt2", "BertForSequenceClassification, {}, and "),
+        ("cls+roberta", "bert", "RobertaForSequenceClassification, {}, and "),
+        ("cls+roberta", "mpnet", "MPNetForSequenceClassification, {}, and "),
+        ("last+gpt2", "llama", "LlamaForSequenceClassification, {}, and "),
         ("cls+gpt2", "gpt2", "CohereCompassTextForSequenceClassification, {}"),
         ("pooler+linear", "bert", "CanineForSequenceClassification, {}"),
         ("mean+eurobert?late=true", "bert", "EuroBertForSequenceClassification, {}"),
