@@ -404,10 +404,10 @@ def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
     first = f"{best.name} scores highest, {name.told(best.measures.score)}"
     if not use.name:
         return f"{first}; none is recommended."
-    if use.name == best.name:
-        first = f"{use.name} is recommended and scores highest, {name.told(best.measures.score)}"
+    own = board.cell(use.name).measures.score
+    if own >= best.measures.score:  # another head may have the same score
+        first = f"{use.name} is recommended and scores highest, {name.told(own)}"
     else:
-        own = board.cell(use.name).measures.score
         first = f"{use.name} is recommended with {name.told(own)}; {first}"
     if not use.alike:
         return (

@@ -407,7 +407,7 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     assert kinds.count("end") == 1
     assert kinds[-1] == "end"
     keys = {
-        "expected": {"heads", "reading", "seconds"},
+        "expected": {"heads", "reading", "seconds", "threads"},
         "progress": {"says", "share"},
         "trying": {"recipe", "metric", "settings", "step", "score", "accuracy", "loss", "seed"},
         "cell": {

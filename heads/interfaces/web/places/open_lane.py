@@ -348,15 +348,18 @@ def prepared(asked: Location, form: str) -> Stream:
         yield [failed(error), hidden]
 
 
-def takes(asked: Location) -> list[Any]:
-    """Fill the forms in which a head can be taken along; nothing is written yet."""
+def takes(asked: Location) -> Stream:
+    """Yield the forms in which a head can be taken along; nothing is written yet."""
     hidden = gr.update(visible=False)
+    # Until they are known: of a form that is no choice any more Gradio would make an error.
+    yield [gr.skip(), gr.update(interactive=False), "", hidden]
     try:
         (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
         forms = downloads.forms_of(one)
-        return [gr.update(choices=forms, value=forms[0]), "", hidden]
+        form = gr.update(choices=forms, value=forms[0])
+        yield [form, gr.update(interactive=True), "", hidden]
     except Exception as error:
-        return [gr.skip(), failed(error), hidden]
+        yield [gr.skip(), gr.skip(), failed(error), hidden]
 
 
 # --- What of it is waited for.
@@ -602,13 +605,8 @@ def _draw_compare(place: Try) -> list[Any]:
 def _draw_numbers(place: Try) -> list[Any]:
     table = gr.HTML("", elem_id="numbers")
     # Hidden boxes in a tab are shown once the tab is opened by a click, so none is kept here.
-    saves(
-        gr.Button("Save as CSV", size="sm"),
-        _numbers_csv,
-        [place.query],
-        "head-to-head.csv",
-        "looks",
-    )
+    button = gr.Button("Save as CSV", size="sm")
+    saves(button, _numbers_csv, [place.query], "head-to-head.csv", "looks")
     power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
     warm = gr.HTML("", elem_id="warm")
     outputs = [table, power, warm]
@@ -622,12 +620,14 @@ def _draw_numbers(place: Try) -> list[Any]:
 def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     gr.Markdown(downloads.SAYS, elem_classes="quiet")
     form = gr.Radio([downloads.FOLDER, downloads.ONNX], value=downloads.FOLDER, label="As")
-    prepare = gr.Button("Prepare the file", variant="primary", size="sm", elem_id="prepare")
+    prepare = gr.Button(
+        "Prepare the file", variant="primary", size="sm", elem_id="prepare", interactive=False
+    )
     told = gr.HTML("", elem_id="taken", js_on_load=CLICKS)
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
     prepare.click(asking.prepared, [place.query, form], [told, file], **EXPORTS, **QUIET)
-    return [form, told, file]
+    return [form, prepare, told, file]
 
 
 def shown(asked: Location) -> list[Any]:
@@ -653,7 +653,7 @@ def loading(asked: Location, label: str, against: str, other: str) -> Stream:
     elif asked.show == "numbers":
         yield numbers(asked)
     else:
-        yield takes(asked)
+        yield from takes(asked)
 
 
 def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
