@@ -278,7 +278,7 @@ def test_heads_are_judged_by_macro_f1_where_most_rows_are_of_one_class(start, sa
     told = f"{100 * share:.0f} % of the rows are '{name}'"
     found = finished(run)
     assert found.metric == "macro_f1"
-    assert found.notes[0] == f"Heads are judged by macro-F1, since {told}."
+    assert found.notes[0] == f"Heads are judged by macro-F1: {told}."
     other = replace(config, metric="accuracy")
     found = finished(start("pairs", data=lopsided, recipes=["mean+ridge"], config=other))
     assert found.metric == "accuracy"
