@@ -5,7 +5,7 @@ The page, the shell, the API and Python ask the same function and show the same 
 
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -78,12 +78,12 @@ def _is_letter(sign: str) -> bool:
     return unicodedata.category(sign)[0] in "LM"  # vowels of Hindi and Thai are marks
 
 
-def script_notes(texts: Iterable[str], backbone: Backbone) -> Iterator[str]:
+def script_notes(texts: Sequence[str], tokenizer: Any) -> Iterator[str]:
     """Yield a note on words or letters that the tokenizer of the base model does not know."""
-    tokenizer, texts = backbone.tokenizer, list(texts)
     pieces = [piece for text in texts for piece in tokenizer.tokenize(text)]
-    spelt = sum(any(map(_is_letter, piece)) for piece in pieces)
+    word_pieces = sum(any(map(_is_letter, piece)) for piece in pieces)
     words = sum(any(map(_is_letter, word)) for text in texts for word in text.split())
+    splits = word_pieces - words
     letters = [sign for sign in "".join(texts) if _is_letter(sign)]
     names = [unicodedata.name(sign, "").partition(" ")[0] for sign in letters]
     # In Chinese, Japanese and Korean a token of one character is usual.
@@ -94,8 +94,8 @@ def script_notes(texts: Iterable[str], backbone: Backbone) -> Iterator[str]:
             f"{unknown} of {len(pieces)} tokens {is_or_are} {tokenizer.unk_token}: the base model "
             "does not know these words or characters."
         )
-    # Of the places within words where a token could end, more than half are ends of tokens.
-    elif spelt > 3 and foreign > len(letters) / 2 and spelt - words > (len(letters) - words) / 2:
+    # Words are split at more than half of the places between two of their letters.
+    elif word_pieces > 3 and foreign > len(letters) / 2 and 2 * splits > len(letters) - words:
         yield (
             "The tokenizer splits this text almost into single characters: the base model was "
             "hardly trained on its script."
@@ -416,7 +416,7 @@ def comparing(
     second = [pair] if pair else []
     given = _read(backbone, text, second, heads)
     notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
-    notes += script_notes([text, *second], backbone)
+    notes += script_notes([text, *second], backbone.tokenizer)
     notes += recipe_notes(heads, backbone)
     notes += joint_notes(heads) if way != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])

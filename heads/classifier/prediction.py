@@ -67,21 +67,22 @@ class Prediction:
     @property
     def is_undecided(self) -> bool:
         """Whether its answer is too close to call; see `is_close`."""
-        return not self.new and is_close(self.probabilities, self.problem, self.scores)
+        return is_close(self.probabilities, self)
 
 
-def is_close(probabilities: Sequence[float], problem: ProblemType, scores: Scores | None) -> bool:
-    """Return whether the two highest probabilities are closer than the accuracy is known.
+def is_close(probabilities: Sequence[float], head: TrainedHead | Prediction) -> bool:
+    """Return whether the two highest probabilities are too close for an answer.
 
-    That is half the 95 % interval of the accuracy, or 5 points where no accuracy is known:
-    calibration is estimated from the same rows as accuracy, and so no more precisely.
+    By convention they are where they differ by less than half the 95 % interval of the head's
+    accuracy on held-out rows, or by less than 5 points where no accuracy is known. The answer of a
+    random head means nothing, so it is never too close.
 
     Args:
         probabilities: One for each class.
-        scores: Of the head on held-out rows, if known.
     """
-    if not problem.is_exclusive or len(probabilities) < 2:
+    if head.new or not head.problem.is_exclusive or len(probabilities) < 2:
         return False
+    scores = head.scores
     first, second = sorted(probabilities, reverse=True)[:2]
     if scores is None or scores.metric != "accuracy":
         return first - second < NEAR

@@ -70,7 +70,7 @@ def recommend(
     Args:
         measures: Of every cell, by its name.
         comparisons: Of the same cells.
-        sizes: How many numbers each head learns; infinite where that is not known.
+        sizes: How many numbers each head learns; infinite if it stores its training rows instead.
         commonest: The class that the majority baseline answers, where a row has one class.
         stopped: How many heads a race has eliminated.
         left: How many heads are still to be trained.
@@ -91,8 +91,8 @@ def recommend(
         sure = [_unbeaten(comparisons, own), *asides]
     else:
         return _describe(measures, comparisons, sizes, name, asides)
-    told, _ = _scores(measures, comparisons.best, comparisons.best)
-    because = f"`{comparisons.best}` scores highest: {told}"
+    scores, _ = _scores(measures, comparisons.best, comparisons.best)
+    because = f"`{comparisons.best}` scores highest: {scores}"
     return Recommendation(
         use=f"No recommendation: {why}", because=because, how_sure="; ".join(sure)
     )
@@ -201,8 +201,8 @@ def _describe(
         among = comparisons if name in tuned else frozen
     others = _heads(among.to(name))
     alike = tuple(d.name for d in others if not d.differs)
-    told, score_of_best = _scores(measures, name, among.best)
-    because = [_reason(measures, among, sizes, name, alike, score_of_best), told]
+    scores, score_of_best = _scores(measures, name, among.best)
+    because = [_reason(measures, among, sizes, name, alike, score_of_best), scores]
     sure = [*_compared_with(measures, among, name, others, alike), *asides]
     lead = _lead(measures, comparisons, name)
     if TFIDF in measures and not lead and not _is_better(comparisons, name, TFIDF):
@@ -255,11 +255,12 @@ def _reason(
         return ""
     if measures[name].score >= measures[comparisons.best].score:
         much_smaller = [head for head in alike if SAME_SIZE * sizes[head] < sizes[name]]
-        if any(_is_better(comparisons, head, TFIDF) for head in much_smaller):
-            return "highest score"
-        if much_smaller and _is_better(comparisons, name, TFIDF):
+        if not much_smaller:
+            return "highest score" + " and no much smaller head is as good" * bool(alike)
+        beats_words = {head: _is_better(comparisons, head, TFIDF) for head in (name, *much_smaller)}
+        if beats_words.pop(name) and not any(beats_words.values()):
             return "highest score; no smaller head is significantly better than a bag of words"
-        return "highest score" + " and no much smaller head is as good" * bool(alike)
+        return "highest score"
     if comparisons.best not in alike:
         return f"the highest score is that of {best}"
     if SAME_SIZE * sizes[name] < sizes[comparisons.best]:
@@ -307,9 +308,9 @@ def _compared_with(
     expected = comparisons.chosen
     is_highest = own.score >= measures[comparisons.best].score
     if is_highest and expected and own.score - expected > small_difference(own.score, score) / 4:
-        (told,), (shown, *_) = brief(score, expected), brief(score, own.score)
-        if told != shown:
-            yield f"expect about {told}{' %' * score.is_share}, as it was chosen on these rows"
+        (lower,), (stated,) = brief(score, expected), brief(score, own.score)
+        if lower != stated:
+            yield f"expect about {lower}{' %' * score.is_share}, as it was chosen on these rows"
 
 
 def brief(name: Metric, score: float, *others: float) -> list[str]:

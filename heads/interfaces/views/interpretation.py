@@ -114,17 +114,17 @@ def side_by_side(
         lanes: The numbers of their lanes, which give their colours.
         difference: What sets the second apart from the first, in words.
     """
-    columns, unturned = list[dict[str, Any]](), ""
+    columns, no_flips = list[dict[str, Any]](), ""
     if counterfactuals and counterfactuals.edits:
         words, tried = len(counterfactuals.original.text.split()), len(counterfactuals.edits)
         which = "No single word" if words == tried else f"None of the first {tried} words"
         of_pair = " of the first text" * bool(counterfactuals.original.pair)
-        unturned = f"{which}{of_pair} turns its answer when it is removed."
+        no_flips = f"{which}{of_pair} turns its answer when it is removed."
     parts = zip(classifiers, outputs, attributions, lanes, strict=True)
     for number, (classifier, output, attribution, lane) in enumerate(parts):
         edits = counterfactuals.edits if counterfactuals else ()
         head, ranked = classifier.head, sorted(output.probabilities, reverse=True)
-        is_undecided = not head.new and is_close(output.probabilities, head.problem, head.scores)
+        is_undecided = is_close(output.probabilities, head)
         label = attribution.label
         margin, rival = "", f" rather than {attribution.rival}" if attribution.rival else ""
         if output.chance is not None and len(ranked) > 1:
@@ -152,7 +152,7 @@ def side_by_side(
     return render(
         "side_by_side.html",
         columns=columns,
-        unturned=unturned if outputs[0].problem.has_classes else "",
+        no_flips=no_flips if outputs[0].problem.has_classes else "",
         difference=difference,
     )
 

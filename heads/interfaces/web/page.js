@@ -157,7 +157,8 @@ window.heads = {
       const sum = [...texts].reduce((sum, sign) => (31 * sum + sign.codePointAt(0)) | 0, 1);
       const key = (sum >>> 0).toString(36);
       try { sessionStorage.setItem("heads-text-" + key, texts); }
-      catch { sessionStorage.clear(); }  // full: older steps back lose their texts
+      catch {  // full: older steps back lose their texts
+        sessionStorage.clear(); sessionStorage.setItem("heads-text-" + key, texts); }
       next.delete("text"); next.delete("pair"); next.set("long", key);
     } else next.delete("long");
     const url = location.pathname + (next.size ? "?" + next : "");

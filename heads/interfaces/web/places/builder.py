@@ -116,10 +116,7 @@ def _shown(value: Any) -> str:
 
 
 def apply_menus(draft: Draft, given: dict[str, str]) -> Draft:
-    """Return the draft with the pooling and the head chosen in the menus.
-
-    Its layer stays, and so do the options that the new recipe has.
-    """
+    """Return the draft with the pooling and head chosen; layer and options stay if they fit."""
     from heads.parts.resolve import resolve
 
     if given.get("recipe"):  # of a run

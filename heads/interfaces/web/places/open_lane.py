@@ -129,7 +129,8 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
     second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
     yield _status(busy("Following every token through the base model"))
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
-    notes = list(script_notes(filter(None, (asked.text, second)), heads.classifiers[0].backbone))
+    tokenizer = heads.classifiers[0].backbone.tokenizer
+    notes = list(script_notes([asked.text, second], tokenizer))
     if found.unread:
         notes.insert(0, found.says.removeprefix(replace(found, unread=0).says).strip())
     yield _only(
@@ -227,42 +228,47 @@ def compare_lanes(asked: Location, other: str) -> Stream:
             raise RecipeError("There is no other head to compare with.", "Add a lane.")
         yield [gr.skip(), busy("Comparing the two heads")]
         rivals = [other] if other in others else others
-        first, *rest = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
-        second_text = asked.pair if first.head.needs_pairs else ""
-        output, *outputs = answered([first, *rest], asked.text, second_text)
-        # One that answers differently, if there is one; what a random head answers means nothing.
-        known = [n for n, one in enumerate(rest) if not one.head.new] or [0]
-        decided, *others_decided = map(_decided, [first, *rest], [output, *outputs])
-        at = next((n for n in known if others_decided[n] != decided), known[0])
-        both = [first, rest[at]]
-        label, rival = ("".join(one.answer[:1]) for one in (output, outputs[at]))
+        classifiers = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
+        second_text = asked.pair if classifiers[0].head.needs_pairs else ""
+        outputs = answered(classifiers, asked.text, second_text)
+        rival_at = _choose_rival(classifiers, outputs)
+        both = first, second = classifiers[0], classifiers[rival_at]
+        output, rival_output = outputs[0], outputs[rival_at]
+        label, rival = ("".join(o.answer[:1]) for o in (output, rival_output))
         if rival in ("", label):  # both say the same: against the runner-up of the open head
-            scores = zip(output.logits, output.classes, strict=True)
-            rival = max((pair for pair in scores if pair[1] != label), default=(0.0, ""))[1]
-        if first.head.classes == both[1].head.classes:
+            logits = zip(output.logits, output.classes, strict=True)
+            rival = max((pair for pair in logits if pair[1] != label), default=(0.0, ""))[1]
+        if first.head.classes == second.head.classes:
             evidence = attributions(both, asked.text, second_text, label, rival or "runner-up")
         else:  # of each head its own answer
             evidence = [attributions([one], asked.text, second_text)[0] for one in both]
         edits = without_each_word(asked.text, limits())
         counterfactuals = flipped(both, asked.text, edits, second_text) if edits else None
-        lanes = [asked.lane, 1 + asked.recipes.index(rivals[at])]
-        is_own = any(one.head.is_own for one in both)
-        apart = "" if is_own else difference(first.head.asked, both[1].head.asked, first.backbone)
+        rival_recipe = rivals[rival_at - 1]
+        lanes = [asked.lane, 1 + asked.recipes.index(rival_recipe)]
+        has_own = first.head.is_own or second.head.is_own
+        apart = "" if has_own else difference(first.head.asked, second.head.asked, first.backbone)
         yield [
-            gr.update(choices=others, value=rivals[at]),
+            gr.update(choices=others, value=rival_recipe),
             interpretation.side_by_side(
-                both, (output, outputs[at]), evidence, counterfactuals, lanes, apart
+                both, (output, rival_output), evidence, counterfactuals, lanes, apart
             ),
         ]
     except Exception as error:
         yield [gr.skip(), failed(error)]
 
 
-def _decided(classifier: "Classifier", output: "HeadOutput") -> tuple[str, ...] | None:
+def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOutput]") -> int:
+    """Return the index of the head to compare with the first: one that answers differently."""
     from heads.classifier.prediction import is_close
 
-    is_undecided = is_close(output.probabilities, output.problem, classifier.head.scores)
-    return None if is_undecided else output.answer
+    answers = [
+        None if is_close(output.probabilities, classifier.head) else output.answer
+        for classifier, output in zip(classifiers, outputs, strict=True)
+    ]
+    # The answer of a random head means nothing, so it is taken only where there is no other.
+    known = [n for n in range(1, len(classifiers)) if not classifiers[n].head.new] or [1]
+    return next((n for n in known if answers[n] != answers[0]), known[0])
 
 
 def numbers(asked: Location) -> list[Any]:

@@ -330,9 +330,7 @@ class TryHandlers:
         self._agreed.pop(request.session_hash or "", None)
 
 
-def _wire(
-    page: gr.Blocks, place: Try, mine: gr.BrowserState, second: gr.Button, tries: gr.HTML
-) -> Any:
+def _wire(page: gr.Blocks, place: Try, mine: Any, second: gr.Button, tries: gr.HTML) -> Any:
     """Wires the place; the event that loads the base model of a link."""
     asking, query = place.handlers, place.query
     answers = [*place.answers, query]
