@@ -175,6 +175,11 @@ def test_the_reason_is_true_of_the_sizes():
     words = recommended(600, **wrong)
     assert words.alike == ("linear",)
     assert "no smaller head is significantly better than a bag of words" in words.because
+    # A smaller head is as good, but not significantly better than the majority class.
+    wrong = {"linear": (100, 200), "mlp": (20, 110), "majority": (0, 120)}
+    alone = recommended(300, **wrong)
+    assert (alone.name, alone.alike) == ("mlp", ("linear",))
+    assert alone.because.startswith("highest score;")
     # The best head is smaller, but not significantly better than the majority class.
     wrong = {"linear": (100, 200), "mlp": (20, 123), "majority": (0, 120)}
     larger = recommended(300, **wrong)
