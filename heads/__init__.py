@@ -6,7 +6,7 @@ Public names are loaded on first use, so that ``import heads`` stays light.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from heads import display
+from heads import display, registration
 
 __version__ = "0.1.0"
 
@@ -39,6 +39,9 @@ _HOME = {
     "export_onnx": ".api",
     "push": ".api",
     "track": ".api",
+    "for_transformers": ".api",
+    "HeadForSequenceClassification": ".classifier.head_model",
+    "HeadConfig": ".classifier.head_model",
     "HeadClassifier": ".interfaces.estimators",
     "HeadRegressor": ".interfaces.estimators",
     "catalogue": ".api",
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
         export_onnx,
         extract,
         fit_shards,
+        for_transformers,
         load,
         predict,
         predict_shards,
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
         train_grid,
     )
     from heads.classifier.classifier import Classifier
+    from heads.classifier.head_model import HeadConfig, HeadForSequenceClassification
     from heads.data.table import Columns
     from heads.errors import HeadsError
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
@@ -115,6 +120,7 @@ def _text(result: Any) -> str:
 
 # Results are made below the views that draw them; what is above both brings them together.
 display.drawn_by(_renderer, _text)
+registration.register()
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from heads.analysis.tour import Tour
     from heads.catalog.catalog import Catalogue
     from heads.classifier.classifier import Classifier
+    from heads.classifier.head_model import HeadForSequenceClassification, TransformersProblem
     from heads.data.corpus import Corpus
     from heads.evaluation.critical_differences import CriticalDifferences, Groups
     from heads.exporters.export import Exported
@@ -1251,6 +1252,50 @@ def load(
     return pretrained.load(model, base, resolve(recipe), limits or limits_here())
 
 
+def for_transformers(
+    recipe: Recipe | str,
+    base_model: str = BUNDLED,
+    *,
+    num_labels: int = 2,
+    labels: Sequence[str] = (),
+    problem_type: TransformersProblem | None = None,
+    limits: Limits | None = None,
+) -> HeadForSequenceClassification:
+    """Return a base model with a new head on it, for Trainer, PEFT or a loop of your own.
+
+    It is a model of Transformers: ``Trainer(model=...)`` fine-tunes base model and head, and a LoRA
+    of PEFT with ``task_type="SEQ_CLS"`` saves the head beside the adapter. Freeze the base model
+    with ``model.backbone.requires_grad_(False)``.
+
+    Args:
+        recipe: Such as mean+roberta; its head starts from random numbers, or from what the base
+            model has of it.
+        base_model: The bundled model, a folder or an id of the Hub.
+        num_labels: The number of logits.
+        labels: The names of the labels, which count more than `num_labels`.
+        problem_type: As in Transformers: "single_label_classification",
+            "multi_label_classification" or "regression"; by the labels of the first batch, if not
+            given.
+        limits: What is allowed; this place's limits if not given.
+
+    Raises:
+        ModelError: The base model cannot be reached, or must not be loaded.
+        RecipeError: The recipe does not fit it, is solved at once instead of trained, or writes
+            more around texts than the base model's own tokenizer does.
+    """
+    from heads.backbone.loading import load
+    from heads.classifier.head_model import untrained_model
+    from heads.parts.resolve import resolve
+
+    return untrained_model(
+        resolve(recipe),
+        load(base_model, limits=limits or limits_here()),
+        num_labels=len(labels) or num_labels,
+        labels=labels,
+        problem_type=problem_type,
+    )
+
+
 def export(
     classifier: Classifier,
     folder: str | Path,
@@ -1259,7 +1304,11 @@ def export(
     adapter: bool = False,
     refit: bool = True,
 ) -> Exported:
-    """Writes a trained head with its base model as a folder that Transformers loads.
+    """Write a trained head with its base model as a folder that Transformers loads.
+
+    Where a class of Transformers computes the same, it is that class. Else it is one of
+    `HeadForSequenceClassification`, whose code lies in the folder: load it with
+    ``trust_remote_code=True``, or ``import heads`` first.
 
     Without a test set a head was scored after learning from part of the rows. It is trained again
     on all of them first, with the settings that were chosen; the card says so.
@@ -1267,9 +1316,7 @@ def export(
     Args:
         classifier: From `heads.train` or `heads.load`.
         folder: A new folder: it must not exist, or be empty.
-        library: What is to load the folder: "transformers", "portable" (a loader of its own) or
-            "sentence-transformers"; if not given, Transformers where one of its classes computes
-            the same, else the loader.
+        library: What is to load the folder: "transformers" or "sentence-transformers".
         adapter: Write what was learned alone, as an adapter of PEFT for the base model; for heads
             that were trained with tune=lora and are a class of Transformers.
         refit: Train the head again on all rows that are no test rows; else the head that was
@@ -1349,7 +1396,7 @@ def push(
         head: A run, by its id or as `heads.train_grid` gives it; or a classifier.
         repo: Where on the Hub: your name there, and that of a new model, as owner/name.
         recipe: Which head of a run; the recommended one, or else the best, if not given.
-        library: What is to load it: transformers, sentence-transformers or portable; what fits, if
+        library: What is to load it: transformers or sentence-transformers; transformers, if
             not given.
         adapter: Send what was learned alone, as an adapter of PEFT for the base model.
         private: Make a repository that nobody else sees; else it is what its owner's settings say.

@@ -31,8 +31,8 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "scikit-learn", "vectors", "SCALE", "folders", "endpoints", "trackers", "api", "json",
-        "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
+        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders", "endpoints",
+        "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "The project": (
         "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",

@@ -295,7 +295,7 @@ class Backbone:
         known = vocabulary_of(self.model)
         for row, text in enumerate(encoded):
             self._check(text, cut.sequence_ids(row) if self.stubborn else [], known)
-        size = self._prefix_tokens() if self.prefix else 0
+        size = self.prefix_tokens
         if self.stride is not None and not pairs:
             for row, text in enumerate(encoded):
                 if text.whole_length > most:
@@ -325,8 +325,11 @@ class Backbone:
         self._check(text, sides, vocabulary_of(self.model))
         return text
 
-    def _prefix_tokens(self) -> int:
-        """How many tokens stand before the text itself, counted as sentence-transformers does."""
+    @property
+    def prefix_tokens(self) -> int:
+        """How many tokens the prefix puts before a text, counted as sentence-transformers does."""
+        if not self.prefix:
+            return 0
         with self._tokenizing():
             alone = self.tokenizer(self.prefix, return_special_tokens_mask=True)
         return len(alone["input_ids"]) - alone["special_tokens_mask"][-1]

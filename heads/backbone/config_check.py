@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from heads.backbone.exported import is_exported
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.catalog.families import FAMILIES
 from heads.errors import ModelError
@@ -37,6 +38,16 @@ def check_config(config: Mapping[str, Any], limits: Limits) -> None:
     """
     if "peft_type" in config:
         raise ModelError("it is an adapter (PEFT), not a whole model.", CHOOSE_ANOTHER)
+    _check_sizes(config, limits)
+    # The code of an exported head is never run; its base model is judged as any other.
+    config = config["backbone_config"] if is_exported(config) else config
+    _check_type(config)
+    for key, what in REFUSED.items():
+        if config.get(key):
+            raise ModelError(what, CHOOSE_ANOTHER)
+
+
+def _check_type(config: Mapping[str, Any]) -> None:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ModelError("its config.json names no model_type.", CHOOSE_ANOTHER)
@@ -49,10 +60,6 @@ def check_config(config: Mapping[str, Any], limits: Limits) -> None:
         raise ModelError(
             f"its family has no place here. {FAMILIES[model_type].reason}", CHOOSE_ANOTHER
         )
-    for key, what in REFUSED.items():
-        if config.get(key):
-            raise ModelError(what, CHOOSE_ANOTHER)
-    _check_sizes(config, limits)
 
 
 def _check_sizes(config: Mapping[str, Any], limits: Limits) -> None:

@@ -15,12 +15,13 @@ from heads import interruption
 from heads.backbone.backbone import Backbone, panics_refused
 from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
+from heads.backbone.exported import exported_reading, is_exported
 from heads.backbone.given import given, is_given
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
 from heads.backbone.tokenizing import load_tokenizer
-from heads.backbone.trained_reading import sentence_config, trained_reading
+from heads.backbone.trained_reading import TrainedReading, sentence_config, trained_reading
 from heads.backbone.weights import (
     has_both,
     has_separator,
@@ -127,7 +128,7 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
             short, long = backbone.encode(texts)
             backbone = measured(backbone, short, long)
             with contextlib.suppress(RecipeError):  # whoever asks for that reading is told why
-                own = trained_reading(checkpoint.folder, backbone.width)
+                own = _own_reading(checkpoint, backbone.width)
                 backbone = replace(backbone, trained=own)
             return with_block(backbone, (short, long))
     except (HeadsError, Interrupted):
@@ -136,6 +137,18 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         first = str(error).strip().split("\n", 1)[0].replace(str(checkpoint.folder), "its folder")
         what = f"{checkpoint.id} cannot be loaded ({type(error).__name__}: {first[:160]})."
         raise ModelError(what, CHOOSE_ANOTHER) from error
+
+
+def _most_windows(checkpoint: Checkpoint, limits: Limits) -> int:
+    """Return how many windows of a text are read: no more than an exported head was written for."""
+    written = checkpoint.config.get("most_windows") if is_exported(checkpoint.config) else None
+    return min(written, limits.windows) if type(written) is int and written > 0 else limits.windows
+
+
+def _own_reading(checkpoint: Checkpoint, width: int) -> TrainedReading:
+    if is_exported(checkpoint.config):
+        return exported_reading(checkpoint.config, checkpoint.folder)
+    return trained_reading(checkpoint.folder, width)
 
 
 def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
@@ -151,7 +164,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         backbone,
         folder=checkpoint.folder,
         tokens=room_for(model, tokenizer, limits, sentences.tokens),
-        windows=limits.windows,
+        windows=_most_windows(checkpoint, limits),
         sentences=sentences,
         stubborn=stubborn_tokens(tokenizer),
         separates=has_separator(tokenizer),

@@ -38,7 +38,7 @@ def check_tokenizer(folder: Path) -> None:
     try:
         _check_tokens(_listed_tokens(folder))
         if values := _read(folder / "tokenizer.json"):
-            _check_structure(values)
+            check_structure(values)
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError):
         raise _refused("its tokenizer files are malformed") from None
 
@@ -55,7 +55,7 @@ def _listed_tokens(folder: Path) -> list[str]:
     return names
 
 
-def _check_structure(values: dict[str, Any]) -> None:
+def check_structure(values: dict[str, Any]) -> None:
     """Refuse a tokenizer.json whose parts would lengthen texts beyond `GROWTH`."""
     _check_tokens([token["content"] for token in values.get("added_tokens") or []])
     model = values["model"]

@@ -9,6 +9,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from heads import registration
+from heads.backbone.exported import backbone_config, read_config
 from heads.backbone.tokenizer_check import check_tokenizer
 from heads.errors import ModelError
 
@@ -17,6 +19,7 @@ MEMORY = 2_000_000_000  # bytes of addresses above those of the libraries
 
 def main() -> None:
     """Answer requests from stdin, each within its seconds, until stdin is closed."""
+    registration.cancel()  # the models that it would import take memory
     tokenizer: Any = None
     for line in sys.stdin.buffer:
         request = json.loads(line)
@@ -47,7 +50,9 @@ def _load_folder(folder: Path) -> None:
 
     _limit_memory()
     check_tokenizer(folder)
-    AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    config = read_config(folder)
+    options = {"config": backbone_config(config)} if config else {}
+    AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **options)
 
 
 def _limit_memory() -> None:

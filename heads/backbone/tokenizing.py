@@ -18,15 +18,19 @@ import heads
 from heads import interruption
 from heads.backbone.conversion_rules import family_of
 from heads.backbone.downloads import end_process
+from heads.backbone.exported import backbone_config, is_exported
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
-from heads.backbone.tokenizer_check import check_tokenizer
+from heads.backbone.tokenizer_check import check_structure, check_tokenizer
 from heads.errors import ModelError
 from heads.settings import Limits, environment_with
 
 LOAD_SECONDS = 60.0
 SECONDS = 10.0  # of one text
 ANSWER_BYTES = 50_000_000
+
+REWRITTEN = ("normalizer", "post_processor")  # what an export changes of a tokenizer
+ORIGINAL = "head_to_head"  # of an exported tokenizer, what it had before a recipe changed it
 
 _checked = set[tuple[str, str]]()  # checkpoints whose tokenizers a child process could load
 
@@ -50,10 +54,37 @@ def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> A
             _checked.add(key)
     except ModelError as error:
         raise ModelError(f"{checkpoint.id} cannot be used: {error.what}", error.hint) from None
+    if is_exported(checkpoint.config):  # its own configuration asks for its code
+        settings["config"] = backbone_config(checkpoint.config)
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=False, **settings
     )
+    if is_exported(checkpoint.config):
+        _restore(tokenizer, checkpoint.id, is_isolated)
     return isolate(tokenizer) if is_isolated else tokenizer
+
+
+def _restore(tokenizer: Any, model: str, is_isolated: bool) -> None:
+    """Undo what an export has changed, so that every recipe can be read with the tokenizer.
+
+    Raises:
+        ModelError: It asks for too much, or a visitor's tokenizer would be built in this process.
+    """
+    original = tokenizer.init_kwargs.pop(ORIGINAL, None)
+    if not isinstance(original, dict) or not tokenizer.is_fast:
+        return
+    if is_isolated:
+        what = f"{model} was exported with a prefix, a prompt, pairs or windows"
+        raise ModelError(f"{what}, which is read in local mode only.", CHOOSE_ANOTHER)
+    from tokenizers import Tokenizer
+
+    parts = {name: original[name] for name in REWRITTEN if name in original}
+    state = {**json.loads(tokenizer.backend_tokenizer.to_str()), **parts}
+    check_structure(state)
+    length = original.get("model_max_length")
+    if type(length) is int:
+        tokenizer.model_max_length = length
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(state))
 
 
 def isolate(tokenizer: Any) -> Any:

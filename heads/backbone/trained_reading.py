@@ -110,9 +110,14 @@ class TrainedReading(nn.Module):
         return Pooled(found.to(vectors.device), reads)
 
     @property
+    def poolings(self) -> list[str]:
+        """Its poolings by our names."""
+        return [MODES[mode].__name__ for mode in self.modes]
+
+    @property
     def is_by_window(self) -> bool:
         """Whether it reads single tokens by their place (`Pooling.is_by_window`)."""
-        return any(pooling[MODES[mode].__name__].is_by_window for mode in self.modes)
+        return any(pooling[name].is_by_window for name in self.poolings)
 
     @property
     def has_unit_length(self) -> bool:

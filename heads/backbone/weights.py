@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from heads.backbone.backbone import Pooler
+from heads.backbone.exported import backbone_config, is_exported, loading_options
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
@@ -20,7 +21,12 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     """The model with its weights, and the names of the tensors that its files lack."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+    if is_exported(checkpoint.config):
+        config = backbone_config(checkpoint.config)
+        options = loading_options(checkpoint.config)
+    else:
+        config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+        options = {}
     made, arguments = base_class(config)
     with torch.device("meta"):
         sketch = bare(config)
@@ -35,7 +41,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
             dtype=torch.float32,
             attn_implementation="sdpa" if sketch._supports_sdpa else "eager",
             output_loading_info=True,
-            **arguments,
+            **{**arguments, **options},
         )
     missing = sorted(report["missing_keys"])
     unread = ("decoder.",) if has_both(model) else ()

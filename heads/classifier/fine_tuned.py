@@ -6,6 +6,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.exported import read_config
 from heads.backbone.trained_reading import sentence_modules
 from heads.catalog.families import FAMILIES
 from heads.classifier.sentence_head import SETFIT, SETFIT_PICKLE
@@ -35,7 +36,7 @@ def is_fine_tuned(backbone: Backbone) -> bool:
     folder = backbone.untuned.folder
     if folder is None:
         return False
-    if (folder / SETFIT).is_file() or (folder / SETFIT_PICKLE).is_file():
+    if read_config(folder) or (folder / SETFIT).is_file() or (folder / SETFIT_PICKLE).is_file():
         return True
     try:
         if sentence_modules(folder, backbone.width).logits:

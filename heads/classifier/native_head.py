@@ -6,7 +6,8 @@ tensor of the file a pretrained one comes, by comparing numbers.
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,33 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
+from heads.backbone.exported import CLASSIFIER, classifier_tensors, read_config, stored_names
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
 from heads.classifier.sentence_head import SentenceHead, arrays_stamp, sentence_head
-from heads.errors import CheckpointError, RecipeError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.features.featurizer import Featurizer
-from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.parts.resolve import resolve
+from heads.parts.resolved_recipe import (
+    INCLUDE_PREFIX,
+    LATE,
+    LONG,
+    LOSS,
+    NORMALISE,
+    PAIR,
+    PREFIX,
+    STRIDE,
+    TUNE,
+    WINDOWS,
+    WITHOUT,
+    ResolvedRecipe,
+)
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT, ProblemType
+from heads.recipe import Recipe, as_value
 from heads.rng import IsolatedRng
 
+ARCHITECTURE = "HeadForSequenceClassification"
 CHOOSE = "Choose another model, or train a head of your own on it."
 
 
@@ -46,6 +64,7 @@ class NativeHead:
         new: Our names of those that the checkpoint lacks or has in another shape: random.
         mismatched: Those of them that it has in another shape.
         sources: Our names of the others, and the tensor of the file that each comes from.
+        reader_tensors: The tensors of a pooling or a choice of layers that learns.
     """
 
     called: str
@@ -58,6 +77,7 @@ class NativeHead:
     new: tuple[str, ...]
     mismatched: tuple[str, ...]
     sources: Mapping[str, str]
+    reader_tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 MOST_LETTERS = 10_000  # of a label
@@ -92,6 +112,8 @@ def native_head(backbone: Backbone) -> NativeHead:
 def _loaded(backbone: Backbone) -> NativeHead:
     from transformers import AutoModelForSequenceClassification
 
+    if config := read_config(backbone.folder):
+        return _exported_head(config, backbone)
     if found := sentence_head(backbone):
         return _of_sentences(found, backbone)
     form = _form(backbone)
@@ -170,6 +192,78 @@ def _of_sentences(found: SentenceHead, backbone: Backbone) -> NativeHead:
         mismatched=(),
         sources=found.names,
     )
+
+
+def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
+    """Return the head of a folder of `HeadForSequenceClassification`, without its code.
+
+    Raises:
+        CheckpointError: It names no recipe, or its tensors are not those of that recipe.
+    """
+    from heads.classifier.modeling_head_to_head import HeadConfig
+
+    assert backbone.folder is not None
+    stored = classifier_tensors(backbone.folder)
+    try:
+        config = HeadConfig(**values)
+        recipe = recipe_of(values)
+        wide = recipe.widened(Featurizer(recipe, backbone.for_recipe(recipe)).width)
+    except HeadsError as error:
+        raise CheckpointError(f"{backbone.id}: {error.what}", CHOOSE) from None
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        what = f"The config of {backbone.id} describes no head ({type(error).__name__})."
+        raise CheckpointError(what, CHOOSE) from None
+    _check_finite(backbone.id, stored)
+    sketch = recipe.sketch(wide, len(_classes(config)))
+    names = stored_names(sketch)
+    for ours, tensor in sketch.state_dict().items():
+        own = stored.get(names[ours])
+        has_rows = 0 in tensor.shape  # it is as long as the head has training rows
+        if own is None or (own.shape != tensor.shape and not has_rows):
+            what = f"{backbone.id} lacks {CLASSIFIER}{names[ours]} in the shape of {recipe}."
+            raise CheckpointError(what, CHOOSE)
+    reading = {n: t for n, t in stored.items() if n.startswith(("poolings.0.", "layers."))}
+    return NativeHead(
+        called=ARCHITECTURE,
+        recipe=recipe,
+        classes=_classes(config),
+        problem=_problem_of(config),
+        marks=extras_of(config),
+        tensors={ours: stored[name] for ours, name in names.items()},
+        names={ours: f"{CLASSIFIER}{name}" for ours, name in names.items()},
+        new=(),
+        mismatched=(),
+        sources={ours: f"{CLASSIFIER}{name}" for ours, name in names.items()},
+        reader_tensors={n.replace("poolings.0.", "pooling."): t for n, t in reading.items()},
+    )
+
+
+def recipe_of(config: Mapping[str, Any]) -> ResolvedRecipe:
+    """Return the recipe that a configuration of `HeadForSequenceClassification` describes.
+
+    Raises:
+        RecipeError: A part or an option of it does not exist.
+    """
+    pooling, layers = config.get("pooling", "mean"), config.get("layers", -1)
+    has_vector = bool(config.get("projection")) or not isinstance(pooling, str)
+    options = dict(config.get("pooling_options") or {}) | dict(config.get("head_options") or {})
+    fields = {NORMALISE: "normalize", PAIR: "pair", WITHOUT: "without", LATE: "late", LOSS: "loss"}
+    options |= {name: config[key] for name, key in fields.items() if config.get(key)}
+    if config.get("prefix"):
+        options[PREFIX] = as_value(str(config["prefix"]))
+        options[INCLUDE_PREFIX] = bool(config.get("use_prefix", True))
+    if config.get("stride") is not None:
+        options |= {LONG: WINDOWS, STRIDE: config["stride"]}
+    with suppress(RecipeError):  # how the base model was trained, as the exporter wrote it
+        written = dict(Recipe.parse(str(config.get("recipe", ""))).options)
+        options |= {TUNE: written[TUNE]} if TUNE in written else {}
+    recipe = Recipe(
+        pooling="trained" if has_vector else pooling,
+        head=str(config.get("head", "linear")),
+        layers="" if layers == -1 else str(layers),
+        options=tuple(sorted(options.items())),
+    )
+    return resolve(recipe)
 
 
 def _activation(backbone: Backbone) -> str:

@@ -336,6 +336,8 @@ def own_head(backbone: Backbone) -> TrainedHead:
     with IsolatedRng().rolling():
         module = RecipeModule(recipe, backbone, len(native.classes))
     module.head.load_state_dict(dict(native.tensors))
+    if native.reader_tensors:
+        module.reader.load_state_dict(dict(native.reader_tensors))
     return TrainedHead(
         recipe=recipe.recipe,
         model=backbone.id,

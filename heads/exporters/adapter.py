@@ -21,14 +21,15 @@ from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication, base_name, hub_id, model_card
+from heads.exporters.tokenizer import tokenizer_of
 from heads.exporters.transformers import (
     ONE_OR_TWO,
+    Written,
     compared,
     config_of,
     filled_with,
     notes_of,
     of_head,
-    tokenizer_of,
 )
 from heads.parts.resolved_recipe import TUNE, ResolvedRecipe
 from heads.rng import IsolatedRng
@@ -101,7 +102,7 @@ def write_adapter(
     path: Path,
     name: str,
     published: Publication | None = None,
-) -> tuple[str, float, tuple[str, ...]]:
+) -> Written:
     """Fill a folder with adapter, config, tokenizer and card, and load it; see `write_native`."""
     check_adapter(classifier)
     base, backbone = classifier.head.base, classifier.backbone
@@ -127,7 +128,8 @@ def write_adapter(
     card = model_card(classifier, use, notes, **kind, published=published)
     (path / "README.md").write_text(card, "utf-8")
     loaded = _loaded(backbone, path, more)
-    return called, compared(classifier, native, loaded, path), tuple(notes)
+    difference = compared(classifier, loaded, path, native.side)
+    return Written(f"an adapter of PEFT for {called}", difference, tuple(notes), use)
 
 
 def _save(

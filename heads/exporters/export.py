@@ -1,7 +1,7 @@
-"""A trained head as a Transformers checkpoint that anybody can load without us.
+"""A trained head as a folder that anybody can load without us: Transformers, or its kin.
 
 Where a class of Transformers computes the same, the folder is that class's own; where none does,
-it carries its own short loader. Asked for, it is one of sentence-transformers.
+it is a `HeadForSequenceClassification`, whose code goes along.
 """
 
 import shutil
@@ -21,17 +21,15 @@ from heads.exporters.adapter import check_adapter, write_adapter
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication
 from heads.exporters.onnx import OnnxReport, write_onnx
-from heads.exporters.portable import write_portable
 from heads.exporters.sentence_transformers import LIBRARY, write_sentence_transformers
-from heads.exporters.transformers import write_native
+from heads.exporters.transformers import write_head_model, write_native
 from heads.recipe import Recipe
 
-TRANSFORMERS, PORTABLE = "transformers", "portable"
-ASKED_FOR = "It was asked for as a folder with a loader of its own."
-
-
-LIBRARIES = (TRANSFORMERS, PORTABLE, LIBRARY)
+TRANSFORMERS = "transformers"
+LIBRARIES = (TRANSFORMERS, LIBRARY)
 OTHERS = {  # what one may ask for besides, and what to do
+    "portable": "A folder with a loader of its own is no longer written: as transformers every "
+    "head is a model that Transformers loads",
     "setfit": "SetFit keeps its head as a pickle, which is never written here; as "
     f"{LIBRARY} the folder needs none",
     "onnx": "An ONNX file is written with --onnx, or by heads.export_onnx",
@@ -47,12 +45,13 @@ class Exported(display.Displayed):
     Attributes:
         folder: Where.
         native: Whether it is a class of Transformers, which needs no code of its own.
-        called: That class, or the loader; of an adapter the class that it is put onto; of a folder
-            of sentence-transformers what loads it.
+        called: The class; of an adapter the class that it is put onto; of a folder of
+            sentence-transformers what loads it.
         recipe: The recipe as that class has it; as it was, where there is none.
         difference: The largest difference of two logits between the folder, loaded anew, and us.
         notes: What one should know, a sentence each.
         files: The names of the files.
+        usage: Lines of Python that load it and answer.
     """
 
     folder: Path
@@ -62,6 +61,7 @@ class Exported(display.Displayed):
     difference: float
     notes: tuple[str, ...]
     files: tuple[str, ...]
+    usage: str
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values: the answer of `heads export --json`."""
@@ -90,26 +90,21 @@ def export(
     def fill(path: Path) -> Exported:
         if native is not None:
             write_folder = write_adapter if adapter else write_native
-            called, difference, notes = write_folder(classifier, native, path, name, published)
-            called = f"an adapter of PEFT for {called}" if adapter else called
+            written = write_folder(classifier, native, path, name, published)
         elif why:
-            difference = write_portable(classifier, path, why=why, published=published)
-            called = "a folder with its own loader, load.py"
-            notes = (why, "So the folder carries its own loader: see load.py in it.")
+            written = write_head_model(classifier, why, path, name, published)
         else:
-            called, difference, notes = write_sentence_transformers(
-                classifier, path, name, published
-            )
-            called = f"a folder of {LIBRARY} for {called}"
+            written = write_sentence_transformers(classifier, path, name, published)
         files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
         return Exported(
             folder=folder,
             native=native is not None,
-            called=called,
+            called=written.called,
             recipe=native.recipe.recipe if native else classifier.recipe,
-            difference=difference,
-            notes=(*refit_notes(classifier.head), *notes),
+            difference=written.difference,
+            notes=(*refit_notes(classifier.head), *written.notes),
             files=tuple(sorted(files)),
+            usage=written.usage,
         )
 
     return in_new_folder(folder, fill)
@@ -118,32 +113,23 @@ def export(
 def _select_format(
     classifier: Classifier, library: str, adapter: bool
 ) -> tuple[Equivalent | None, str]:
-    """Return the class of Transformers to write, or else why the folder needs its own loader.
+    """Return the class of Transformers to write, or else why the folder needs code of its own.
 
     For sentence-transformers there is no class and the reason is empty.
     """
     if classifier.backbone.is_given:
-        if adapter or library not in ("", PORTABLE):
-            what = f"{classifier.recipe} learned from vectors, and has no base model."
-            hint = "It goes out as a head alone: leave out --adapter and --as."
-            raise CheckpointError(what, hint)
-        return None, OF_VECTORS
+        what = f"{classifier.recipe} learned from vectors, and has no base model to export with it."
+        raise CheckpointError(what, "Export it as an ONNX file, which takes vectors: --onnx.")
     if adapter:
         check_adapter(classifier)
-    elif library in (LIBRARY, PORTABLE):
-        return None, ASKED_FOR if library == PORTABLE else ""
+    elif library == LIBRARY:
+        return None, ""
     try:
         return equivalent(classifier.head.module, classifier.backbone, len(classifier.classes)), ""
     except RecipeError as error:
-        if adapter or library == TRANSFORMERS:
+        if adapter:
             raise
         return None, str(error)
-
-
-OF_VECTORS = (
-    "It is the head alone: which model made the vectors that it learned from is not known here, so "
-    "it is given vectors of that model and no texts."
-)
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.backbone.weights import pooler_weights
 from heads.catalog.families import family
-from heads.catalog.forms import Form
+from heads.catalog.forms import Form, Side
 from heads.classifier.config_extras import voting
 from heads.classifier.module import RecipeModule
 from heads.errors import RecipeError
@@ -45,6 +45,11 @@ class Equivalent:
     recipe: ResolvedRecipe
     tensors: Mapping[str, Tensor]
     differs: str
+
+    @property
+    def side(self) -> Side:
+        """The side of padding on which the class is defined."""
+        return "left" if self.form.sides_of(self.recipe) == ("left",) else "right"
 
 
 def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equivalent:

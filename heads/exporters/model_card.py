@@ -31,6 +31,7 @@ from heads.problem import ONE_VERSUS_REST
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
+TRANSFORMERS = "transformers"
 MOST_CLASSES = 50
 MOST_LETTERS = 200
 PACKAGES = ("torch", "transformers", "safetensors")
@@ -59,8 +60,9 @@ def model_card(
     usage: str,
     notes: Sequence[str],
     *,
-    library: str = "transformers",
+    library: str = TRANSFORMERS,
     is_adapter: bool = False,
+    has_code: bool = False,
     published: Publication | None = None,
 ) -> str:
     """A README.md in the Hugging Face Hub's form.
@@ -70,6 +72,7 @@ def model_card(
         notes: What one should know besides, a sentence each.
         library: What the Hub is told to load it with.
         is_adapter: Whether what was learned of the base model lies beside it, not in it.
+        has_code: Whether its class lies in the folder.
         published: What is said of it on the Hub besides.
     """
     head, backbone = classifier.head, classifier.backbone
@@ -86,8 +89,7 @@ def model_card(
         "What to know": ["\n".join(known)],
         "Made with": [", ".join(f"{name} {number}" for name, number in versions().items()) + "."],
     }
-    matter = _metadata(classifier, library, published) if published else ""
-    text = [matter or _front_matter(backbone, library), f"# {title}"]
+    text = [_metadata(classifier, library, published, has_code=has_code), f"# {title}"]
     for name, paragraphs in sections.items():
         text += [f"## {name}", *paragraphs] if paragraphs else []
     return "\n\n".join(text) + "\n"
@@ -143,14 +145,6 @@ def one_line(text: str, most: int = MOST_LETTERS) -> str:
     return line if len(line) <= most else line[:most] + "…"
 
 
-def _front_matter(backbone: Backbone, library: str) -> str:
-    base = f"base_model: {json.dumps(hub_id(backbone))}\n" if hub_id(backbone) else ""
-    return (
-        f"---\nlibrary_name: {library}\npipeline_tag: text-classification\n{base}"
-        "tags:\n- text-classification\n- head-to-head\n---"
-    )
-
-
 # What the Hub calls the metrics that it knows; others keep their name.
 HUB_METRICS = {
     "mcc": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr",
@@ -159,55 +153,58 @@ HUB_METRICS = {
 }  # fmt: skip
 
 
-def _metadata(classifier: Classifier, library: str, published: Publication) -> str:
-    """What the Hub reads of a model: what it is, what it was trained on, and its scores."""
+def _metadata(
+    classifier: Classifier, library: str, published: Publication | None, *, has_code: bool
+) -> str:
+    """What the Hub reads of a model: what it is, what loads it, its data and its scores."""
     from huggingface_hub import ModelCardData
 
-    of_hub = source(published.source).repo if published.source else ""
-    scores = classifier.head.scores
-    found = {
+    about = published or Publication(repo="")
+    of_hub = source(about.source).repo if about.source else ""
+    head, base = classifier.head, base_name(classifier.backbone)
+    tags = ["text-classification", "head-to-head"] + ["custom_code"] * has_code
+    values = {
         "library_name": library,
-        "pipeline_tag": "text-classification",
-        "license": published.license or None,
-        "language": list(published.language) or None,
+        # Of other libraries the pipeline of Transformers loads nothing.
+        "pipeline_tag": "text-classification" if library == TRANSFORMERS else None,
+        "license": about.license or None,
+        "language": list(about.language) or None,
         "datasets": [of_hub] if of_hub else None,
         "base_model": hub_id(classifier.backbone) or None,
-        "tags": ["text-classification", "head-to-head"],
-        "model_name": published.repo.rpartition("/")[2] if scores else None,
-        "eval_results": [*_results(classifier.head, published, scores)] if scores else None,
+        "tags": tags,
     }
-    data = ModelCardData(**{name: value for name, value in found.items() if value is not None})
+    if head.scores:
+        name = about.repo.rpartition("/")[2] or one_line(f"{head.recipe} on {base}")
+        values |= {"model_name": name, "eval_results": [_result(head, about, head.scores)]}
+    data = ModelCardData(**{name: value for name, value in values.items() if value is not None})
     return f"---\n{data.to_yaml()}\n---"
 
 
-def _results(head: TrainedHead, published: Publication, scores: Scores) -> "Iterator[EvalResult]":
+def _result(head: TrainedHead, published: Publication, scores: Scores) -> "EvalResult":
     """The score of a head in the Hub's form, with its interval."""
     from huggingface_hub import EvalResult
 
-    name = score_called(scores.metric)
-    title = name.title if name else "Accuracy"
-    sign = (
-        -1 if name and name.scale == "error" else 1
-    )  # a score is negated there, so that more is better
-    asked = source(published.source) if published.source else None
-    about = {
-        "task_type": "text-classification",
-        "task_name": "Text Classification",
-        "dataset_type": asked.repo if asked else one_line(head.trained_on),
-        "dataset_name": one_line(head.trained_on),
-        "dataset_config": asked.config if asked else None,
-        "dataset_split": asked.split or None if asked else None,
-        "dataset_revision": asked.revision if asked else None,
-        "metric_type": HUB_METRICS.get(scores.metric, scores.metric),
-    }
-    ends = sorted(sign * end for end in (scores.low, scores.high))
-    low, high = (f"{end:.4f}" for end in ends)
-    of = f"95 % interval {low} to {high}, {scores.rows:,} rows"
+    metric = score_called(scores.metric)
+    title = metric.title if metric else "Accuracy"
+    # A score of an error is negated, so that more is better.
+    sign = -1 if metric and metric.scale == "error" else 1
+    dataset = source(published.source) if published.source else None
+    low, high = sorted(sign * end for end in (scores.low, scores.high))
     is_mean = head.refit.trainings > 1 if head.refit else scores.own is not None
     many = "mean of several trainings, one a fold or seed, " * is_mean
-    told = {f"{title} ({many}{of})": scores.accuracy}
-    for metric_name, value in told.items():
-        yield EvalResult(**about, metric_name=metric_name, metric_value=round(sign * value, 4))
+    interval = f"95 % interval {low:.4f} to {high:.4f}, {scores.rows:,} rows"
+    return EvalResult(
+        task_type="text-classification",
+        task_name="Text Classification",
+        dataset_type=dataset.repo if dataset else one_line(head.trained_on),
+        dataset_name=one_line(head.trained_on),
+        dataset_config=dataset.config if dataset else None,
+        dataset_split=(dataset.split or None) if dataset else None,
+        dataset_revision=dataset.revision if dataset else None,
+        metric_type=HUB_METRICS.get(scores.metric, scores.metric),
+        metric_name=f"{title} ({many}{interval})",
+        metric_value=round(sign * scores.accuracy, 4),
+    )
 
 
 def _licensed(licence: str) -> str:

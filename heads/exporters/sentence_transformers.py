@@ -41,9 +41,9 @@ from heads.classifier.sentence_head import POOLINGS
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
 from heads.exporters.model_card import Publication, base_name, model_card
-from heads.exporters.portable import MOST_DIFFERENCE
-from heads.exporters.transformers import config_of, tokenizer_of, write_native
-from heads.exporters.verification import verify_logits
+from heads.exporters.tokenizer import tokenizer_of
+from heads.exporters.transformers import Written, config_of, write_native
+from heads.exporters.verification import MOST_DIFFERENCE, verify_logits
 from heads.parts.modules import (
     Directions,
     Normalise,
@@ -119,7 +119,7 @@ def check_recipe(resolved: ResolvedRecipe, backbone: Backbone) -> None:
 
 def write_sentence_transformers(
     classifier: Classifier, path: Path, name: str, published: Publication | None = None
-) -> tuple[str, float, tuple[str, ...]]:
+) -> Written:
     """Fill a folder for SentenceTransformer or CrossEncoder, and load it; see `write_native`.
 
     Raises:
@@ -145,14 +145,14 @@ class _Folder:
     name: str
     published: Publication | None
 
-    def of_vectors(self) -> tuple[str, float, tuple[str, ...]]:
+    def of_vectors(self) -> Written:
         """Fills it with the modules of a SentenceTransformer."""
         self._modules(LOGITS, {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine"})
         use = USE_VECTORS.format(folder=json.dumps(self.name), since=SINCE)
         told = f"It gives the pooled vector as `{VECTOR}` and the logits as `{LOGITS}`."
         return self._proved("SentenceTransformer", use, [f"{told} {_CLASSES}", *self._needs()])
 
-    def of_pairs(self) -> tuple[str, float, tuple[str, ...]]:
+    def of_pairs(self) -> Written:
         """Fills it with the modules of a CrossEncoder."""
         if prefix := self.classifier.backbone.prefix:
             what = f"A CrossEncoder writes no prompt such as '{prefix.strip()}' before a pair."
@@ -163,13 +163,14 @@ class _Folder:
         older = "Older versions load it without an error, with a head that is random."
         return self._proved(CROSS_ENCODER, use, [_CLASSES, *self._needs(), older])
 
-    def of_native(self, native: Equivalent) -> tuple[str, float, tuple[str, ...]]:
+    def of_native(self, native: Equivalent) -> Written:
         """Fills it with the checkpoint of a class of Transformers, which a CrossEncoder is."""
         given = (self.classifier, native, self.path, self.name, self.published)
-        called, _, notes = write_native(*given)
+        native_written = write_native(*given)
         self._describe(json.loads((self.path / "config.json").read_text("utf-8")))
-        proved = self._proved(CROSS_ENCODER, self._pairs_use(""), [*notes, _CLASSES])
-        return f"{CROSS_ENCODER} and {called}", *proved[1:]
+        notes = [*native_written.notes, _CLASSES]
+        written = self._proved(CROSS_ENCODER, self._pairs_use(""), notes)
+        return written._replace(called=f"{written.called} and {native_written.called}")
 
     @property
     def _activation(self) -> str:
@@ -230,9 +231,7 @@ class _Folder:
             config["sentence_transformers"] = {"activation_fn": self._activation}
         _write_json(self.path / "config.json", config)
 
-    def _proved(
-        self, called: str, use: str, notes: Sequence[str]
-    ) -> tuple[str, float, tuple[str, ...]]:
+    def _proved(self, called: str, use: str, notes: Sequence[str]) -> Written:
         """Writes the card, loads the folder anew and compares."""
         classifier, told = self.classifier, list(notes)
         is_installed = find_spec("sentence_transformers") is not None
@@ -243,11 +242,8 @@ class _Folder:
         try:
             theirs = (_by_library if is_installed else _by_ourselves)(classifier, self.path)
             padded = not classifier.backbone.reads_padding
-            return (
-                called,
-                verify_logits(classifier, theirs, most=MOST_DIFFERENCE, padded=padded)[1],
-                tuple(told),
-            )
+            _, difference = verify_logits(classifier, theirs, most=MOST_DIFFERENCE, padded=padded)
+            return Written(f"a folder of {LIBRARY} for {called}", difference, tuple(told), use)
         except CheckpointError as error:
             what = f"{called} does not read {base_name(classifier.backbone)} as we do: {error.what}"
             raise CheckpointError(what, OTHERWISE) from error

@@ -1,24 +1,35 @@
-"""A trained head on its base model as the folder of a class of Transformers, and its proof."""
+"""A trained head on its base model as the folder of a model of Transformers, and its proof.
 
+Where a class of Transformers computes the same, the folder is that class's own; else it is one of
+`HeadForSequenceClassification`, with its code.
+"""
+
+import contextlib
 import copy
+import importlib.util
 import json
+import sys
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.tokenizing import isolate_alike
+from heads.catalog.forms import Side
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import ConfigExtras, write_extras
+from heads.classifier.modeling_source import TEMPLATE
 from heads.classifier.module import TrainedHead
-from heads.errors import CheckpointError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent
-from heads.exporters.model_card import Publication, base_name, model_card
-from heads.exporters.verification import verify_logits
+from heads.exporters.model_card import Publication, model_card
+from heads.exporters.tokenizer import recipe_tokenizer, save_tokenizer, tokenizer_of
+from heads.exporters.verification import first_line, verify_logits
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
 
@@ -29,10 +40,27 @@ from transformers import pipeline
 
 classify = pipeline("text-classification", {folder}, top_k=None)
 print(classify({text}, truncation=True))"""
+HEAD_USE = """\
+from transformers import pipeline
+
+classify = pipeline("text-classification", {folder}, top_k=None, trust_remote_code=True)
+print(classify({text}, truncation=True))
+
+# Where Head to Head is installed, no code of the folder is run:
+# import heads; classify = pipeline("text-classification", {folder}, top_k=None)"""
 ONE_OR_TWO = (
     '"Not bad at all."',
     '{"text": "The bridge is closed.", "text_pair": "The bridge is shut."}',
 )
+
+
+class Written(NamedTuple):
+    """The class that was written, the largest difference of logits, notes, and how to use it."""
+
+    called: str
+    difference: float
+    notes: tuple[str, ...]
+    usage: str
 
 
 def write_native(
@@ -41,16 +69,13 @@ def write_native(
     path: Path,
     name: str,
     published: Publication | None = None,
-) -> tuple[str, float, tuple[str, ...]]:
-    """Fills a folder with config, weights, tokenizer and card, and loads it as anybody would.
+) -> Written:
+    """Fill a folder with config, weights, tokenizer and card, and load it as anybody would.
 
     Args:
         path: An empty folder.
         name: What it will be called.
         published: What is said of it on the Hub.
-
-    Returns:
-        The class, the largest difference of two logits, and what one should know.
 
     Raises:
         CheckpointError: It does not load whole, or answers otherwise.
@@ -65,20 +90,46 @@ def write_native(
     use = NATIVE_USE.format(folder=json.dumps(name), text=text)
     card = model_card(classifier, use, notes, published=published)
     (path / "README.md").write_text(card, "utf-8")
-    return type(model).__name__, _verified(classifier, native, path), tuple(notes)
+    difference = compared(classifier, _loaded(classifier, path), path, native.side)
+    return Written(type(model).__name__, difference, tuple(notes), use)
 
 
-def tokenizer_of(classifier: Classifier) -> Any:
-    """A copy of the tokenizer that cuts as we do, with a padding token, without templates."""
-    tokenizer = copy.deepcopy(classifier.backbone.tokenizer)
-    tokenizer.model_max_length = classifier.backbone.tokens
-    tokenizer.chat_template = None
-    if tokenizer.pad_token is None:
-        if tokenizer.eos_token is None:
-            what = f"The tokenizer of {base_name(classifier.backbone)} has no token to pad with."
-            raise CheckpointError(what, "Give it one, and save it beside the model.")
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+def write_head_model(
+    classifier: Classifier, why: str, path: Path, name: str, published: Publication | None = None
+) -> Written:
+    """Fill a folder with a `HeadForSequenceClassification`, its code and its card, and load it.
+
+    Args:
+        why: Why it is no class of Transformers, in one sentence.
+        path: An empty folder.
+        name: What it will be called.
+        published: What is said of it on the Hub.
+
+    Raises:
+        RecipeError: No model of Transformers computes the recipe, or a part cannot go along.
+        CheckpointError: It does not load whole, or answers otherwise.
+    """
+    from heads.classifier.head_model import build_model, head_config
+
+    head, backbone = classifier.head, classifier.backbone
+    resolved = head.module.reader.resolved
+    config = head_config(head.module, backbone, len(classifier.classes))
+    if head.paired and backbone.prefix and not resolved.pair:
+        what = f"{resolved.recipe} writes a prefix before the first of two texts only."
+        raise RecipeError(what, "Train it without a prefix, or with pair=.")
+    tokenizer = recipe_tokenizer(classifier)
+    model = build_model(head.module, backbone, config_of(classifier, config, tokenizer))
+    model.save_pretrained(path)
+    save_tokenizer(tokenizer, path)
+    code = f"Its code is {TEMPLATE.name} in this folder; it needs torch and transformers only."
+    notes = [why, code, *_notes(classifier)]
+    text = ONE_OR_TWO[head.needs_pairs]
+    use = HEAD_USE.format(folder=json.dumps(name), text=text)
+    card = model_card(classifier, use, notes, has_code=True, published=published)
+    (path / "README.md").write_text(card, "utf-8")
+    with _class_in(path) as kind:
+        difference = compared(classifier, _loaded(classifier, path, kind), path)
+    return Written(type(model).__name__, difference, tuple(notes), use)
 
 
 def config_of(classifier: Classifier, config: Any, tokenizer: Any) -> Any:
@@ -139,17 +190,22 @@ def notes_of(classifier: Classifier, native: Equivalent) -> list[str]:
     notes = [native.differs] if native.differs else []
     if native.recipe.head.name != classifier.recipe.head:
         notes.append(f"Once trained, {classifier.recipe} is the same function as {native.recipe}.")
-    notes += _answers(classifier.head)
-    if classifier.backbone.tokenizer.pad_token is None:
-        notes.append(
+    return [*notes, *_notes(classifier)]
+
+
+def _notes(classifier: Classifier) -> Iterator[str]:
+    """Yield what one should know of answers and tokens, whichever class it is."""
+    backbone = classifier.backbone
+    yield from _answers(classifier.head)
+    if backbone.tokenizer.pad_token is None:
+        yield (
             "Its tokenizer had no padding token; it now pads with its end-of-text token, so that "
             "a text which itself ends in that token is read one token earlier."
         )
-    if classifier.backbone.stubborn:
-        notes.append("Words that look like its special tokens count as such in this class.")
-    if not classifier.backbone.separates:
-        notes.append("A second text comes after the first one and a line break.")
-    return notes
+    if backbone.stubborn:
+        yield "Words that look like its special tokens count as such in this class."
+    if not backbone.separates and not classifier.head.module.is_siamese:
+        yield "A second text comes after the first one and a line break."
 
 
 def _answers(head: TrainedHead) -> Iterator[str]:
@@ -172,32 +228,58 @@ def _answers(head: TrainedHead) -> Iterator[str]:
         )
 
 
-def _verified(classifier: Classifier, native: Equivalent, path: Path) -> float:
-    """Loads the folder as anybody would, and compares logits and the loading report.
+def _loaded(classifier: Classifier, path: Path, kind: Any = None) -> Any:
+    """Return the model of a folder, loaded as anybody would.
+
+    Args:
+        kind: Its class; that which Transformers finds for its configuration, if not given.
 
     Raises:
-        CheckpointError: They differ, or tensors are missing or left over.
+        CheckpointError: Tensors are missing or left over.
     """
     from transformers import AutoModelForSequenceClassification
 
-    backbone = classifier.backbone
-    model, report = AutoModelForSequenceClassification.from_pretrained(
+    model, report = (kind or AutoModelForSequenceClassification).from_pretrained(
         path,
         output_loading_info=True,
-        attn_implementation=backbone.model.config._attn_implementation,
+        attn_implementation=classifier.backbone.model.config._attn_implementation,
     )
     odd = [str(key) for keys in report.values() for key in keys]
     if odd:
         what = f"What was written does not load whole: {odd[0]}."
         raise CheckpointError(what, "Export another recipe, and tell us of this one.")
-    return compared(classifier, native, model, path)
+    return model
 
 
-def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path) -> float:
-    """The largest difference of two logits between a loaded model and us.
+@contextlib.contextmanager
+def _class_in(path: Path) -> Iterator[Any]:
+    """Yield the class that a folder's own file defines, as if this package were not there."""
+    name = f"exported_{uuid.uuid4().hex}"
+    spec = importlib.util.spec_from_file_location(name, path / TEMPLATE.name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name], before = module, sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        spec.loader.exec_module(module)
+        yield module.HeadForSequenceClassification
+    except HeadsError:
+        raise
+    except Exception as error:
+        what = f"What was written does not load ({type(error).__name__}: {first_line(error)})."
+        raise CheckpointError(what, "It was not kept.") from error
+    finally:
+        sys.dont_write_bytecode = before
+        del sys.modules[name]
+
+
+def compared(classifier: Classifier, model: Any, path: Path, side: Side = "right") -> float:
+    """Return the largest difference of two logits between a loaded model and us.
 
     Args:
         path: The folder of the tokenizer.
+        side: The side of padding on which the class is defined.
 
     Raises:
         CheckpointError: They differ.
@@ -206,19 +288,30 @@ def compared(classifier: Classifier, native: Equivalent, model: Any, path: Path)
 
     backbone = classifier.backbone
     tokenizer = isolate_alike(AutoTokenizer.from_pretrained(path), backbone.tokenizer)
-    side = "left" if native.form.sides == ("left",) else "right"
+    is_siamese = classifier.head.module.is_siamese
+    # The model itself splits two texts, or cuts windows: it needs what the tokenizer gives.
+    has_own_way = is_siamese or backbone.stride is not None
 
     def tokens(texts: Sequence[str], pairs: Sequence[str]) -> Mapping[str, Tensor]:
-        if backbone.stubborn or not backbone.separates:  # where our own way of cutting differs
+        if (backbone.stubborn or not backbone.separates) and not has_own_way:
+            # Where our own way of cutting differs.
             padding = replace(backbone, pad=tokenizer.pad_token_id)
             return padding.filled(backbone.encode(texts, pairs), side)
-        given = [list(part) for part in (texts, pairs) if part]
+        encoded = tokenizer(*[list(part) for part in (texts, pairs) if part], truncation=True)
+        for row, numbers in enumerate(encoded["input_ids"] if backbone.stubborn else ()):
+            for place, of_text in enumerate(encoded.sequence_ids(row)):
+                if of_text is not None and numbers[place] in backbone.stubborn:
+                    numbers[place] = tokenizer.unk_token_id or 0  # as we read such words
         # Pad the batch here: an isolated tokenizer gets texts one by one and pads nothing.
-        settings: dict[str, Any] = {"padding_side": side, "return_tensors": "pt"}
-        return tokenizer.pad(tokenizer(*given, truncation=True), **settings)
+        return tokenizer.pad(encoded, padding_side=side, return_tensors="pt")
 
     def theirs(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
         with torch.inference_mode(), IsolatedRng().rolling():  # Reformer seeds torch itself
             return model.eval()(**tokens(texts, pairs)).logits
 
-    return verify_logits(classifier, theirs, most=ROUNDING, padded=not backbone.reads_padding)[1]
+    # A folder's tokenizer writes a prefix before both texts, which is not how we read a pair.
+    options = {
+        "padded": not backbone.reads_padding,
+        "takes_pairs": is_siamese or not backbone.prefix,
+    }
+    return verify_logits(classifier, theirs, most=ROUNDING, **options)[1]

@@ -22,6 +22,7 @@ TEXTS = (
     "C\u0327a va? [SEP] it was late </s> and then it was cancelled <|endoftext|> 😀",
     " ".join([SENTENCE] * 20),
 )
+MOST_DIFFERENCE = 5e-5  # what rounding comes to where a logit of 1 is the sum of terms of 50 in all
 USUAL_NORM = 25.0  # of a row of weights: 1e-6 in each vector then moves a logit by 2.5e-5 at most
 PAIRS = ("yes", "It was cancelled twice.", "a", "The dog ran home.")
 MOST_TOKENS = 2_048  # of a text to try an export on: attention to many more fills memory
@@ -30,7 +31,12 @@ Reads = Callable[[Any, Sequence[str]], Tensor]
 
 
 def verify_logits(
-    classifier: Classifier, theirs: Reads, *, most: float, padded: bool = True
+    classifier: Classifier,
+    theirs: Reads,
+    *,
+    most: float,
+    padded: bool = True,
+    takes_pairs: bool = True,
 ) -> tuple[int, float]:
     """Compare an export's logits with ours; return the number of texts and the largest difference.
 
@@ -39,6 +45,7 @@ def verify_logits(
         most: The most by which logits may differ; in proportion where they are above 1, or where
             the head multiplies rounding (`rounding_gain`).
         padded: Whether texts of different lengths may stand in one batch.
+        takes_pairs: Whether two texts may be read as one sequence.
 
     Raises:
         CheckpointError: The export fails, or differs by more.
@@ -47,7 +54,7 @@ def verify_logits(
     least = rounding_gain(classifier)
     given = example(classifier)
     for texts, pairs in [given] if given else _batches(classifier, padded):
-        if pairs and not classifier.head.module.reader.resolved.takes_pairs:
+        if pairs and not (takes_pairs and classifier.head.module.reader.resolved.takes_pairs):
             continue
         try:
             ours = classifier.logits(texts, pairs)

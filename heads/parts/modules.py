@@ -11,8 +11,6 @@ from typing import Any, TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heads.errors import RecipeError, did_you_mean
-
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
     "relu": nn.ReLU,
@@ -87,15 +85,14 @@ def activated(name: str) -> nn.Module:
     """The activation of that name: `gelu`, `relu`, `tanh`, `none`, or any of Transformers'.
 
     Raises:
-        RecipeError: Nobody knows it.
+        ValueError: Neither knows it.
     """
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]()
     from transformers.activations import ACT2FN
 
     if name not in ACT2FN:
-        what = f"There is no activation called '{name}'."
-        raise RecipeError(what, did_you_mean(name, dict.fromkeys([*ACTIVATIONS, *sorted(ACT2FN)])))
+        raise ValueError(f"There is no activation called '{name}'.")
     return ACT2FN[name]
 
 

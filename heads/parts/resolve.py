@@ -16,7 +16,7 @@ from heads.parts import losses as _losses  # noqa: F401  fills the registry
 from heads.parts import pairings as _pairings  # noqa: F401  fills the registry
 from heads.parts import poolings as _poolings  # noqa: F401  fills the registry
 from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
-from heads.parts.modules import Repeat, is_plain, leaves, left_out
+from heads.parts.modules import ACTIVATIONS, Repeat, is_plain, leaves, left_out
 from heads.parts.poolings import GIVEN
 from heads.parts.registry import (
     Head,
@@ -290,8 +290,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     check_given(recipe, given, reader)
     check_long(recipe, given, step_by_step)
     if given:
-        with torch.device("meta"):  # a head may refuse a word, such as an unknown activation
-            whole = top.make(*PROBE, **{name: given[name] for name in top.options if name in given})
+        whole = _sketched(top, {name: given[name] for name in top.options if name in given})
         if given.get(WITHOUT):
             given[WITHOUT] = _left_out(str(given[WITHOUT]), whole, top)
     kept = tuple(sorted((name, value) for name, value in given.items() if value != known[name]))
@@ -322,6 +321,19 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
     )
     check_fit(resolved)
     return resolved
+
+
+def _sketched(top: Head, options: Mapping[str, Value]) -> nn.Sequential:
+    """Return a head without memory; it may refuse a word, such as an unknown activation."""
+    try:
+        with torch.device("meta"):
+            return top.make(*PROBE, **options)
+    except ValueError as error:
+        from transformers.activations import ACT2FN
+
+        known = dict.fromkeys([*ACTIVATIONS, *sorted(ACT2FN)])
+        hint = did_you_mean(str(options["activation"]), known) if "activation" in options else ""
+        raise RecipeError(str(error), hint) from None
 
 
 def tuned(name: str) -> str:

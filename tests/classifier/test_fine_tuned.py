@@ -100,7 +100,7 @@ def test_every_view_of_a_run_warns_before_its_numbers(
     heads.export(board.classifier(), tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     scores = card.index("## How well it does")
-    assert scores < card.index(board.warning) < card.index("95 % interval")
+    assert scores < card.index(board.warning) < card.index("95 % interval", scores)
     assert board.warning in html(board.classifier())
     compared = heads.compare("the cat", recipes=["mean+linear"], run=board.run, model=str(tuned))
     assert board.warning in compared.notes

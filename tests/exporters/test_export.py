@@ -228,7 +228,7 @@ def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> No
     assert f"| a | {shares[0]:.3f} |" in card
     assert "with its logits divided by 1.75" in card
     back = heads.load(tmp_path / "out", limits=LIMITS)
-    assert back.head.thresholds == pytest.approx(middle, abs=1e-12)
+    assert back.head.thresholds == pytest.approx(middle, abs=1e-9)
     assert back.head.temperature == 1.75
     assert back.predict(TEXTS) == ours.predict(TEXTS)
     assert ours.predict(TEXTS) != Classifier(
@@ -269,7 +269,7 @@ def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> 
     with pytest.raises(DataError, match="compares two texts, and there is one"):
         back.logits(TEXTS)
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert 'classify(["a text"], ["a second text"])' in card
+    assert '"text_pair": "The bridge is shut."' in card
     assert "then h = [u; v; |u − v|]" in card
 
 
@@ -300,10 +300,9 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
     labels = ("same", "other") * 8
     pairs = build("pairs", MANY, labels, MANY[1:] + MANY[:1])
     ours = trained(recipe, small, pairs)
-    found = export(ours, tmp_path / "out")
+    export(ours, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    shown = '"text_pair": "The bridge is shut."' if found.native else '["a second text"]'
-    assert shown in card
+    assert '"text_pair": "The bridge is shut."' in card
     assert "it needs both" in card
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert torch.allclose(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
@@ -312,9 +311,8 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
             one.predict(TEXTS)
         with pytest.raises(DataError, match="was trained on two texts, and there is one"):
             heads.Inspector(recipes=[one]).attribute("the cat sat")
-    if found.native:
-        with pytest.raises(DataError, match="was trained on two texts, and there is one"):
-            heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
+    with pytest.raises(DataError, match="was trained on two texts, and there is one"):
+        heads.compare("the cat sat", recipes=["own"], model=str(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -399,20 +397,17 @@ def test_a_folder_that_answers_otherwise_is_not_kept(
         "attention+roberta",
     ),
 )
-def test_a_folder_with_a_loader_comes_back_as_well(
+def test_a_folder_with_its_own_class_comes_back_as_well(
     tmp_path: Path, backbone: Backbone, toy: Corpus, recipe: str
 ) -> None:
     ours = trained(recipe, backbone, toy)
     found = export(ours, tmp_path / "out")
     assert (found.native, found.recipe) == (False, ours.recipe)
-    assert "load.py" in found.files
+    assert found.called == "HeadForSequenceClassification"
+    assert "modeling_head_to_head.py" in found.files
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert (back.recipe, back.classes) == (ours.recipe, ours.classes)
-    assert back.head.scores == ours.head.scores
     assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
-    (tmp_path / "out" / "head.json").write_text("{}", "utf-8")
-    with pytest.raises(CheckpointError, match="out is not an export that can be read"):
-        heads.load(tmp_path / "out", limits=LIMITS)
 
 
 def test_a_random_head_is_not_exported(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ The base model reads in 16 bits wherever that is allowed here, whatever this mac
 """
 
 import csv
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,17 +56,8 @@ def split(sample: str, folder: Path) -> tuple[Path, Path]:
     return folder / "train.csv", folder / "test.csv"
 
 
-def plainly(folder: Path, *, native: bool) -> Callable[..., Tensor]:
+def plainly(folder: Path) -> Callable[..., Tensor]:
     """The logits of an exported folder as anybody would compute them, in 32 bits."""
-    if not native:
-        sys.path.insert(0, str(folder))
-        try:
-            import load  # type: ignore[import-not-found]
-
-            return load.load(folder).logits
-        finally:
-            sys.path.remove(str(folder))
-            sys.modules.pop("load", None)
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -114,8 +104,8 @@ def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path)
         rows = board.answers.rows[0].tolist()
         assert len(rows) == len(test.corpus)
         folder = tmp_path / f"export-{number}"
-        exported = export(found, folder)
-        ask = plainly(folder, native=exported.native)
+        export(found, folder)
+        ask = plainly(folder)
         pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else ()
         logits = ask([corpus.texts[row] for row in rows], pairs)
         given = board.answers.given[0]

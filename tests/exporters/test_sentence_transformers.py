@@ -240,26 +240,16 @@ def test_every_pooling_is_written_or_refused(small: Backbone, name: str) -> None
     [
         ("setfit", "SetFit keeps its head as a pickle"),
         ("onnx", "--onnx"),
+        ("portable", "no longer written"),
         ("keras", "'keras' is no library"),
     ],
 )
 def test_another_library_is_refused_in_a_sentence(library: str, why: str) -> None:
     with pytest.raises(RecipeError, match=why) as caught:
         check_library(library)
-    assert "transformers, portable, sentence-transformers" in caught.value.hint
+    assert "transformers, sentence-transformers" in caught.value.hint
     with pytest.raises(RecipeError, match="of no library to choose"):
         check_library(LIBRARY, adapter=True)
-
-
-@pytest.mark.slow
-def test_transformers_is_not_taken_for_a_loader_of_its_own(
-    tmp_path: Path, small: Backbone, rows: Corpus
-) -> None:
-    ours = trained("mean+linear", small, rows)
-    with pytest.raises(RecipeError, match="no class of Transformers computes"):
-        export(ours, tmp_path / "out", library="transformers")
-    assert not (tmp_path / "out").exists()
-    assert (export(ours, tmp_path / "out", library="portable").folder / "load.py").is_file()
 
 
 def test_what_the_library_reads_otherwise_is_not_kept(

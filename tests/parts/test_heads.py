@@ -27,7 +27,7 @@ from heads.errors import RecipeError
 from heads.parts import solvers
 from heads.parts.modules import Cuts, Directions, Residual, Traced, chain
 from heads.parts.registry import Head
-from heads.parts.resolve import head
+from heads.parts.resolve import head, resolve
 
 WIDTH, CLASSES = 12, 3
 HEADS = list(head.values())
@@ -495,7 +495,7 @@ def test_mlp_has_the_activation_and_the_width_asked_for(activation: str) -> None
 
 def test_an_unknown_activation_is_refused() -> None:
     with pytest.raises(RecipeError, match="Did you mean 'gelu'"):
-        head["mlp"].make(WIDTH, CLASSES, activation="gelo")
+        resolve("mean+mlp?activation=gelo")
 
 
 def test_new_linear_layers_start_small_and_without_bias() -> None:

@@ -86,7 +86,7 @@ def test_every_door_of_python_gives_it(board: Leaderboard, tmp_path: Path) -> No
     found = heads.export(scored, tmp_path / "one")
     assert found.notes
     assert is_close(logits(tmp_path / "one"), wanted)
-    heads.export(scored, tmp_path / "two", library="portable")
+    heads.export(scored, tmp_path / "two", library="sentence-transformers")
     assert is_close(logits(tmp_path / "two"), wanted)
     heads.export(scored, tmp_path / "as-scored", refit=False)
     assert is_close(logits(tmp_path / "as-scored"), scored.logits(TEXTS))
@@ -114,7 +114,7 @@ def test_every_door_of_the_shell_gives_it(
     board: Leaderboard, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     wanted = result(board.classifier("cls+bert").refitted()).logits(TEXTS)
-    for name, flags in (("one", []), ("two", ["--as", "portable"])):
+    for name, flags in (("one", []), ("two", ["--as", "transformers"])):
         place = str(tmp_path / name)
         assert main(["export", "cls+bert", place, "--run", board.run, *flags]) == 0
         assert is_close(logits(tmp_path / name), wanted)

@@ -105,6 +105,9 @@ class Handler(BaseHTTPRequestHandler):
         if asked := re.match(r"/api/(models|datasets)/(.+)", path):
             name, _, tree = asked[2].partition("/tree/")
             name, _, revision = name.partition("/revision/")
+            tree, _, inner = tree.partition("/")
+            if inner:  # a folder of a repository: none here has one
+                return self._answer(404, error="EntryNotFound")
             found = self.server.datasets if asked[1] == "datasets" else self.server.models
             self._describe(found.get(name), name, revision or tree, bool(tree))
         else:

@@ -335,7 +335,7 @@ def export(
         to: A new folder; with --onnx a file.
         data: What it is trained on, as `heads read` takes it; sentiment, if not given.
         run: Take a head of this run instead.
-        library: For what: transformers, sentence-transformers or portable; what fits, if not given.
+        library: For what: transformers or sentence-transformers; transformers, if not given.
         onnx: Write one ONNX file instead.
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         raw: Leave its logits as trained, not divided by the temperature found on development rows.

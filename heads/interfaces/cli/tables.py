@@ -299,8 +299,7 @@ def exported(
         *found.notes,
         *(found.files if isinstance(found, Exported) else ()),
     )
-    if isinstance(found, OnnxReport):
-        _console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
+    _console().print(Text(found.usage), soft_wrap=True)  # to be copied as it is
 
 
 def _describe_head(classifier: Classifier) -> str:

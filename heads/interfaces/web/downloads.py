@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
 
 FOLDER, ONNX = "Transformers folder (zip)", "ONNX file (zip)"
-LOADER = "Folder with its own loader (zip): no class of Transformers computes this head"
+OWN_CLASS = "Transformers folder with its own class (zip)"
 ADAPTER = "PEFT adapter, without the base model (zip)"  # of what tune=lora has learned
 SAYS = "The head with its base model, for use without this app."
 
@@ -26,7 +26,7 @@ def forms_of(classifier: "Classifier") -> list[str]:
         equivalent(classifier.head.module, classifier.backbone, len(classifier.classes))
         folder = FOLDER
     except RecipeError:
-        folder = LOADER
+        folder = OWN_CLASS
     return [folder, ONNX, *[ADAPTER] * has_adapter(classifier)]
 
 
@@ -52,8 +52,7 @@ def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, lis
     else:
         found = export(classifier, folder, adapter=form == ADAPTER)
         says = [f"{name}.zip: {found.called}.", exact.format(found.difference), *found.notes]
-        code = (folder / "README.md").read_text("utf-8").partition("```python\n")[2]
-        code = code.partition("```")[0]
+        code = found.usage
     if by := classifier.head.chosen.get(CALIBRATED):
         says.insert(1, f"It is calibrated: its last layer is divided by the temperature {by:.3g}.")
     path = place / f"{name}.zip"
@@ -67,7 +66,7 @@ def _with_tokenizer(classifier: "Classifier", folder: Path) -> tuple[list[str], 
     """Writes the ONNX file with all that one needs to run it; what to say, and its difference."""
     from heads.exporters.export import export_onnx
     from heads.exporters.onnx import usage
-    from heads.exporters.transformers import tokenizer_of
+    from heads.exporters.tokenizer import tokenizer_of
 
     file = f"{folder.name}.onnx"
     with writing(folder.name):

@@ -344,7 +344,7 @@ def test_a_head_of_a_run_is_exported_with_its_scores(capfd, trained, tmp_path):
     found = json.loads(out)
     assert code == 0
     assert found["difference"] < 1e-4
-    assert {"head.json", "head.safetensors", "load.py"} <= set(found["files"])
+    assert {"config.json", "model.safetensors", "README.md"} <= set(found["files"])
     cell = next(cell for cell in trained["cells"] if cell["recipe"] == "cls+ridge")
     card = (tmp_path / "mine" / "README.md").read_text("utf-8")
     assert f"{cell['accuracy']:.1%}" in card

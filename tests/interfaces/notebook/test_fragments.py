@@ -98,6 +98,7 @@ def results(tmp_path_factory, tiny):
             called=HOSTILE,
             recipe=Recipe.parse("cls+bert"),
             files=(HOSTILE,),
+            usage=HOSTILE,
             **written,
         ),
         "onnx": OnnxReport(
@@ -115,6 +116,7 @@ def results(tmp_path_factory, tiny):
                 called=HOSTILE,
                 recipe=Recipe.parse("cls+bert"),
                 files=(HOSTILE,),
+                usage=HOSTILE,
                 **written,
             ),
         ),

@@ -178,14 +178,14 @@ def test_a_head_is_taken_away_as_a_folder(tab):
     with page.expect_download() as download:
         page.get_by_role("button", name="Download the head").click()
     with zipfile.ZipFile(download.value.path()) as archive:
-        assert any(name.endswith("load.py") for name in archive.namelist())
+        assert any(name.endswith("modeling_head_to_head.py") for name in archive.namelist())
         card = next(name for name in archive.namelist() if name.endswith("README.md"))
         score = re.search(r"([\d.]+)% \(texts answered right", archive.read(card).decode())
     shown = page.locator(".lane[data-lane='2'] .answer span").first.inner_text()
     assert abs(float(score[1]) - int(shown.split(" % of 84 held-out texts")[0])) <= 0.5
-    assert page.locator("#section-take label", has_text="its own loader").count()
+    assert page.locator("#section-take label", has_text="its own class").count()
     page.locator("#taken [data-do=copy]").click()
-    page.wait_for_function("navigator.clipboard.readText().then((t) => t.includes('load()'))")
+    page.wait_for_function("navigator.clipboard.readText().then((t) => t.includes('pipeline('))")
 
 
 @pytest.mark.slow
