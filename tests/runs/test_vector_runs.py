@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -351,22 +349,13 @@ def test_a_whole_grid_has_one_reading(file: Path, tmp_path: Path) -> None:
     assert all(name.startswith("vectors+") for name in names)
 
 
-@pytest.mark.slow
-def test_the_head_alone_is_exported(run: Path, tmp_path: Path) -> None:
-    X, _ = some()
+def test_a_folder_needs_a_base_model(run: Path, tmp_path: Path) -> None:
     head = leaderboard(RunFolder(path=run)).classifier("vectors+linear")
-    expected = result(head.refitted()).logits(X)  # of the head that has learned from all rows
-    made = heads.export(head, tmp_path / "folder")
-    assert not made.native
-    assert made.difference < 1e-5
-    assert not any(name.startswith("backbone/") for name in made.files)
-    code = "import sys, numpy; sys.path.insert(0, 'folder'); from load import load; "
-    code += "numpy.save('out.npy', load().logits(numpy.load('X.npy')).numpy())"
-    np.save(tmp_path / "X.npy", X)
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert np.allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
-    with pytest.raises(CheckpointError, match="no base model"):
-        heads.export(head, tmp_path / "adapter", adapter=True)
+    for options in ({}, {"adapter": True}, {"library": "sentence-transformers"}):
+        with pytest.raises(CheckpointError, match="no base model") as caught:
+            heads.export(head, tmp_path / "folder", **options)
+        assert "--onnx" in caught.value.hint
+    assert not (tmp_path / "folder").exists()
 
 
 @pytest.mark.slow

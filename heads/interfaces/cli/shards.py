@@ -62,7 +62,7 @@ def fit_shards(
     Args:
         rungs: Numbers of rows to learn from before all of them; 0: all recipes on all rows.
         seed: Draws the rows and the new weights.
-        to: Export the best head into this new folder.
+        to: Export the best head into this new folder; as ONNX, if it ends in .onnx.
     """
     work = api.fitting_shards(
         data[0] if len(data) == 1 else data,
@@ -76,14 +76,19 @@ def fit_shards(
         workers=workers,
         config=ExperimentConfig(seed=seed, curve=False),
     )
+    is_onnx = to.endswith(".onnx")
     if to:
         from pathlib import Path
 
         from heads.exporters.export import check_place
 
-        check_place(Path(to), onnx=False)  # before the work, not after it
+        if vectors and not is_onnx:
+            what = "A head on vectors has no base model to export with it."
+            raise DataError(what, "Let the name behind --to end in .onnx.")
+        check_place(Path(to), onnx=is_onnx)  # before the work, not after it
     found = followed(work)
-    exported = api.export(found.best, to) if to else None
+    write = api.export_onnx if is_onnx else api.export
+    exported = write(found.best, to) if to else None
     values = found.as_json() | ({"exported": exported.as_json()} if exported else {})
     yield values, lambda: cli.tables.fitted_shards(found, exported)
 

@@ -481,7 +481,7 @@ def answered_shards(found: ShardedAnswers) -> None:
     )
 
 
-def fitted_shards(found: ShardedComparison, exported: Exported | None = None) -> None:
+def fitted_shards(found: ShardedComparison, exported: Exported | OnnxReport | None = None) -> None:
     """The verdict on heads that were fitted on features of any size, and how the race went."""
     show(Text(found.verdict, style="bold"))
     rows = found.rows
@@ -518,7 +518,9 @@ def fitted_shards(found: ShardedComparison, exported: Exported | None = None) ->
             show(*(Padding(one, (0, 0, 0, 4)) for one in why))
     show(*(f"Note: {one}" for one in found.failed.values()))
     if exported:
-        show(f"{found.cells[0].name} is now {exported.called}: {exported.folder}")
+        is_folder = isinstance(exported, Exported)
+        now = f"{exported.called}: {exported.folder}" if is_folder else f"ONNX: {exported.path}"
+        show(f"{found.cells[0].name} is now {now}")
 
 
 ONCE = (
