@@ -1284,10 +1284,10 @@ def for_transformers(
             more around texts than the base model's own tokenizer does.
     """
     from heads.backbone.loading import load
-    from heads.classifier.head_model import untrained_model
+    from heads.classifier.head_model import build_untrained_model
     from heads.parts.resolve import resolve
 
-    return untrained_model(
+    return build_untrained_model(
         resolve(recipe),
         load(base_model, limits=limits or limits_here()),
         num_labels=len(labels) or num_labels,

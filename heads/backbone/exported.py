@@ -48,7 +48,7 @@ def backbone_config(config: Mapping[str, Any]) -> Any:
     return AutoConfig.for_model(values.pop("model_type"), **values)
 
 
-def loading_options(config: Mapping[str, Any]) -> dict[str, Any]:
+def build_loading_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the base model is found among the tensors of the folder."""
     part = "encoder." if config.get("encoder_only") else ""
     options: dict[str, Any] = {"key_mapping": {rf"^{BACKBONE}": part}}
@@ -57,7 +57,7 @@ def loading_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def classifier_tensors(folder: Path) -> dict[str, Tensor]:
+def read_classifier_tensors(folder: Path) -> dict[str, Tensor]:
     """Return the tensors above the base model, by their names behind `classifier.`."""
     tensors = {}
     for path in sorted(folder.glob("*.safetensors")):
@@ -65,12 +65,12 @@ def classifier_tensors(folder: Path) -> dict[str, Tensor]:
             for name in file.keys():  # noqa: SIM118  it is no mapping
                 if name.startswith(CLASSIFIER):
                     tensor = file.get_tensor(name)
-                    own = tensor.float() if tensor.is_floating_point() else tensor
-                    tensors[name.removeprefix(CLASSIFIER)] = own
+                    is_float = tensor.is_floating_point()
+                    tensors[name.removeprefix(CLASSIFIER)] = tensor.float() if is_float else tensor
     return tensors
 
 
-def stored_names(head: nn.Module) -> dict[str, str]:
+def map_stored_names(head: nn.Module) -> dict[str, str]:
     """Return the names of a head's tensors, and what they are called behind `classifier.`."""
     renamed = OUTPUTS if type(head) is nn.Sequential else {}
     names = {}
@@ -80,7 +80,7 @@ def stored_names(head: nn.Module) -> dict[str, str]:
     return names
 
 
-def exported_reading(config: Mapping[str, Any], folder: Path) -> TrainedReading:
+def read_sentence_vector(config: Mapping[str, Any], folder: Path) -> TrainedReading:
     """Return the base model's own sentence vector, where the head stands on one.
 
     Raises:
@@ -89,11 +89,11 @@ def exported_reading(config: Mapping[str, Any], folder: Path) -> TrainedReading:
     names, layers = config.get("pooling"), config.get("projection")
     if isinstance(names, str) and not layers:
         raise RecipeError("It has no vector of its own.")
-    modes = {own.__name__: mode for mode, own in MODES.items()}
+    modes = {pooling.__name__: mode for mode, pooling in MODES.items()}
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or any(name not in modes for name in listed):
         raise RecipeError("Its poolings are not known here.")
-    steps = [*_steps(layers or [], classifier_tensors(folder))]
+    steps = [*_steps(layers or [], read_classifier_tensors(folder))]
     return TrainedReading([modes[name] for name in listed], steps)
 
 
@@ -104,16 +104,16 @@ def _steps(layers: list[Any], tensors: Mapping[str, Tensor]) -> Iterator[nn.Modu
         raise RecipeError("It has too many layers behind its pooling.")
     for number, layer in enumerate(layers):
         kind = layer.get("type") if isinstance(layer, dict) else None
-        own = {
+        stored = {
             n.rpartition(".")[2]: t
             for n, t in tensors.items()
             if n.startswith(f"projection.{number}.")
         }
-        weight = own.get("weight")
+        weight = stored.get("weight")
         if kind == "Linear" and weight is not None and waiting is None:
             with torch.device("meta"):
-                waiting = nn.Linear(weight.shape[1], weight.shape[0], bias="bias" in own)
-            waiting.load_state_dict(own, assign=True)
+                waiting = nn.Linear(weight.shape[1], weight.shape[0], bias="bias" in stored)
+            waiting.load_state_dict(stored, assign=True)
         elif waiting is not None and kind in ACTIVATIONS:
             yield Dense(waiting, getattr(nn, str(kind))())
             waiting = None
@@ -121,7 +121,7 @@ def _steps(layers: list[Any], tensors: Mapping[str, Tensor]) -> Iterator[nn.Modu
             yield UnitLength()
         elif kind == "LayerNorm" and weight is not None:
             norm = nn.LayerNorm(weight.shape[0], eps=float(layer.get("eps", 1e-5)))
-            norm.load_state_dict(own)
+            norm.load_state_dict(stored)
             yield norm
         else:
             raise RecipeError("A layer behind its pooling is not known here.")

@@ -15,7 +15,7 @@ from heads import interruption
 from heads.backbone.backbone import Backbone, panics_refused
 from heads.backbone.downloads import fetching
 from heads.backbone.engine import with_block
-from heads.backbone.exported import exported_reading, is_exported
+from heads.backbone.exported import is_exported, read_sentence_vector
 from heads.backbone.given import given, is_given
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
@@ -147,7 +147,7 @@ def _most_windows(checkpoint: Checkpoint, limits: Limits) -> int:
 
 def _own_reading(checkpoint: Checkpoint, width: int) -> TrainedReading:
     if is_exported(checkpoint.config):
-        return exported_reading(checkpoint.config, checkpoint.folder)
+        return read_sentence_vector(checkpoint.config, checkpoint.folder)
     return trained_reading(checkpoint.folder, width)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from heads.backbone.backbone import Pooler
-from heads.backbone.exported import backbone_config, is_exported, loading_options
+from heads.backbone.exported import backbone_config, build_loading_options, is_exported
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
 from heads.catalog.base_models import base_of
@@ -23,7 +23,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
 
     if is_exported(checkpoint.config):
         config = backbone_config(checkpoint.config)
-        options = loading_options(checkpoint.config)
+        options = build_loading_options(checkpoint.config)
     else:
         config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
         options = {}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heads import registration
 from heads.backbone.backbone import Backbone
-from heads.backbone.exported import BACKBONE, CLASSIFIER, stored_names
+from heads.backbone.exported import BACKBONE, CLASSIFIER, map_stored_names
 from heads.backbone.states import layers_of
 from heads.backbone.trained_reading import Dense, TrainedReading, UnitLength
 from heads.backbone.weights import bare, has_both
@@ -19,7 +19,7 @@ from heads.catalog.base_models import base_of
 from heads.classifier import modeling_head_to_head as modeling
 from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.modeling_head_to_head import HeadConfig
-from heads.classifier.modeling_source import TEMPLATE, modeling_source
+from heads.classifier.modeling_source import TEMPLATE, render_modeling_file
 from heads.classifier.modeling_windows import average_windows, join_windows, split_windows
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import ARCHITECTURE
@@ -52,7 +52,7 @@ class HeadForSequenceClassification(modeling.HeadForSequenceClassification):
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save configuration, weights and `modeling_head_to_head.py`, as Transformers does."""
         push = kwargs.pop("push_to_hub", False)
-        source = source_of(self.config)  # before anything is written: it may be refused
+        source = render_source(self.config)  # before anything is written: it may be refused
         self.config.auto_map = dict(AUTO_MAP)
         hub = {name: kwargs.pop(name) for name in HUB_OPTIONS if name in kwargs}
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -64,7 +64,7 @@ class HeadForSequenceClassification(modeling.HeadForSequenceClassification):
             self.push_to_hub(repo, token=kwargs.get("token"), **hub)
 
 
-def source_of(config: HeadConfig) -> str:
+def render_source(config: HeadConfig) -> str:
     """Return the modeling file of a configuration: the model with the parts that it names.
 
     Raises:
@@ -81,7 +81,7 @@ def source_of(config: HeadConfig) -> str:
         "POOLINGS": {name: pooling[name].make for name in names},
     }
     helpers = {"layers_of": layers_of} | ({"near": near} if config.loss == ORDINAL else {})
-    return modeling_source(registries, helpers)
+    return render_modeling_file(registries, helpers)
 
 
 def _tools(config: HeadConfig) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _tools(config: HeadConfig) -> dict[str, Any]:
     return tools
 
 
-def head_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> HeadConfig:
+def build_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> HeadConfig:
     """Return the configuration of a recipe on a base model.
 
     Args:
@@ -136,7 +136,7 @@ def head_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> He
         hidden_size=backbone.width,
         num_hidden_layers=backbone.layers,
         pooled_width=module.reader.width,
-        special_token_ids=special_token_ids(backbone),
+        special_token_ids=find_special_token_ids(backbone),
         end_token_ids=sorted(backbone.ends),
         skipped_token_id=backbone.skipped,
         prefix=backbone.prefix,
@@ -171,7 +171,7 @@ def check_fits(resolved: ResolvedRecipe, backbone: Backbone) -> None:
         raise RecipeError(what, f"Train it without {PAIR}=, a prompt and a prefix.")
 
 
-def special_token_ids(backbone: Backbone) -> list[int]:
+def find_special_token_ids(backbone: Backbone) -> list[int]:
     """Return the tokens that stand around texts, and those of a prompt but its [MASK]."""
     tokenizer = backbone.tokenizer
     ids: set[int] = set()
@@ -251,7 +251,9 @@ def _state(module: RecipeModule, backbone: Backbone, config: HeadConfig) -> Mapp
     base = _used_part(backbone, config).state_dict()
     state = {f"{BACKBONE}{name}": tensor for name, tensor in base.items()}
     tensors = module.head.state_dict()
-    state |= {f"{CLASSIFIER}{n}": tensors[ours] for ours, n in stored_names(module.head).items()}
+    state |= {
+        f"{CLASSIFIER}{n}": tensors[ours] for ours, n in map_stored_names(module.head).items()
+    }
     for name, tensor in module.reader.state_dict().items():
         state[CLASSIFIER + name.replace("pooling.", "poolings.0.", 1)] = tensor
     if config.projection and backbone.trained is not None:
@@ -268,7 +270,7 @@ def _used_part(backbone: Backbone, config: HeadConfig) -> Any:
     return model.get_encoder() if config.encoder_only and has_both(model) else model
 
 
-def untrained_model(
+def build_untrained_model(
     recipe: ResolvedRecipe,
     backbone: Backbone,
     *,
@@ -291,14 +293,16 @@ def untrained_model(
         raise RecipeError(what, "Train it with heads.train, or without pair=, prompt and prefix.")
     with IsolatedRng().rolling():
         module = RecipeModule(recipe, backbone, num_labels)
-    config = head_config(module, backbone, num_labels)
+    config = build_config(module, backbone, num_labels)
     names = labels or [f"LABEL_{number}" for number in range(num_labels)]
     config.id2label, config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
     config.problem_type = problem_type
     if recipe.loss == OVR:  # as an export says it
         config.problem_type = "multi_label_classification"
         write_extras(config, names, ConfigExtras(votes=True))
-    source_of(config)  # a part of somebody's own that cannot be saved is refused before training
+    render_source(
+        config
+    )  # a part of somebody's own that cannot be saved is refused before training
     config._attn_implementation = backbone.model.config._attn_implementation
     model = build_model(module, backbone, config)
     # What no checkpoint holds, such as positions, is still without memory: take the base model's.

@@ -476,8 +476,8 @@ class HeadForSequenceClassification(PreTrainedModel):
             # Each text is cut as if it were alone: special tokens at its end stay.
             is_special = _is_in(split["input_ids"], self.config.special_token_ids) | (mask == 0)
             is_end = is_special.flip(1).long().cumprod(dim=1).flip(1) * mask
-            places = torch.arange(mask.shape[1], device=mask.device)
-            keep = places < most - is_end.sum(dim=1, keepdim=True)
+            positions = torch.arange(mask.shape[1], device=mask.device)
+            keep = positions < most - is_end.sum(dim=1, keepdim=True)
             split, mask = _pad_right(split, mask * (keep | (is_end > 0)))
         size = int(mask.sum(dim=1).amax())
         tokens = split["input_ids"].masked_fill(mask == 0, self.config.pad_token_id or 0)

@@ -25,7 +25,7 @@ PACKAGE = "heads"
 Registries = Mapping[str, Mapping[str, Callable[..., Any]]]
 
 
-def modeling_source(registries: Registries, helpers: Mapping[str, Callable[..., Any]]) -> str:
+def render_modeling_file(registries: Registries, helpers: Mapping[str, Callable[..., Any]]) -> str:
     """Return the text of a modeling file that imports torch and transformers only.
 
     Args:

@@ -27,27 +27,27 @@ def split_windows(
         Inputs and mask; (m, t) 1 on tokens that count, for those that two windows share count in
         one of them; (m,) the number of the text of each window.
     """
-    places, counts, owners = [], [], []
+    positions, counts, owners = [], [], []
     for number, length in enumerate(mask.sum(dim=1).tolist()):
         for window, counted in iter_windows(is_special[number, :length].tolist(), config):
-            places.append(torch.tensor(window))
+            positions.append(torch.tensor(window))
             counts.append(torch.tensor(counted))
             owners.append(number)
     owner = torch.tensor(owners, device=mask.device)
-    index = pad_sequence(places, batch_first=True).to(mask.device)
+    index = pad_sequence(positions, batch_first=True).to(mask.device)
     counted = pad_sequence(counts, batch_first=True).to(mask.device)
     windows = {name: values[owner].gather(1, index) for name, values in inputs.items()}
-    ones = pad_sequence([torch.ones_like(window) for window in places], batch_first=True)
+    ones = pad_sequence([torch.ones_like(window) for window in positions], batch_first=True)
     return windows, ones.to(mask.device, mask.dtype), counted, owner
 
 
 def iter_windows(is_special: list[bool], config: Any) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the places of each window's tokens in a text, and 1 for each that counts there."""
+    """Yield the positions of each window's tokens in a text, and 1 for each that counts there."""
     length = len(is_special)
     if length <= config.most_tokens:
         yield [*range(length)], [1] * length
         return
-    words = [place for place, special in enumerate(is_special) if not special] or [0, length - 1]
+    words = [index for index, special in enumerate(is_special) if not special] or [0, length - 1]
     # No builtin is used that a part may be called like, such as the pooling max.
     start = words[0] if words[0] > config.prefix_tokens else config.prefix_tokens
     end = words[-1] + 1

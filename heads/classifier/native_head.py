@@ -18,7 +18,12 @@ from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
-from heads.backbone.exported import CLASSIFIER, classifier_tensors, read_config, stored_names
+from heads.backbone.exported import (
+    CLASSIFIER,
+    map_stored_names,
+    read_classifier_tensors,
+    read_config,
+)
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form
 from heads.classifier.config_extras import ConfigExtras, extras_of
@@ -203,7 +208,7 @@ def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
     from heads.classifier.modeling_head_to_head import HeadConfig
 
     assert backbone.folder is not None
-    stored = classifier_tensors(backbone.folder)
+    stored = read_classifier_tensors(backbone.folder)
     try:
         config = HeadConfig(**values)
         recipe = recipe_of(values)
@@ -215,11 +220,11 @@ def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
         raise CheckpointError(what, CHOOSE) from None
     _check_finite(backbone.id, stored)
     sketch = recipe.sketch(wide, len(_classes(config)))
-    names = stored_names(sketch)
+    names = map_stored_names(sketch)
     for ours, tensor in sketch.state_dict().items():
-        own = stored.get(names[ours])
+        weights = stored.get(names[ours])
         has_rows = 0 in tensor.shape  # it is as long as the head has training rows
-        if own is None or (own.shape != tensor.shape and not has_rows):
+        if weights is None or (weights.shape != tensor.shape and not has_rows):
             what = f"{backbone.id} lacks {CLASSIFIER}{names[ours]} in the shape of {recipe}."
             raise CheckpointError(what, CHOOSE)
     reading = {n: t for n, t in stored.items() if n.startswith(("poolings.0.", "layers."))}

@@ -40,7 +40,7 @@ def tokenizer_of(classifier: Classifier) -> Any:
     return tokenizer
 
 
-def recipe_tokenizer(classifier: Classifier) -> Any:
+def build_recipe_tokenizer(classifier: Classifier) -> Any:
     """Return that tokenizer, which also writes what the recipe has around its texts."""
     tokenizer, backbone = tokenizer_of(classifier), classifier.backbone
     pair = classifier.head.module.reader.resolved.pair
@@ -56,8 +56,8 @@ def recipe_tokenizer(classifier: Classifier) -> Any:
     names = [*tokenizer.model_input_names]  # of its class, which it loses
     if backbone.prefix:
         prepend = normalizers.Prepend(backbone.prefix)
-        own = [backend.normalizer] if backend.normalizer else []
-        backend.normalizer = normalizers.Sequence([prepend, *own])
+        parts = [prepend, backend.normalizer] if backend.normalizer else [prepend]
+        backend.normalizer = normalizers.Sequence(parts)
     if pair or backbone.prompt:
         backend.post_processor = _template(backbone.tokenizer, backbone.prompt, bool(pair))
     if backbone.stride is not None:

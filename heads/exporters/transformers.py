@@ -28,7 +28,7 @@ from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent
 from heads.exporters.model_card import Publication, model_card
-from heads.exporters.tokenizer import recipe_tokenizer, save_tokenizer, tokenizer_of
+from heads.exporters.tokenizer import build_recipe_tokenizer, save_tokenizer, tokenizer_of
 from heads.exporters.verification import first_line, verify_logits
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
 from heads.rng import IsolatedRng
@@ -109,15 +109,15 @@ def write_head_model(
         RecipeError: No model of Transformers computes the recipe, or a part cannot go along.
         CheckpointError: It does not load whole, or answers otherwise.
     """
-    from heads.classifier.head_model import build_model, head_config
+    from heads.classifier.head_model import build_config, build_model
 
     head, backbone = classifier.head, classifier.backbone
     resolved = head.module.reader.resolved
-    config = head_config(head.module, backbone, len(classifier.classes))
+    config = build_config(head.module, backbone, len(classifier.classes))
     if head.paired and backbone.prefix and not resolved.pair:
         what = f"{resolved.recipe} writes a prefix before the first of two texts only."
         raise RecipeError(what, "Train it without a prefix, or with pair=.")
-    tokenizer = recipe_tokenizer(classifier)
+    tokenizer = build_recipe_tokenizer(classifier)
     model = build_model(head.module, backbone, config_of(classifier, config, tokenizer))
     model.save_pretrained(path)
     save_tokenizer(tokenizer, path)
@@ -299,9 +299,9 @@ def compared(classifier: Classifier, model: Any, path: Path, side: Side = "right
             return padding.filled(backbone.encode(texts, pairs), side)
         encoded = tokenizer(*[list(part) for part in (texts, pairs) if part], truncation=True)
         for row, numbers in enumerate(encoded["input_ids"] if backbone.stubborn else ()):
-            for place, of_text in enumerate(encoded.sequence_ids(row)):
-                if of_text is not None and numbers[place] in backbone.stubborn:
-                    numbers[place] = tokenizer.unk_token_id or 0  # as we read such words
+            for index, of_text in enumerate(encoded.sequence_ids(row)):
+                if of_text is not None and numbers[index] in backbone.stubborn:
+                    numbers[index] = tokenizer.unk_token_id or 0  # as we read such words
         # Pad the batch here: an isolated tokenizer gets texts one by one and pads nothing.
         return tokenizer.pad(encoded, padding_side=side, return_tensors="pt")
 

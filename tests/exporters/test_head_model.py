@@ -19,7 +19,7 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.classifier import Classifier
-from heads.classifier.head_model import source_of
+from heads.classifier.head_model import render_source
 from heads.data.corpus import Corpus, build, in_order
 from heads.errors import CheckpointError, ModelError, RecipeError
 from heads.exporters.export import export
@@ -144,7 +144,7 @@ def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
 
 def test_the_file_needs_torch_and_transformers_only(rows, small, tmp_path):
     config = _config(trained("attention@mix+mlp", rows, small), tmp_path)
-    source = source_of(config)
+    source = render_source(config)
     assert "from heads" not in source
     assert "def mlp(" in source
     assert "class attention(" in source

@@ -224,3 +224,16 @@ def test_a_name_is_escaped_for_markdown_and_not_for_the_hub(board):
         assert one.dataset_name.startswith("my_data: <b> # 1 xx")
         assert len(one.dataset_name) == 201
     assert r"my\_data\: \<b\> \# 1 xx" in card
+
+
+@pytest.mark.parametrize("on_saving", [False, True])
+def test_the_class_pushes_itself_with_its_code(on_saving, hub, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.utils.hub._hf_api", None)  # of the Hub before
+    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", hub.address)  # made at import
+    model = heads.for_transformers("mean+roberta", str(tiny()), labels=("no", "yes"))
+    if on_saving:
+        model.save_pretrained(tmp_path / "saved", push_to_hub=True, repo_id="me/untrained")
+    else:
+        model.push_to_hub("me/untrained")
+    files = {path.name for path in hub.models["me/untrained"].folder.iterdir()}
+    assert {"config.json", "model.safetensors", "modeling_head_to_head.py"} <= files
