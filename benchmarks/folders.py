@@ -37,7 +37,10 @@ SINGLE = (
     *("cls+bert", "cls+roberta", "mean+electra", "mean+mlp", "mean+dense_linear"),
     *("mean+norm_linear", "mean+modernbert", "mean+cosine", "mean+cosine_margin", "mean+logistic"),
 )
-PAIRS = ("cls+bert", "pooler+linear", "mean+linear", "mean+norm_linear")
+PAIRS = (
+    *("cls+bert", "pooler+linear", "mean+linear", "mean+norm_linear", "std+linear"),
+    "mean+linear?pair=uv_diff",
+)
 LABELS = ("bad", "fine", "good")
 
 
@@ -92,7 +95,7 @@ def _exported(place: Path, recipes: Sequence[str], data: str) -> Iterator[dict[s
         classifier: Classifier = heads.train(recipe, data)
         pairs = list(SECOND) if classifier.head.needs_pairs else []
         folder = place / f"{data}-{re.sub('[^a-z]', '-', recipe)}"
-        found = heads.export(classifier, folder, library=LIBRARY)
+        found = heads.export(classifier, folder, library=LIBRARY, refit=False)
         yield {
             "recipe": recipe,
             "called": found.called.rpartition(" for ")[2],
@@ -116,6 +119,7 @@ def _with_labels(place: Path, backbone: Backbone) -> Path:
 def _asked(python: str, question: Mapping[str, Any]) -> dict[str, Any]:
     """What a Python's library says, by its version."""
     own = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": "1"}
+    own["HF_MODULES_CACHE"] = str(Path(question["write"]) / "modules")
     done = subprocess.run(
         [*python.split(), str(SCRIPT)],
         input=json.dumps(question),

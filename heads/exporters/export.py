@@ -1,12 +1,9 @@
-"""A trained head as a folder that anybody can load without us: Transformers, or its kin.
+"""Write a trained head as a folder or a file that others load without this package."""
 
-Where a class of Transformers computes the same, the folder is that class's own; where none does,
-it is a `HeadForSequenceClassification`, whose code goes along.
-"""
-
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,39 +14,35 @@ from heads.caching import UNFINISHED, delete_stale, in_use, place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.errors import CheckpointError, RecipeError
-from heads.exporters.adapter import check_adapter, write_adapter
-from heads.exporters.matching import Equivalent, equivalent
+from heads.exporters.adapter import write_adapter
 from heads.exporters.model_card import Publication
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.sentence_transformers import LIBRARY, write_sentence_transformers
-from heads.exporters.transformers import write_head_model, write_native
+from heads.exporters.transformers import write_model
 from heads.recipe import Recipe
 
-TRANSFORMERS = "transformers"
-LIBRARIES = (TRANSFORMERS, LIBRARY)
-OTHERS = {  # what one may ask for besides, and what to do
-    "portable": "A folder with a loader of its own is no longer written: as transformers every "
-    "head is a model that Transformers loads",
-    "setfit": "SetFit keeps its head as a pickle, which is never written here; as "
-    f"{LIBRARY} the folder needs none",
-    "onnx": "An ONNX file is written with --onnx, or by heads.export_onnx",
-    "adapter": "An adapter is written with --adapter, or adapter=True",
-    "cross-encoder": f"As {LIBRARY} a head that was trained on pairs is a CrossEncoder",
+LIBRARIES = ("transformers", LIBRARY)
+HINTS = {
+    "portable": "This folder is no longer written: every head is a model of Transformers.",
+    "setfit": f"SetFit keeps its head as a pickle, which is never written; use {LIBRARY}.",
+    "onnx": "An ONNX file is written with --onnx, or by heads.export_onnx.",
+    "adapter": "An adapter is written with --adapter, or adapter=True.",
+    "cross-encoder": f"A head that was trained on pairs is a CrossEncoder as {LIBRARY}.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported(display.Displayed):
-    """What was written.
+    """A folder that was written and compared with the classifier.
 
     Attributes:
-        folder: Where.
+        folder: The folder.
         native: Whether it is a class of Transformers, which needs no code of its own.
         called: The class; of an adapter the class that it is put onto; of a folder of
-            sentence-transformers what loads it.
-        recipe: The recipe as that class has it; as it was, where there is none.
-        difference: The largest difference of two logits between the folder, loaded anew, and us.
-        notes: What one should know, a sentence each.
+            sentence-transformers the class that loads it.
+        recipe: The recipe as the class of Transformers has it, else as it was trained.
+        difference: The largest difference of a logit between the folder, loaded anew, and us.
+        notes: What one should know, one sentence each.
         files: The names of the files.
         usage: Lines of Python that load it and answer.
     """
@@ -64,7 +57,7 @@ class Exported(display.Displayed):
     usage: str
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values: the answer of `heads export --json`."""
+        """Return it as plain values: the answer of `heads export --json`."""
         return asdict(self) | {"folder": str(self.folder), "recipe": str(self.recipe)}
 
 
@@ -76,72 +69,45 @@ def export(
     adapter: bool = False,
     published: Publication | None = None,
 ) -> Exported:
-    """What `heads.export` does: writes the folder, loads it anew, and compares.
+    """Do what `heads.export` does: write the folder, load it anew, and compare.
 
     Args:
-        published: What its card says besides, where it is put onto the Hub.
+        published: What the card says besides, where the folder is put onto the Hub.
     """
     folder = check_place(folder, onnx=False)
     _check_trained(classifier)
     check_library(library, adapter=adapter)
-    native, why = _select_format(classifier, library, adapter)
-    name = published.repo if published else folder.name
-
-    def fill(path: Path) -> Exported:
-        if native is not None:
-            write_folder = write_adapter if adapter else write_native
-            written = write_folder(classifier, native, path, name, published)
-        elif why:
-            written = write_head_model(classifier, why, path, name, published)
-        else:
-            written = write_sentence_transformers(classifier, path, name, published)
-        files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
-        return Exported(
-            folder=folder,
-            native=native is not None,
-            called=written.called,
-            recipe=native.recipe.recipe if native else classifier.recipe,
-            difference=written.difference,
-            notes=(*refit_notes(classifier.head), *written.notes),
-            files=tuple(sorted(files)),
-            usage=written.usage,
-        )
-
-    return in_new_folder(folder, fill)
-
-
-def _select_format(
-    classifier: Classifier, library: str, adapter: bool
-) -> tuple[Equivalent | None, str]:
-    """Return the class of Transformers to write, or else why the folder needs code of its own.
-
-    For sentence-transformers there is no class and the reason is empty.
-    """
     if classifier.backbone.is_given:
         what = f"{classifier.recipe} learned from vectors, and has no base model to export with it."
         raise CheckpointError(what, "Export it as an ONNX file, which takes vectors: --onnx.")
-    if adapter:
-        check_adapter(classifier)
-    elif library == LIBRARY:
-        return None, ""
-    try:
-        return equivalent(classifier.head.module, classifier.backbone, len(classifier.classes)), ""
-    except RecipeError as error:
-        if adapter:
-            raise
-        return None, str(error)
+    write_folder = write_sentence_transformers if library == LIBRARY else write_model
+    write_folder = write_adapter if adapter else write_folder
+    with _new_folder(folder) as path:
+        name = published.repo if published else folder.name
+        written = write_folder(classifier, path, name, published)
+        files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
+    return Exported(
+        folder=folder,
+        native=written.native is not None,
+        called=written.called,
+        recipe=written.native or classifier.recipe,
+        difference=written.difference,
+        notes=(*_refit_notes(classifier.head), *written.notes),
+        files=tuple(sorted(files)),
+        usage=written.usage,
+    )
 
 
 def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
-    """What `heads.export_onnx` does: writes the file, and checks it with onnxruntime."""
+    """Do what `heads.export_onnx` does: write the file, and check it with onnxruntime."""
     path = check_place(path, onnx=True)
     _check_trained(classifier)
-    found = write_onnx(classifier, path)
-    return replace(found, notes=(*refit_notes(classifier.head), *found.notes))
+    report = write_onnx(classifier, path)
+    return replace(report, notes=(*_refit_notes(classifier.head), *report.notes))
 
 
-def refit_notes(head: TrainedHead) -> tuple[str, ...]:
-    """Return what to say of a head that has learned from all rows since it was scored."""
+def _refit_notes(head: TrainedHead) -> tuple[str, ...]:
+    """Return what to say of a head that was trained on all rows after it was scored."""
     if head.refit is None:
         return ()
     return (
@@ -152,25 +118,27 @@ def refit_notes(head: TrainedHead) -> tuple[str, ...]:
 
 
 def check_place(path: str | Path, *, onnx: bool) -> Path:
-    """Where an export is to go, if it may go there.
+    """Return the path of an export.
 
     Raises:
-        CheckpointError: It is no place to write to, or there is something already.
+        CheckpointError: Nothing can be written there, or there is something already.
     """
+    kind = "one ONNX file" if onnx else "a folder"
     try:
-        place = Path(path).expanduser()
-        occupied = place.is_symlink() or place.exists()
-        if occupied and not onnx and place.is_dir() and not place.is_symlink():
-            occupied = any(place.iterdir())
+        target = Path(path).expanduser()
+        is_folder = target.is_dir() and not target.is_symlink()
+        occupied = target.is_symlink() or target.exists()
+        if is_folder and not onnx:
+            occupied = any(target.iterdir())
     except (OSError, ValueError, RuntimeError):
         what = f"{shown(str(path), 80)!r} is no place to write to."
         raise CheckpointError(what, "Name a new file or folder.") from None
     if occupied:
-        raise CheckpointError(f"There is something in {place} already.", "Name a new place.")
-    if onnx != (place.suffix == ".onnx"):
-        what = f"{place.name} is to be {'one ONNX file' if onnx else 'a folder'}."
-        raise CheckpointError(what, f"{'Let' if onnx else 'Do not let'} its name end in .onnx.")
-    return place
+        raise CheckpointError(f"There is something in {target} already.", "Name a new place.")
+    if onnx != (target.suffix == ".onnx"):
+        hint = f"{'Let' if onnx else 'Do not let'} its name end in .onnx."
+        raise CheckpointError(f"{target.name} is to be {kind}.", hint)
+    return target
 
 
 def check_library(library: str, *, adapter: bool = False, onnx: bool = False) -> None:
@@ -179,10 +147,8 @@ def check_library(library: str, *, adapter: bool = False, onnx: bool = False) ->
         what = f"An {'adapter' if adapter else 'ONNX file'} is of no library to choose."
         raise RecipeError(what, "Leave --as out.")
     if library and library not in LIBRARIES:
-        known = f"The libraries that are known are {', '.join(LIBRARIES)}."
-        other = OTHERS.get(library.lower())
-        what = f"{other}." if other else f"'{library[:40]}' is no library that loads a folder."
-        raise RecipeError(what, known)
+        what = HINTS.get(library.lower(), f"'{library[:40]}' is no library that loads a folder.")
+        raise RecipeError(what, f"The libraries that are known are {', '.join(LIBRARIES)}.")
 
 
 def _check_trained(classifier: Classifier) -> None:
@@ -191,12 +157,9 @@ def _check_trained(classifier: Classifier) -> None:
         raise CheckpointError(what, "Train one first.")
 
 
-def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
-    """Fills a folder so that it is there whole or not at all.
-
-    Raises:
-        CheckpointError: There is something in it already, or the disk refuses.
-    """
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which takes its name only when it is full."""
     with writing(place_told(folder), kind=CheckpointError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         delete_stale(folder.parent)
@@ -204,19 +167,13 @@ def in_new_folder(folder: Path, write: Callable[[Path], Exported]) -> Exported:
         try:
             with in_use(path):
                 path.chmod(0o755)
-                written = write(path)
-                _let_read(path)
+                yield path
+                mode = (path / "README.md").stat().st_mode & 0o777
+                for file in path.rglob("*"):
+                    if file.is_file():
+                        file.chmod(mode)  # safetensors lets nobody else read its files
             if folder.exists():
                 folder.rmdir()
             path.replace(folder)
         finally:
             shutil.rmtree(path, ignore_errors=True)
-    return written
-
-
-def _let_read(path: Path) -> None:
-    """Gives all files the permissions of the card: safetensors lets nobody else read its own."""
-    mode = (path / "README.md").stat().st_mode if (path / "README.md").exists() else 0o644
-    for file in path.rglob("*"):
-        if file.is_file():
-            file.chmod(mode & 0o777)

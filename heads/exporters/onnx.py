@@ -1,6 +1,6 @@
-"""A classifier as one ONNX file: base model, reading and head in it, token numbers in, logits out.
+"""Write a classifier as one ONNX file: base model, pooling and head, token numbers to logits.
 
-The file is offered only once onnxruntime has given the logits that we give.
+The file is kept only if onnxruntime gives the logits that we give.
 Legend: n texts, t tokens, c classes.
 """
 
@@ -10,7 +10,6 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,230 +18,216 @@ import torch
 from torch import Tensor, nn
 
 from heads import display
+from heads.backbone.backbone import Backbone
 from heads.backbone.states import States, layers_of, states_of
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
+from heads.classifier.head_model import find_special_token_ids
+from heads.classifier.module import RecipeModule
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.exporters.model_card import base_name, hub_id
 from heads.exporters.verification import PAIRS, TEXTS, example, first_line, verify_logits
 from heads.problem import OutputActivation
 
-# --- A classifier as one module, from token numbers to logits, and torch's exporter.
-
 Tokens = dict[str, Tensor]  # input_ids, attention_mask and the like, (n, t) each
 SUFFIXES = "", "_pair"  # of the names of first and second texts
-SPECIAL = "special_tokens_mask"
-
-
-class TokensToLogits(nn.Module):
-    """A classifier from token numbers (n, t) to logits (n, c).
-
-    Args:
-        mask_type: What the base model is given as its mask.
-    """
-
-    ends: Tensor
-
-    def __init__(self, classifier: Classifier, mask_type: torch.dtype) -> None:
-        super().__init__()
-        self.backbone = classifier.backbone
-        self.model: nn.Module = classifier.backbone.model
-        self.assembly = classifier.head.module
-        self.mask_type = mask_type
-        ends = sorted(classifier.backbone.ends) or [-1]  # which no token is
-        self.register_buffer("ends", torch.tensor(ends))
-
-    def forward(self, first: Tokens, second: Tokens | None = None) -> Tensor:
-        """Texts to logits; with `second`, the second texts of pairs that are read apart."""
-        states = self.states(first)
-        return (
-            self.assembly(states) if second is None else self.assembly(states, self.states(second))
-        )
-
-    def states(self, tokens: Tokens) -> States:
-        """What the base model makes of one side."""
-        input_ids, attention_mask = tokens["input_ids"], tokens["attention_mask"]
-        given = {name: tokens[name] for name in tokens if name != SPECIAL}
-        output = self.backbone.run(given | {"attention_mask": attention_mask.to(self.mask_type)})
-        mask = attention_mask.float()
-        special = tokens.get(SPECIAL, torch.zeros_like(mask))
-        decodes = bool(self.backbone.decoder_width)
-        return States(
-            mask=mask,
-            unpadded=self.backbone._unpadded(input_ids, attention_mask).float(),
-            content=mask * (special == 0),
-            hidden=layers_of(output, attention_mask),
-            pooler=getattr(output, "pooler_output", None),
-            eos=input_ids[..., None].eq(self.ends).any(dim=-1).float(),  # isin has no ONNX
-            **(self.backbone._decoded(output, attention_mask) if decodes else {}),
-        )
-
-
-class VectorsToLogits(nn.Module):
-    """A head alone, from the vectors (n, w) that it learned from to logits (n, c)."""
-
-    def __init__(self, classifier: Classifier) -> None:
-        super().__init__()
-        self.assembly = classifier.head.module
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        return self.assembly(states_of(vectors))
-
-
-def inputs(
-    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str] = ()
-) -> dict[str, Tensor]:
-    """What the file takes of texts, filled up to the longest of them, (n, t) each.
-
-    Of pairs that are read apart, the names of the second side end in ``_pair``.
-    """
-    if classifier.backbone.is_given:
-        return {"vectors": torch.as_tensor(texts)}
-    return {
-        name + suffix: numbers
-        for side, suffix in zip(sides(classifier, texts, pairs), SUFFIXES, strict=False)
-        for name, numbers in side.items()
-    }
-
-
-def sides(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> list[Tokens]:
-    """What `TokensToLogits` takes: texts or pairs as one sequence each, or two sides apart."""
-    if classifier.head.module.is_siamese:
-        return [_tokens(classifier, texts, ()), _tokens(classifier, pairs, ())]
-    return [_tokens(classifier, texts, pairs)]
-
-
-def _tokens(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> Tokens:
-    encoded = classifier.backbone.encode(texts, pairs)
-    given = classifier.backbone.filled(encoded)
-    if asks_content(classifier):
-        rows = [torch.tensor(text.special) for text in encoded]
-        special = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
-        given[SPECIAL] = special
-    return given
-
-
-def asks_content(classifier: Classifier) -> bool:
-    """Whether its pooling must be told which tokens are special."""
-    return "content" in classifier.head.module.reader.resolved.pooling.asks
-
-
-def exported(whole: TokensToLogits, example: Sequence[Tokens]) -> Any:
-    """Torch's ONNX program of it, for any number of texts and tokens."""
-    given: dict[str, Tokens] = dict(zip(("first", "second"), example, strict=False))
-    suffixes = dict(zip(given, SUFFIXES, strict=False))
-    with _quiet(), torch.no_grad():
-        return torch.onnx.export(
-            whole.eval(),
-            kwargs=given,
-            dynamic_shapes={
-                side: {name: {0: "texts", 1: f"tokens{suffixes[side]}"} for name in tokens}
-                for side, tokens in given.items()
-            },
-            input_names=[name + suffixes[side] for side in given for name in given[side]],
-            output_names=["logits"],
-            custom_translation_table={torch.ops.aten.sort.stable: _sort},
-            dynamo=True,
-            verbose=False,
-        )
-
-
-def exported_head(head: VectorsToLogits, vectors: Tensor) -> Any:
-    """Torch's ONNX program of a head alone, for any number of vectors."""
-    with _quiet(), torch.no_grad():
-        return torch.onnx.export(
-            head.eval(),
-            kwargs={"vectors": vectors},
-            dynamic_shapes={"vectors": {0: "rows"}},
-            input_names=["vectors"],
-            output_names=["logits"],
-            dynamo=True,
-            verbose=False,
-        )
-
-
-def _sort(tensor: Any, stable: bool = True, dim: int = -1, descending: bool = False) -> Any:
-    """`torch.sort(stable=True)`, which the exporter lacks: TopK takes equals in their order."""
-    from onnxscript import opset18
-
-    onnx: Any = opset18  # its types know of no operators that follow one another
-    size = onnx.Gather(onnx.Shape(tensor), onnx.Constant(value_ints=[dim]))
-    return onnx.TopK(tensor, size, axis=dim, largest=int(descending))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Within it, the exporter does not speak of what torch itself will change."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-
-
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_BYTES = 2_000_000_000  # what one protobuf file can hold
 MOST_DIFFERENCE = 1e-4
+INSTEAD = "Write a Transformers folder instead."
 ANSWERS: Mapping[OutputActivation, tuple[str, ...]] = {
     "normalised_sigmoid": (
         "Each class is a yes-or-no question: its probability is its sigmoid's share of all.",
     ),
     "none": ("Its output is the number itself, under the name logits.",),
 }
-INSTEAD = "Write the self-contained folder instead."
 USAGE = """\
 import json
 
-import onnxruntime
-from transformers import AutoTokenizer
+{imports}
 
+session = onnxruntime.InferenceSession({file})
+{inputs}
+[logits] = session.run(["logits"], inputs)  # (n, {classes})
+{answer}
+"""
+READ_TEXTS = """\
 tokenizer = AutoTokenizer.from_pretrained({tokenizer}, split_special_tokens=True)
-session = onnxruntime.InferenceSession({file})
-{given}
-[logits] = session.run(["logits"], given)  # (texts, {classes})
-{answer}
-"""
-USAGE_OF_VECTORS = """\
-import json
-
-import numpy
-import onnxruntime
-
-session = onnxruntime.InferenceSession({file})
-vectors = numpy.zeros((2, {width}), dtype="float32")  # those of the model that it learned from
-[logits] = session.run(["logits"], {{"vectors": vectors}})  # (rows, {classes})
-{answer}
-"""
-CLASSES = """\
+options = {options}
+tokens = dict(tokenizer({texts}, **options))
+inputs = {{value.name: tokens[value.name] for value in session.get_inputs()}}"""
+READ_SECOND_TEXTS = """\
+second = tokenizer({pairs}, **options)
+tokens |= {{f"{{name}}{suffix}": values for name, values in second.items()}}
+inputs ="""
+READ_VECTORS = """\
+vectors = numpy.zeros((2, {width}), dtype="float32")  # from the model that it was trained on
+inputs = {{"vectors": vectors}}"""
+NAME_CLASSES = """\
 facts = session.get_modelmeta().custom_metadata_map
 classes = json.loads(facts["classes"])
 """
-ANSWER = CLASSES + "print([classes[number] for number in logits.argmax(axis=1)])"
-CHOSEN = (
-    CLASSES
-    + """\
-bars = json.loads(facts["thresholds"]) or 0
-print([[name for name, yes in zip(classes, row > bars) if yes] for row in logits])"""
-)
-GIVEN = """\
-tokens = tokenizer(
-    {texts},
-    {arguments},
-)
-given = {{one.name: tokens[one.name] for one in session.get_inputs()}}"""
-GIVEN_APART = """\
-names = {{one.name for one in session.get_inputs()}}
-given = {{}}
-for side, texts in (("", {texts}), ("{suffix}", {pairs})):
-    tokens = tokenizer(
-        texts,
-        {arguments},
-    )
-    given |= {{name + side: tokens[name] for name in tokens if name + side in names}}"""
+LARGEST = "print([classes[number] for number in logits.argmax(axis=1)])"
+ALL_ABOVE = """\
+thresholds = json.loads(facts["thresholds"]) or 0
+print([[name for name, yes in zip(classes, row > thresholds) if yes] for row in logits])"""
+
+
+class TokensToLogits(nn.Module):
+    """A classifier from token numbers (n, t) to logits (n, c).
+
+    Args:
+        mask_type: The type of the mask that the base model takes.
+    """
+
+    def __init__(self, backbone: Backbone, head: RecipeModule, mask_type: torch.dtype) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.model: nn.Module = backbone.model
+        self.head = head
+        self.mask_type = mask_type
+        self.ends = nn.Buffer(torch.tensor(sorted(backbone.ends) or [-1]))
+        self.special = nn.Buffer(torch.tensor(find_special_token_ids(backbone) or [-1]))
+
+    def forward(self, first: Tokens, second: Tokens | None = None) -> Tensor:
+        """Return logits of texts, or of pairs whose two texts are encoded separately."""
+        sides = [first] if second is None else [first, second]
+        return self.head(*map(self.encode, sides))
+
+    def encode(self, tokens: Tokens) -> States:
+        """Return the states of texts."""
+        input_ids, attention_mask = tokens["input_ids"], tokens["attention_mask"]
+        output = self.backbone.run(tokens | {"attention_mask": attention_mask.to(self.mask_type)})
+        mask = attention_mask.float()
+        # isin has no ONNX.
+        special, eos = (
+            input_ids[..., None].eq(numbers).any(dim=-1).float()
+            for numbers in (self.special, self.ends)
+        )
+        has_decoder = bool(self.backbone.decoder_width)
+        return States(
+            mask=mask,
+            unpadded=self.backbone._unpadded(input_ids, attention_mask).float(),
+            content=mask * (1 - special),
+            hidden=layers_of(output, attention_mask),
+            pooler=getattr(output, "pooler_output", None),
+            eos=eos,
+            **(self.backbone._decoded(output, attention_mask) if has_decoder else {}),
+        )
+
+
+class VectorsToLogits(nn.Module):
+    """A head that was trained on vectors: vectors (n, w) to logits (n, c)."""
+
+    def __init__(self, head: RecipeModule) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return self.head(states_of(vectors))
+
+
+def inputs(
+    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str] = ()
+) -> dict[str, Tensor]:
+    """Return the inputs of the file for texts, padded to the longest of them, (n, t) each.
+
+    Where the two texts of a pair are encoded separately, names of the second end in ``_pair``.
+    """
+    if classifier.backbone.is_given:
+        return {"vectors": torch.as_tensor(texts)}
+    return {
+        name + suffix: numbers
+        for side, suffix in zip(tokenize(classifier, texts, pairs), SUFFIXES, strict=False)
+        for name, numbers in side.items()
+    }
+
+
+def tokenize(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> list[Tokens]:
+    """Return the tokens of texts or pairs; of pairs that are encoded separately, of both sides."""
+    backbone = classifier.backbone
+    if classifier.head.module.is_siamese:
+        return [backbone.filled(backbone.encode(side)) for side in (texts, pairs)]
+    return [backbone.filled(backbone.encode(texts, pairs))]
+
+
+def export_module(module: nn.Module, inputs: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return torch's ONNX program of a module, for any number of rows and tokens.
+
+    Args:
+        inputs: Example arguments: tensors, or dictionaries of them for each side of a pair.
+        names: The names of the inputs in the file.
+    """
+    sides = dict(zip(inputs, SUFFIXES, strict=False))
+    shapes = {
+        name: {key: {0: "texts", 1: f"tokens{sides[name]}"} for key in values}
+        if isinstance(values, dict)
+        else {0: "rows"}
+        for name, values in inputs.items()
+    }
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of what torch itself will change
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            return torch.onnx.export(
+                module.eval(),
+                kwargs=dict(inputs),
+                dynamic_shapes=shapes,
+                input_names=list(names),
+                output_names=["logits"],
+                custom_translation_table={torch.ops.aten.sort.stable: _sort},
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        logger.setLevel(level)
+
+
+def _sort(tensor: Any, stable: bool = True, dim: int = -1, descending: bool = False) -> Any:
+    """Translate `torch.sort(stable=True)`, which the exporter lacks: TopK keeps equals in order."""
+    from onnxscript import opset18
+
+    onnx: Any = opset18  # its types do not know operators that follow one another
+    size = onnx.Gather(onnx.Shape(tensor), onnx.Constant(value_ints=[dim]))
+    return onnx.TopK(tensor, size, axis=dim, largest=int(descending))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Int8Comparison:
+    """An 8-bit ONNX file beside the 32-bit file that it was made from (``_float``).
+
+    Attributes:
+        rows: The number of rows that both were compared on.
+        accuracy: The share of these rows that is answered correctly.
+        agreement: The share of rows that both answer alike.
+        largest_change: The largest change of a probability.
+        milliseconds: The median time of so many texts, by their number.
+        size_bytes_float: The size of the 32-bit file.
+    """
+
+    rows: int
+    accuracy: float
+    accuracy_float: float
+    agreement: float
+    largest_change: float
+    milliseconds: Mapping[int, float]
+    milliseconds_float: Mapping[int, float]
+    size_bytes_float: int
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what the comparison shows, one sentence each."""
+        yield (
+            f"On {self.rows:,} rows {self.agreement:.2%} of its answers are those of the 32-bit"
+            f" file; accuracy {self.accuracy:.2%} (32 bits: {self.accuracy_float:.2%}); a"
+            f" probability changes by at most {self.largest_change:.3f}."
+        )
+        times = [
+            f"batches of {size} take {time:.1f} ms ({self.milliseconds_float[size]:.1f})"
+            for size, time in self.milliseconds.items()
+        ]
+        yield f"The 32-bit file has {self.size_bytes_float / 1e6:.0f} MB; {', '.join(times)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,13 +235,15 @@ class OnnxReport(display.Displayed):
     """An ONNX file that has been written and checked.
 
     Attributes:
-        path: Where it lies.
+        path: The file.
         size_bytes: Its size.
-        inputs: The names of what it takes, (n, t) whole numbers each.
-        texts: How many texts it was checked on, alone and in batches.
-        difference: The most by which one of its logits differed from ours.
+        inputs: The names of its inputs, (n, t) whole numbers each.
+        texts: The number of texts that it was checked on, alone and in batches.
+        difference: The largest difference of a logit from ours; of a file in 8 bits, that of the
+            32-bit file that it was made from.
         usage: Python that runs it, without this package.
-        notes: What one should know, a sentence each.
+        notes: What one should know, one sentence each.
+        int8: A comparison with the 32-bit file, where this one has 8 bits.
     """
 
     path: Path
@@ -266,37 +253,44 @@ class OnnxReport(display.Displayed):
     difference: float
     usage: str
     notes: tuple[str, ...]
+    int8: Int8Comparison | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values: the answer of `heads export --onnx --json`."""
+        """Return it as plain values: the answer of `heads export --onnx --json`."""
         return asdict(self) | {"path": str(self.path)}
 
 
 def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
-    """Writes a classifier as one ONNX file, in 32-bit floats, for any number of texts and tokens.
+    """Write a classifier as one ONNX file, in 32-bit floats, for any number of texts and tokens.
 
     Args:
-        path: A file that ends in .onnx; one that is there already is replaced.
+        path: A file that ends in .onnx; an existing one is replaced.
 
     Raises:
-        HeadsError: A package is missing, or the file cannot stand there.
-        LimitError: It is too large for one file.
+        HeadsError: A package is missing, or the file cannot be written.
+        LimitError: The model is too large for one file.
         ModelError: The base model or a part does something that ONNX does not know.
-        CheckpointError: onnxruntime gives other logits than we do; nothing is left of the file.
+        CheckpointError: onnxruntime gives other logits than we do; the file is not kept.
     """
-    _check(classifier, path)
+    check_onnx(classifier, path)
     with (
         writing(place_told(path)),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder,
     ):
         draft = Path(folder) / path.name
-        _write(classifier, draft)
-        names, texts, difference = _verified(classifier, draft)
+        write_file(classifier, draft)
+        session = open_session(draft)
+        texts, difference = verify_logits(
+            classifier,
+            lambda texts, pairs: run_session(session, inputs(classifier, texts, pairs)),
+            most=MOST_DIFFERENCE,
+            padded=not classifier.backbone.reads_padding,
+        )
         draft.replace(path)
     return OnnxReport(
         path=path,
         size_bytes=path.stat().st_size,
-        inputs=names,
+        inputs=tuple(value.name for value in session.get_inputs()),
         texts=texts,
         difference=difference,
         usage=usage(classifier, path.name),
@@ -305,64 +299,60 @@ def write_onnx(classifier: Classifier, path: Path) -> OnnxReport:
 
 
 def usage(classifier: Classifier, file: str, tokenizer: str = "") -> str:
-    """A few lines of Python that run the file with onnxruntime and the base model's tokenizer.
+    """Return Python that runs the file with onnxruntime and the base model's tokenizer.
 
     Args:
-        tokenizer: The folder of the tokenizer; where it lies here, if not given.
+        tokenizer: The folder of the tokenizer. Default: where the base model was loaded from.
     """
-    backbone = classifier.backbone
+    backbone, head = classifier.backbone, classifier.head
     if backbone.is_given:
-        return USAGE_OF_VECTORS.format(
-            file=json.dumps(file),
-            width=backbone.width,
-            classes=len(classifier.classes),
-            answer=_answer(classifier),
-        )
-    given = ["truncation=True", f"max_length={backbone.tokens}", 'return_tensors="np"']
-    if asks_content(classifier):
-        given.append("return_special_tokens_mask=True")
-    filled = backbone.tokenizer.pad_token_id is not None and not backbone.reads_padding
-    if filled:
-        given += ["padding=True", 'padding_side="right"']
-    head, apart = classifier.head, classifier.head.module.is_siamese
-    texts = '["a text", "another, longer text"]' if filled else '["one text at a time"]'
-    pairs = '["a second text", "one more"]' if filled else '["and its second"]'
-    page = (GIVEN_APART if apart else GIVEN).format(
-        texts=f"{texts},\n    {pairs}" if head.paired and not apart else texts,
+        imports, lines = "import numpy\nimport onnxruntime", READ_VECTORS
+    else:
+        imports, lines = "import onnxruntime\nfrom transformers import AutoTokenizer", READ_TEXTS
+    if head.module.is_siamese:
+        lines = lines.replace("inputs =", READ_SECOND_TEXTS)
+    options = f'truncation=True, max_length={backbone.tokens}, return_tensors="np"'
+    texts, pairs = '["one text at a time"]', '["and its second"]'
+    if pads(classifier):
+        options += ', padding=True, padding_side="right"'
+        texts, pairs = '["a text", "another, longer text"]', '["a second text", "one more"]'
+    read = lines.format(
+        tokenizer=json.dumps(tokenizer or str(backbone.folder or hub_id(backbone))),
+        options=f"dict({options})",
+        texts=f"{texts}, {pairs}" if head.paired and not head.module.is_siamese else texts,
         pairs=pairs,
         suffix=SUFFIXES[1],
-        arguments=(",\n        " if apart else ",\n    ").join(given),
+        width=backbone.width,
     )
+    answer = {"sigmoid": NAME_CLASSES + ALL_ABOVE, "none": "print(logits)"}
     return USAGE.format(
-        tokenizer=json.dumps(tokenizer or str(backbone.folder or hub_id(backbone))),
+        imports=imports,
         file=json.dumps(file),
-        given=page,
+        inputs=read,
         classes=len(classifier.classes),
-        answer=_answer(classifier),
+        answer=answer.get(head.problem.output_activation, NAME_CLASSES + LARGEST),
     )
 
 
-def _answer(classifier: Classifier) -> str:
-    """The lines that make answers of logits."""
-    activation = classifier.head.problem.output_activation
-    return {"sigmoid": CHOSEN, "none": "print(logits)"}.get(activation, ANSWER)
+def pads(classifier: Classifier) -> bool:
+    """Return True if texts of different lengths may be given in one batch."""
+    backbone = classifier.backbone
+    has_padding = backbone.is_given or backbone.tokenizer.pad_token_id is not None
+    return has_padding and not backbone.reads_padding
 
 
-def _check(classifier: Classifier, path: Path) -> None:
-    """Raises what can be known beforehand."""
+def check_onnx(classifier: Classifier, path: Path) -> None:
+    """Raise HeadsError for a classifier or a file name that cannot become an ONNX file."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         what = f"Writing ONNX needs {', '.join(missing)}, not installed here."
         raise HeadsError(what, f"Run: pip install {' '.join(PACKAGES)}")
     if path.suffix != ".onnx" or path.is_dir():
         raise DataError(f"{path} is no name for an ONNX file.", "Let it end in .onnx.")
-    if classifier.backbone.written:
-        what = f"{classifier.recipe} writes a prompt around every text, which ONNX does not hold."
-        raise RecipeError(what, INSTEAD)
-    if classifier.backbone.stride is not None:
-        what = f"{classifier.recipe} reads long texts in windows, which ONNX does not hold."
-        raise RecipeError(what, INSTEAD)
     backbone, head = classifier.backbone, classifier.head.module
+    if backbone.written or backbone.stride is not None:
+        reason = "writes a prompt around every text" if backbone.written else "reads windows"
+        raise RecipeError(f"{classifier.recipe} {reason}, which ONNX does not hold.", INSTEAD)
     parts = [head] if backbone.is_given else [backbone.model, head]
     size = sum(t.numel() * t.element_size() for part in parts for t in part.state_dict().values())
     if size > MOST_BYTES:
@@ -370,31 +360,40 @@ def _check(classifier: Classifier, path: Path) -> None:
         raise LimitError(what + f"one ONNX file holds {MOST_BYTES / 1e9:.0f} GB.", INSTEAD)
 
 
-def _write(classifier: Classifier, path: Path) -> None:
+def write_file(classifier: Classifier, path: Path, backbone: Backbone | None = None) -> None:
+    """Write a classifier as ONNX without checking it.
+
+    Args:
+        backbone: A base model in the place of the classifier's, such as one in 8 bits.
+    """
     try:
-        program = _program(classifier)
+        program = _build_program(classifier, backbone or classifier.backbone)
         program.model.metadata_props.update(_metadata(classifier))
         program.save(path, external_data=False)
-    except OSError:  # it is the disk's
+    except OSError:  # of the disk
         raise
     except Exception as error:
-        said = type(error.__cause__ or error).__name__
+        cause = type(error.__cause__ or error).__name__
         name, recipe = base_name(classifier.backbone), classifier.recipe
-        what = f"{recipe} on {name} does something that torch cannot write as ONNX ({said})."
+        what = f"{recipe} on {name} does something that torch cannot write as ONNX ({cause})."
         raise ModelError(what, INSTEAD) from error
 
 
-def _program(classifier: Classifier) -> Any:
-    """Torch's ONNX program of a classifier."""
-    if given := example(classifier):
-        return exported_head(VectorsToLogits(classifier), torch.as_tensor(given[0]))
-    pairs = PAIRS[1:3] if classifier.head.module.is_siamese else ()
-    tokens = sides(classifier, TEXTS[1:3], pairs)
+def _build_program(classifier: Classifier, backbone: Backbone) -> Any:
+    head = classifier.head.module
+    if batch := example(classifier):
+        vectors = {"vectors": torch.as_tensor(batch[0])}
+        return export_module(VectorsToLogits(head), vectors, [*vectors])
+    pairs = PAIRS[1:3] if head.is_siamese else ()
+    names = [*inputs(classifier, TEXTS[1:3], pairs)]
+    sides: dict[str, Tokens] = dict(
+        zip(("first", "second"), tokenize(classifier, TEXTS[1:3], pairs), strict=False)
+    )
     try:
-        return exported(TokensToLogits(classifier, torch.long), tokens)
+        return export_module(TokensToLogits(backbone, head, torch.long), sides, names)
     except Exception:
-        # XLNet takes its mask from 1.0, which the exporter understands of floats only.
-        return exported(TokensToLogits(classifier, torch.float32), tokens)
+        # XLNet computes 1.0 - mask, which the exporter understands of floats only.
+        return export_module(TokensToLogits(backbone, head, torch.float32), sides, names)
 
 
 def _metadata(classifier: Classifier) -> dict[str, str]:
@@ -412,39 +411,41 @@ def _metadata(classifier: Classifier) -> dict[str, str]:
     }
 
 
-def _verified(classifier: Classifier, path: Path) -> tuple[tuple[str, ...], int, float]:
-    """Its inputs, how many texts it was tried on, and the largest difference from our logits."""
+def open_session(model: Path | bytes) -> Any:
+    """Return a model as a session of onnxruntime on the CPU, which logs nothing.
+
+    Raises:
+        CheckpointError: onnxruntime does not load it.
+    """
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4  # what fails is said by us
+    settings.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(path, settings, ["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, settings, ["CPUExecutionProvider"])
     except Exception as error:
-        what = f"onnxruntime does not take the file ({first_line(error)})."
+        what = f"onnxruntime does not load the file ({first_line(error)})."
         raise CheckpointError(what, INSTEAD) from error
 
-    def logits(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
-        given = {name: one.numpy() for name, one in inputs(classifier, texts, pairs).items()}
-        return torch.from_numpy(session.run(["logits"], given)[0])
 
-    padded = not classifier.backbone.reads_padding
-    count, difference = verify_logits(classifier, logits, most=MOST_DIFFERENCE, padded=padded)
-    return tuple(one.name for one in session.get_inputs()), count, difference
+def run_session(session: Any, tokens: Tokens) -> Tensor:
+    """Return the logits of a session, (n, c)."""
+    inputs = {name: numbers.numpy() for name, numbers in tokens.items()}
+    return torch.from_numpy(session.run(["logits"], inputs)[0])
 
 
 def _notes(classifier: Classifier) -> Iterator[str]:
     backbone, head = classifier.backbone, classifier.head
     if head.module.is_siamese:
-        yield f"It compares two texts: the inputs of the second ones end in {SUFFIXES[1]}."
+        yield f"It compares two texts: the inputs of the second end in {SUFFIXES[1]}."
     yield from ANSWERS.get(head.problem.output_activation, ())
     if head.thresholds:
-        yield "A label applies where its logit is above its own one in the metadata 'thresholds'."
+        yield "A label applies where its logit is above its threshold in the metadata 'thresholds'."
     if backbone.reads_padding:
         yield "This base model reads padding: give it texts of one length at a time."
     elif not backbone.is_given and backbone.tokenizer.pad_token_id is None:
         yield f"Its tokenizer has no padding token: one text at a time, or pad with {backbone.pad}."
     if backbone.stubborn:
-        yield "What looks like a special token in a text counts as one here, unlike in our reading."
+        yield "Words that look like special tokens count as such here, unlike in Head to Head."
     if not backbone.separates and not backbone.is_given:
         yield "A second text comes after the first one and a line break."

@@ -1,12 +1,14 @@
-"""A classifier to the Hugging Face Hub, as a model of the user's own: its export, with its card."""
+"""Push the export of a classifier, with its card, to the Hugging Face Hub."""
 
 import contextlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import huggingface_hub
 
 from heads import display
 from heads.backbone.models import MODELS
@@ -19,21 +21,22 @@ from heads.settings import Limits, is_offline
 
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")
 LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")
-_LOG_IN = "Run: hf auth login, or set HF_TOKEN to a token that may write."
-_REPLACE = "Choose another name, or add --replace to put this in the place of what is there."
+_LOG_IN = "Run: hf auth login, or set HF_TOKEN to a token with write access."
+_TRY_LATER = "Try again later, or add --dry-run."
+_REPLACE = "Choose another name, or add --replace to overwrite it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed(display.Displayed):
-    """What was put onto the Hub, or would have been.
+    """A model that was pushed to the Hub, or would have been.
 
     Attributes:
-        repo: Where: owner/name.
-        url: Its address; "" where nothing was sent.
-        commit: The commit; "" where nothing was sent.
-        card: Its model card.
-        exported: What was written: the class, the files, and how nearly it answers as we do.
-        notes: What one should know, a sentence each.
+        repo: The repository, as owner/name.
+        url: The address of the repository; "" after a dry run.
+        commit: The commit; "" after a dry run.
+        card: The model card.
+        exported: The export that was pushed.
+        notes: What the user should know, one sentence each.
     """
 
     repo: str
@@ -44,40 +47,36 @@ class Pushed(display.Displayed):
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values: the answer of `heads push --json`."""
-        own = self.exported.as_json()
+        """Return the answer of `heads push --json` as plain values."""
+        exported = self.exported.as_json()
         if self.commit:
-            own.pop("folder")  # which is gone
-        named = {name: getattr(self, name) for name in ("repo", "url", "commit", "card")}
-        return named | {"notes": list(self.notes)} | {"exported": own}
+            del exported["folder"]  # it was temporary
+        return asdict(self) | {"notes": list(self.notes), "exported": exported}
 
 
 def check_push(repo: str, limits: Limits, *, replace: bool, dry_run: bool) -> None:
-    """Refuses what could not be pushed, before any work is done for it.
+    """Check that a model can be pushed, before any work is done for it.
 
     Raises:
-        LimitError: It is asked for in public.
-        CheckpointError: The name is none, there is no token, or something is there already.
+        LimitError: The server is public.
+        CheckpointError: The name is invalid or taken, the token is missing, or the process offline.
     """
     if limits.public:
-        raise LimitError("Heads are pushed in local mode alone.", "Export it, and upload it.")
+        raise LimitError("Heads are pushed in local mode only.", "Export the head and upload it.")
     if not HUB_ID.fullmatch(repo) or "/" not in repo:
-        what = f"'{repo[:80]}' is no place on the Hub."
+        what = f"'{repo[:80]}' is not the name of a repository on the Hub."
         raise CheckpointError(what, "Write owner/name: your name there, and a new one.")
     if dry_run:
-        check_place(_folder(repo), onnx=False)
+        check_place(repo.partition("/")[2], onnx=False)
         return
     if is_offline():
-        what = "This process is told to stay offline (HF_HUB_OFFLINE)."
+        what = "This process is offline (HF_HUB_OFFLINE is set)."
         raise CheckpointError(what, "Unset it, or add --dry-run.")
-    import huggingface_hub
-
     if not huggingface_hub.get_token():
         raise CheckpointError("There is no token of the Hub on this machine.", _LOG_IN)
-    with _asking(repo):
-        is_there = huggingface_hub.HfApi().repo_exists(repo)
-    if is_there and not replace:
-        raise CheckpointError(f"{repo} is on the Hub already.", _REPLACE)
+    with _hub_errors(repo):
+        if huggingface_hub.HfApi().repo_exists(repo) and not replace:
+            raise CheckpointError(f"{repo} is on the Hub already.", _REPLACE)
 
 
 def push(
@@ -93,131 +92,87 @@ def push(
     replace: bool = False,
     dry_run: bool = False,
 ) -> Pushed:
-    """What `heads.push` does once `check_push` has found nothing: exports, and sends that.
+    """Export a classifier and upload the folder, after `check_push`; see `heads.push`.
 
     Args:
-        source: Of a data set of the Hub its name down to the commit.
+        source: The name of a data set of the Hub down to the commit, or "".
     """
-    published, notes = _published(classifier, repo, license, language, source)
-    settings = {"library": library, "adapter": adapter, "published": published}
-    if dry_run:
-        return _told(repo, export(classifier, _folder(repo), **settings), notes)
-    with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as place:
-        exported = export(classifier, Path(place) / "model", **settings)
-        told = _told(repo, exported, notes)
-        url, commit = _sent(exported.folder, repo, private=private, replace=replace)
-    return Pushed(repo=repo, url=url, commit=commit, card=told.card, exported=exported, notes=notes)
+    published, notes = _publication(classifier, repo, license, language, source)
+    url = commit = ""
+    with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as temporary:
+        folder = Path(repo.partition("/")[2]) if dry_run else Path(temporary, "model")
+        options = {"library": library, "adapter": adapter, "published": published}
+        exported = export(classifier, folder, **options)
+        card = (folder / "README.md").read_text("utf-8")
+        if not dry_run:
+            url, commit = _upload(folder, repo, private=private, replace=replace)
+    return Pushed(repo=repo, url=url, commit=commit, card=card, exported=exported, notes=notes)
 
 
-def _folder(repo: str) -> Path:
-    """Where a dry run writes: a folder of the model's name, here."""
-    return Path(repo.rpartition("/")[2])
-
-
-def _told(repo: str, exported: Exported, notes: tuple[str, ...]) -> Pushed:
-    card = (exported.folder / "README.md").read_text("utf-8")
-    return Pushed(repo=repo, url="", commit="", card=card, exported=exported, notes=notes)
-
-
-def _published(
+def _publication(
     classifier: Classifier, repo: str, license: str, language: Sequence[str], source: str
 ) -> tuple[Publication, tuple[str, ...]]:
-    """What the card says besides; a licence that is not named is that of a known base model.
-
-    Raises:
-        CheckpointError: A licence or a language is not written as the Hub writes them.
-    """
+    """Return what the card says besides, and notes; the default licence is the base model's."""
     if license and not LICENCE.fullmatch(license):
-        what = f"'{license[:60]}' is no licence as the Hub names it."
+        what = f"'{license[:60]}' is not a licence of the Hub."
         raise CheckpointError(what, "Write it as in apache-2.0, mit or cc-by-4.0.")
-    if odd := [one for one in language if not LANGUAGE.fullmatch(one)]:
-        what = f"'{odd[0][:60]}' is no code of a language."
-        raise CheckpointError(what, "Write it as in en or de.")
-    base, notes = hub_id(classifier.backbone), ()
-    known = {model.id: model.licence for model in MODELS}
-    known = next(
-        (own for name, own in known.items() if base in (name, f"sentence-transformers/{name}")), ""
-    )
-    if not license and known:
-        notes = (
-            f"Its card states the licence of its base model, {known}; --license names another.",
-        )
-    elif not license:
-        notes = ("Its card states no licence; --license names one.",)
-    found = Publication(
-        repo=repo, license=license or known, language=tuple(language), source=source
-    )
-    return found, notes
+    for code in language:
+        if not LANGUAGE.fullmatch(code):
+            what = f"'{code[:60]}' is not the code of a language."
+            raise CheckpointError(what, "Write it as in en or de.")
+    notes = ()
+    if not license:
+        base = hub_id(classifier.backbone).removeprefix("sentence-transformers/")
+        license = next((model.licence for model in MODELS if model.id == base), "")
+        stated = f"the licence of its base model, {license}" if license else "no licence"
+        notes = (f"Its card states {stated}; --license sets it.",)
+    published = Publication(repo=repo, license=license, language=tuple(language), source=source)
+    return published, notes
 
 
-def _sent(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str, str]:
-    """Makes the repository and sends a folder to it in one commit; its address, and the commit.
-
-    Raises:
-        CheckpointError: The Hub does not take it.
-    """
-    import huggingface_hub
-
+def _upload(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str, str]:
+    """Upload a folder to a repository in one commit; return the address and the commit."""
     api = huggingface_hub.HfApi()
-    with _asking(repo):
-        url, is_new = _repository(api, repo, private=private, replace=replace)
+    with _hub_errors(repo):
+        is_new = not (replace and api.repo_exists(repo))
+        url = api.create_repo(repo, private=private or None, exist_ok=not is_new)
         try:
-            if private and not api.repo_info(repo).private:  # one that was there stays as it is
-                what = f"{repo} is public on the Hub, and a private one was asked for: "
-                do = "Make it private there, or leave --private out."
-                raise CheckpointError(f"{what}nothing is sent.", do)
-            sent = api.upload_folder(
+            if private and not api.repo_info(repo).private:  # an existing one stays as it is
+                what = f"{repo} is public on the Hub, not private: nothing is sent."
+                raise CheckpointError(what, "Make it private there, or leave --private out.")
+            commit = api.upload_folder(
                 repo_id=repo,
                 folder_path=folder,
-                commit_message="A head by Head to Head",
-                delete_patterns="*" if replace else None,  # a loader of before is of no use
+                commit_message="Add a head trained by Head to Head",
+                delete_patterns="*" if replace else None,  # old code would not fit the new head
             )
-        except BaseException:  # an empty one would be in the way of the next push
-            if is_new:
-                with contextlib.suppress(Exception):  # what went wrong first is what is told
+        except BaseException:
+            if is_new:  # an empty repository would stop the next push
+                with contextlib.suppress(Exception):  # report the first error
                     api.delete_repo(repo)
             raise
-    return url, sent.oid
-
-
-def _repository(api: Any, repo: str, *, private: bool, replace: bool) -> tuple[str, bool]:
-    """The address of a repository, and whether it is a new one, made just now."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    asked = {"private": private or None}  # unsaid, the owner's own default holds
-    try:
-        return str(api.create_repo(repo, **asked)), True
-    except HfHubHTTPError:
-        if not replace:
-            raise
-        return str(api.create_repo(repo, exist_ok=True, **asked)), False
+    return str(url), commit.oid
 
 
 @contextlib.contextmanager
-def _asking(repo: str) -> Iterator[None]:
-    """Says in one sentence why the Hub does not take a model.
-
-    Raises:
-        CheckpointError: It does not.
-    """
+def _hub_errors(repo: str) -> Iterator[None]:
+    """Turn whatever the client of the Hub raises into a CheckpointError of one sentence."""
     try:
         yield
     except HeadsError:
         raise
     except Exception as error:  # the client has changed its HTTP library more than once
-        # What went wrong with one of several files is its cause.
-        answers = (getattr(one, "response", None) for one in (error, error.__cause__))
-        status = next((one.status_code for one in answers if one is not None), 0)
+        # If one of several files fails, the response belongs to the cause.
+        responses = [getattr(failure, "response", None) for failure in (error, error.__cause__)]
+        status = next((response.status_code for response in responses if response is not None), 0)
         if status in (401, 403):
-            what = f"The Hub does not let this token write to {repo} ({status})."
-            raise CheckpointError(what, _LOG_IN) from None
-        if status == 409:
-            raise CheckpointError(f"{repo} is on the Hub already.", _REPLACE) from None
-        if status:
-            what = f"The Hub did not take {repo} ({status})."
-            raise CheckpointError(what, "Try again later, or add --dry-run.") from None
-        if isinstance(error, ValueError):  # it looks at the card before it takes anything
-            what = f"The Hub does not take the model card of {repo}."
-            raise CheckpointError(what, "Look at it with --dry-run.") from None
-        what = f"The Hub cannot be reached, so {repo} is not sent."
-        raise CheckpointError(what, "Try again once connected, or add --dry-run.") from None
+            failure = f"The Hub does not let this token write to {repo} ({status}).", _LOG_IN
+        elif status == 409:
+            failure = f"{repo} is on the Hub already.", _REPLACE
+        elif status:
+            failure = f"The Hub did not take {repo} ({status}).", _TRY_LATER
+        elif isinstance(error, ValueError):  # the client checks the card before it sends anything
+            failure = f"The Hub does not take the card of {repo}.", "Look at it with --dry-run."
+        else:
+            failure = f"The Hub cannot be reached: {repo} is not sent.", _TRY_LATER
+        raise CheckpointError(*failure) from None

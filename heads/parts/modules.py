@@ -342,8 +342,17 @@ def last_linear(head: nn.Module | Sequence[tuple[str, nn.Module]]) -> str:
 
 def ends_linear(head: nn.Module) -> bool:
     """Return True if the logits are the numbers of a linear layer, as they leave it."""
-    used = [one for one in leaves(head) if not (is_idle(one[1]) or acts_in_training_only(one[1]))]
+    used = acting_layers(head)
     return bool(used) and bool(used[-1][0]) and is_plain(used[-1][1], nn.Linear)
+
+
+def acting_layers(head: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the layers of a head that act in use, with their full names."""
+    return [
+        (name, layer)
+        for name, layer in leaves(head)
+        if not (is_idle(layer) or acts_in_training_only(layer))
+    ]
 
 
 def is_idle(layer: nn.Module) -> bool:
@@ -399,8 +408,7 @@ def acting(chain: nn.Module) -> list[tuple[tuple[str, ...], dict[str, Tensor]]]:
             (words(layer, is_last=name == last), *sizes(layer)),
             {f"{name}.{key}".strip("."): t for key, t in layer.state_dict().items()},
         )
-        for name, layer in leaves(chain)
-        if not (is_idle(layer) or acts_in_training_only(layer))
+        for name, layer in acting_layers(chain)
     ]
 
 

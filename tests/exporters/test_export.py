@@ -1,6 +1,7 @@
 """What is exported is a checkpoint like any other: Transformers loads it whole, with our logits."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from heads.data.corpus import Corpus, build, numbered
 from heads.errors import CheckpointError, DataError, RecipeError
 from heads.exporters.export import export
 from heads.exporters.matching import equivalent
-from heads.exporters.verification import longer, verify_logits
+from heads.exporters.verification import long_text, verify_logits
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
 
@@ -208,10 +209,10 @@ def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> N
     again = export(back, tmp_path / "again")  # and what came in goes out the same
     assert (again.called, again.notes) == (found.called, found.notes)
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert "It was trained to give a number: number." in card
-    assert "Spearman correlation; 95 % interval" in card
-    assert "texts answered right" not in card
-    assert "luck in training is not in it" in card  # one training
+    assert "It predicts numbers: number." in card
+    assert re.search(r"Spearman's correlation \S+ \(95 % interval", card)
+    assert "Accuracy" not in card
+    assert "the head was trained once" in card
     assert "heads were scored on these rows" not in card
 
 
@@ -226,7 +227,7 @@ def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> No
     shares = torch.tensor(middle).sigmoid().tolist()
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert f"| a | {shares[0]:.3f} |" in card
-    assert "with its logits divided by 1.75" in card
+    assert "its logits are divided by 1.75" in card
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert back.head.thresholds == pytest.approx(middle, abs=1e-9)
     assert back.head.temperature == 1.75
@@ -303,7 +304,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
     export(ours, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert '"text_pair": "The bridge is shut."' in card
-    assert "it needs both" in card
+    assert "It needs two texts" in card
     back = heads.load(tmp_path / "out", limits=LIMITS)
     assert torch.allclose(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
     for one in (ours, back):
@@ -379,12 +380,13 @@ def test_a_folder_that_answers_otherwise_is_not_kept(
     from heads.exporters import transformers as module
 
     ours = trained("cls+bert", backbone, toy)
-    whole: Callable[..., Any] = module._state
+    name_tensors: Callable[..., Any] = module.name_head_tensors
 
-    def spoilt(*given: Any) -> Any:
-        return {n: t + 0.1 * n.startswith("classifier") for n, t in whole(*given).items()}
+    def shift_tensors(*arguments: Any) -> Any:
+        tensors = name_tensors(*arguments).items()
+        return {name: t + 0.1 * name.startswith("classifier") for name, t in tensors}
 
-    monkeypatch.setattr(module, "_state", spoilt)
+    monkeypatch.setattr(module, "name_head_tensors", shift_tensors)
     with pytest.raises(CheckpointError, match="gives logits that differ"):
         export(ours, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -441,8 +443,8 @@ def test_an_export_that_cuts_elsewhere_is_told_from_one_that_does_not(
     many = {"max_position_embeddings": 1_300}  # more tokens than the usual texts to try it on have
     folder = str(save_tiny(tmp_path / "base", "bert", **many))
     whole = load(folder, limits=replace(LIMITS, tokens=1_200))
-    assert longer(whole)
-    assert not longer(replace(whole, tokens=40))
+    assert long_text(whole)
+    assert not long_text(replace(whole, tokens=40))
     [ours] = classifiers([recipe], rows, whole)
     cut = replace(ours, backbone=replace(ours.backbone, tokens=1_190))
     assert verify_logits(ours, ours.logits, most=1e-6)[0] > 0

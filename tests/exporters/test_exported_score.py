@@ -122,7 +122,7 @@ def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path)
             share = float((logits.argmax(dim=1) == targets).double().mean())
             assert share == pytest.approx(cell.measures.scores[0])
         card = (folder / "README.md").read_text("utf-8")
-        assert "several trainings of this recipe, one a fold or a seed." in card
+        assert "the mean of several trainings of this recipe" in card
 
 
 def test_only_rows_that_are_not_scored_are_read_in_16_bits(backbone: Backbone) -> None:

@@ -82,7 +82,9 @@ def test_without_a_recipe_it_is_the_recommended_head_or_the_best(hub, board):
     found = heads.push(board.folder.path, "me/best")
     expected = board.recommendation.name or board.best
     assert f"`{board.classifier(expected).recipe}`" in found.card
-    assert found.notes == ("Its card states no licence; --license names one.",)
+    (note,) = found.notes
+    assert "no licence" in note
+    assert "--license" in note
 
 
 def test_a_head_with_its_own_class_is_loaded_from_the_hub_as_its_card_says(
@@ -129,10 +131,10 @@ def test_what_is_to_be_private_is_not_sent_to_a_public_place(hub, board):
 @pytest.mark.parametrize(
     ("repo", "more", "says"),
     [
-        ("winner", {}, "'winner' is no place on the Hub. Write owner/name"),
-        ("me/../x", {}, "'me/../x' is no place on the Hub."),
-        ("me/x", {"license": "My Own!"}, "'My Own!' is no licence as the Hub names it."),
-        ("me/x", {"language": ["English"]}, "'English' is no code of a language."),
+        ("winner", {}, "'winner' is not the name of a repository on the Hub. Write owner/name"),
+        ("me/../x", {}, "'me/../x' is not the name of a repository on the Hub."),
+        ("me/x", {"license": "My Own!"}, "'My Own!' is not a licence of the Hub."),
+        ("me/x", {"language": ["English"]}, "'English' is not the code of a language."),
         ("me/x", {"recipe": "mean+mlp"}, "has no trained head mean"),
     ],
 )
@@ -154,10 +156,10 @@ def test_without_a_token_or_with_a_wrong_one_it_says_what_to_do(hub, board, monk
     with pytest.raises(CheckpointError, match=r"There is no token of the Hub .* hf auth login"):
         heads.push(board, "me/x")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(CheckpointError, match="told to stay offline"):
+    with pytest.raises(CheckpointError, match="is offline"):
         heads.push(board, "me/x")
     monkeypatch.setenv("HEADS_PUBLIC", "1")
-    with pytest.raises(LimitError, match="in local mode alone"):
+    with pytest.raises(LimitError, match="in local mode only"):
         heads.push(board, "me/x")
     assert hub.asked == []
 

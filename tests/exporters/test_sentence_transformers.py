@@ -88,7 +88,12 @@ def in_another_process(folders: Sequence[Path], paired: bool, python: Sequence[s
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "HF_MODULES_CACHE": str(folders[0].parent / "modules"),
+        },
     )
     assert not done.returncode, done.stderr[-2000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -143,7 +148,8 @@ def test_the_vector_stays_and_the_logits_have_a_name_of_their_own(
             "CrossEncoder and BertForSequenceClassification",
             marks=pytest.mark.slow,
         ),
-        ("mean+linear", "CrossEncoder"),
+        ("mean+linear", "CrossEncoder and HeadForSequenceClassification"),
+        ("mean@1+linear?pair=uv_diff", "CrossEncoder and HeadForSequenceClassification"),
     ],
 )
 def test_a_head_on_pairs_is_a_cross_encoder(
@@ -157,11 +163,47 @@ def test_a_head_on_pairs_is_a_cross_encoder(
     close(logits(back), logits(ours))
     from sentence_transformers import CrossEncoder
 
-    model = CrossEncoder(str(tmp_path / "out"), device="cpu")
+    has_code = "trust_remote_code=True" in found.usage
+    assert has_code is ("modeling_head_to_head.py" in found.files)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert found.usage in card
+    assert has_code is ("custom_code" in card)
+    model = CrossEncoder(str(tmp_path / "out"), device="cpu")  # of a class that is registered here
     both = list(zip(TEXTS, SECOND, strict=True))
     close(torch.as_tensor(model.predict(both)), logits(ours))
     shares = torch.as_tensor(model.predict(both, apply_softmax=True))
     close(shares, ours.probabilities(TEXTS, SECOND))
+
+
+@pytest.mark.slow
+def test_a_cross_encoder_with_code_loads_where_this_package_is_not_imported(
+    tmp_path: Path, small: Backbone, pairs: Corpus
+) -> None:
+    recipes = ("mean+linear", "std+linear", "mean+knn", "mean+linear?pair=uv_diff&prefix=it_was:_")
+    ours = [trained(recipe, small, pairs) for recipe in recipes]
+    folders = [
+        export(classifier, tmp_path / str(number), library=LIBRARY).folder
+        for number, classifier in enumerate(ours)
+    ]
+    told = in_another_process(folders, True, [sys.executable])
+    for answer, classifier in zip(told["answers"], ours, strict=True):
+        close(torch.tensor(answer["logits"]), logits(classifier))
+
+
+def test_a_cross_encoder_of_modules_as_older_versions_wrote_it_still_opens(
+    tmp_path: Path, small: Backbone, rows: Corpus
+) -> None:
+    ours = trained("mean+linear", small, rows)
+    folder = export(ours, tmp_path / "out", library=LIBRARY).folder
+    for path, key, value in (
+        (folder / "2_Dense" / "config.json", "module_output_name", trained_reading.SCORES),
+        (folder / trained_reading.PROMPTS, "model_type", trained_reading.CROSS_ENCODER),
+    ):
+        values = json.loads(path.read_text("utf-8")) | {key: value}
+        path.write_text(json.dumps(values), "utf-8")
+    back = heads.load(folder, limits=LIMITS)
+    assert (str(back.recipe), back.head.needs_pairs) == ("mean+linear", True)
+    close(back.logits(TEXTS, SECOND), ours.logits(TEXTS, SECOND))
 
 
 def test_a_number_of_a_pair_is_what_predict_gives(tmp_path: Path, small: Backbone) -> None:
@@ -196,7 +238,6 @@ def test_labels_that_may_be_several_keep_their_thresholds(tmp_path: Path, small:
         ("mean@1+linear", "other layers than the last"),
         ("mean@cat4+linear", "other layers than the last"),
         ("mean+linear?late=true", "applies its head to every token"),
-        ("mean+linear?pair=uv_diff", "each was read by itself"),
         ("mask_token+linear", "writes a prompt behind every text"),
         ("mean+linear?long=windows", "reads a long text in windows"),
         ("mean+knn", "vote of neighbours"),
@@ -240,7 +281,7 @@ def test_every_pooling_is_written_or_refused(small: Backbone, name: str) -> None
     [
         ("setfit", "SetFit keeps its head as a pickle"),
         ("onnx", "--onnx"),
-        ("portable", "no longer written"),
+        ("portable", "model of Transformers"),
         ("keras", "'keras' is no library"),
     ],
 )

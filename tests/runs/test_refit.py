@@ -102,10 +102,11 @@ def test_the_card_says_where_head_and_score_come_from(board: Leaderboard, tmp_pa
     heads.export(scored, tmp_path / "two", refit=False)
     card, of_scored = ((tmp_path / name / "README.md").read_text() for name in ("one", "two"))
     assert "mine, 60 rows" in card
-    assert "2 heads of this recipe that learned from about 30 rows each, 50%" in card
+    trainings = "the mean of 2 trainings of this recipe, on about 30 rows (50 %)"
+    assert trainings in " ".join(card.split())
     assert "mine, 30 rows" in of_scored
     cell = board.cell("cls+bert").measures
-    interval = f"95 % interval {cell.low:.1%} to {cell.high:.1%}"
+    interval = f"95 % interval {100 * cell.low:.1f} to {100 * cell.high:.1f}"
     assert interval in card
     assert interval in of_scored
 

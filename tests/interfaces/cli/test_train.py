@@ -347,7 +347,7 @@ def test_a_head_of_a_run_is_exported_with_its_scores(capfd, trained, tmp_path):
     assert {"config.json", "model.safetensors", "README.md"} <= set(found["files"])
     cell = next(cell for cell in trained["cells"] if cell["recipe"] == "cls+ridge")
     card = (tmp_path / "mine" / "README.md").read_text("utf-8")
-    assert f"{cell['accuracy']:.1%}" in card
+    assert f"Accuracy {100 * cell['accuracy']:.1f} %" in card
     heads = sum(not cell["baseline"] for cell in trained["cells"])
     assert f"{heads} heads were scored on these rows. If this one was chosen" in card
 

@@ -180,7 +180,7 @@ def test_a_head_is_taken_away_as_a_folder(tab):
     with zipfile.ZipFile(download.value.path()) as archive:
         assert any(name.endswith("modeling_head_to_head.py") for name in archive.namelist())
         card = next(name for name in archive.namelist() if name.endswith("README.md"))
-        score = re.search(r"([\d.]+)% \(texts answered right", archive.read(card).decode())
+        score = re.search(r"Accuracy ([\d.]+) %", archive.read(card).decode())
     shown = page.locator(".lane[data-lane='2'] .answer span").first.inner_text()
     assert abs(float(score[1]) - int(shown.split(" % of 84 held-out texts")[0])) <= 0.5
     assert page.locator("#section-take label", has_text="its own class").count()
