@@ -1336,13 +1336,29 @@ def export(
     return exporter.export(classifier, folder, library=library, adapter=adapter)
 
 
-def export_onnx(classifier: Classifier, path: str | Path, *, refit: bool = True) -> OnnxReport:
-    """Writes base model, pooling and head as one ONNX file, and checks it with onnxruntime.
+def export_onnx(
+    classifier: Classifier,
+    path: str | Path,
+    *,
+    refit: bool = True,
+    int8: bool = False,
+    rows: str | Path | Frame | Data | None = None,
+    most_loss: float = 0.01,
+) -> OnnxReport:
+    """Write base model, pooling and head as one ONNX file, and check it with onnxruntime.
 
     Args:
         classifier: From `heads.train` or `heads.load`.
         path: A new file whose name ends in .onnx.
         refit: Train the head again on all rows first, as `heads.export` does.
+        int8: Write its dense layers in 8 bits, which makes the file about half as large and up to
+            twice as fast. At least 99 % of the rows must get the answer of the 32-bit file.
+        rows: Labelled rows that the 8-bit file is calibrated and compared on, as `heads.train`
+            takes them. Default: those that the head was trained on.
+        most_loss: The largest loss of accuracy of the 8-bit file, as a share of the rows.
+
+    Returns:
+        What was written; `.int8` compares the 8-bit file with the 32-bit one.
 
     Raises:
         HeadsError: Packages are missing, ONNX does not know a part of it, or the file does not
@@ -1351,8 +1367,14 @@ def export_onnx(classifier: Classifier, path: str | Path, *, refit: bool = True)
     from heads.exporters import export as exporter
 
     exporter.check_place(path, onnx=True)
+    corpus = classifier.corpus if int8 else None
+    if int8 and rows is not None:
+        corpus = _corpus(rows, None, "", ExperimentConfig(), limits_here())
+    if int8 and corpus is None:
+        what = "The rows that this head was trained on are not known here."
+        raise DataError(what, "Give labelled rows as rows=, or leave int8 out.")
     classifier = result(classifier.refitted()) if refit else classifier
-    return exporter.export_onnx(classifier, path)
+    return exporter.export_onnx(classifier, path, int8=corpus, most_loss=most_loss)
 
 
 def calibrated(classifier: Classifier) -> Classifier:

@@ -16,7 +16,7 @@ from heads.backbone.states import states_of
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.data.arrays import matrix_of
-from heads.data.corpus import check_text
+from heads.data.corpus import Corpus, check_text
 from heads.errors import DataError
 from heads.events import Progress
 from heads.features.store import FeatureMatrices
@@ -39,11 +39,13 @@ class Classifier(display.Displayed):
         head: The trained head, with its recipe, its classes and what is known of its training.
         refit: Trains the head again on all rows, as progress that ends in a classifier; None where
             nothing more is known to learn from.
+        corpus: The rows that it was trained and scored on; None where they are not known.
     """
 
     backbone: Backbone
     head: TrainedHead
     refit: Callable[[], Generator[Progress, None, "Classifier"]] | None = None
+    corpus: Corpus | None = None
 
     def __post_init__(self) -> None:
         own = self.head.backbone_for(self.backbone).for_recipe(self.head.module.reader.resolved)

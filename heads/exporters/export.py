@@ -13,8 +13,10 @@ from heads.backbone.config_check import shown
 from heads.caching import UNFINISHED, delete_stale, in_use, place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
+from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.adapter import write_adapter
+from heads.exporters.int8 import write_int8
 from heads.exporters.model_card import Publication
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.sentence_transformers import LIBRARY, write_sentence_transformers
@@ -98,11 +100,20 @@ def export(
     )
 
 
-def export_onnx(classifier: Classifier, path: str | Path) -> OnnxReport:
-    """Do what `heads.export_onnx` does: write the file, and check it with onnxruntime."""
+def export_onnx(
+    classifier: Classifier, path: str | Path, *, int8: Corpus | None = None, most_loss: float = 0.01
+) -> OnnxReport:
+    """Do what `heads.export_onnx` does: write the file, and check it with onnxruntime.
+
+    Args:
+        int8: Rows for an 8-bit file; None for one in 32 bits.
+    """
     path = check_place(path, onnx=True)
     _check_trained(classifier)
-    report = write_onnx(classifier, path)
+    if int8 is None:
+        report = write_onnx(classifier, path)
+    else:
+        report = write_int8(classifier, path, int8, most_loss=most_loss)
     return replace(report, notes=(*_refit_notes(classifier.head), *report.notes))
 
 

@@ -58,7 +58,7 @@ def with_refit(
     limits: Limits,
     path: Path | None = None,
 ) -> Classifier:
-    """Return a classifier which can be trained again, if it was scored on a fold of the corpus.
+    """Return a classifier with its rows, to be trained again if it was scored on a fold of them.
 
     With a test set it has learned from all other rows. Settings that were chosen for few rows a
     class do not suit all rows.
@@ -67,6 +67,7 @@ def with_refit(
         path: The file of what that gives; in the cache, if None.
     """
     head, backbone = classifier.head, classifier.backbone.untuned
+    classifier = replace(classifier, corpus=corpus)
     if head.is_own or config.per_class or "test" in corpus.parts:
         return classifier
     refit = partial(_recall_or_train, head, corpus, backbone, config, limits, path)
@@ -87,9 +88,9 @@ def _recall_or_train(
         path = head_cache.path_of(f"{key}-refit")
     with suppress(CheckpointError):  # there is none yet, or a broken one
         saved = head_cache.load_again(path, backbone, limits)
-        return Classifier(backbone=backbone, head=calibrate(saved))
+        return Classifier(backbone=backbone, head=calibrate(saved), corpus=corpus)
     scored = head.raw or head  # files hold heads as trained
     refitted = yield from trainer.refit(scored, corpus, backbone, config, limits, trainings)
     with suppress(OSError):  # a full disk costs the next export its time, nothing else
         write(path, lambda place: head_cache.save(refitted, place))
-    return Classifier(backbone=backbone, head=calibrate(refitted))
+    return Classifier(backbone=backbone, head=calibrate(refitted), corpus=corpus)

@@ -12,7 +12,7 @@ from heads import api
 from heads.backbone.models import BUNDLED
 from heads.caching import check_free
 from heads.data.samples import RECIPES, TEXT
-from heads.errors import DataError, EndpointError, LimitError
+from heads.errors import DataError, EndpointError, LimitError, RecipeError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import (
     LOCAL,
@@ -324,6 +324,7 @@ def export(
     model: str = BUNDLED,
     library: str = "",
     onnx: bool = False,
+    int8: bool = False,
     adapter: bool = False,
     raw: bool = False,
     refit: bool = True,
@@ -337,6 +338,7 @@ def export(
         run: Take a head of this run instead.
         library: For what: transformers or sentence-transformers; transformers, if not given.
         onnx: Write one ONNX file instead.
+        int8: Write the ONNX file in 8 bits, if it answers as the one in 32 bits does.
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         raw: Leave its logits as trained, not divided by the temperature found on development rows.
         refit: Train it again on all rows that are no test rows, with the settings chosen; else
@@ -347,11 +349,13 @@ def export(
 
     check_place(to, onnx=onnx)  # before the work, not after it
     check_library(library, adapter=adapter, onnx=onnx)
+    if int8 and not onnx:
+        raise DataError("8 bits are written as ONNX only.", "Add --onnx, or leave out --int8.")
     if onnx and adapter:
         what = "An adapter is put onto a base model, and an ONNX file has its own in it."
         raise DataError(what, "Leave out --onnx, or --adapter.")
     if (adapter or library) and not run:
-        _check_form(recipe, model, library)
+        _check_form(recipe, model, library, data or "sentiment")
     if run and data:
         what = "A run has its own data, and its heads are trained."
         raise DataError(what, "Leave out --data, or --run.")
@@ -367,7 +371,8 @@ def export(
     if raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
     form = {"library": library, "adapter": adapter, "refit": False}
-    written = api.export_onnx(classifier, to, refit=False) if onnx else None
+    rows = (data or None) if is_own(recipe) else None
+    written = api.export_onnx(classifier, to, refit=False, int8=int8, rows=rows) if onnx else None
     found = written or api.export(classifier, to, **form)
     told = "" if run or data or is_own(recipe) else SAMPLED
     yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
@@ -378,7 +383,7 @@ def _refitting(classifier: Any) -> Iterator[Any]:
     yield (yield from classifier.refitted())
 
 
-def _check_form(recipe: str, model: str, library: str) -> None:
+def _check_form(recipe: str, model: str, library: str, data: str) -> None:
     """Refuse, before any training, a recipe that the library (of an adapter "") cannot hold."""
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own
@@ -386,8 +391,13 @@ def _check_form(recipe: str, model: str, library: str) -> None:
     from heads.parts.resolve import resolve
 
     check = adapter.check_recipe if not library else sentence_transformers.check_recipe
-    if not is_own(recipe) and library in ("", sentence_transformers.LIBRARY):
+    if is_own(recipe) or library not in ("", sentence_transformers.LIBRARY):
+        return
+    try:
         check(resolve(recipe), load(model, limits=limits()))
+    except RecipeError:  # of pairs of texts the library holds more: as a CrossEncoder
+        if not library or not api.read(data).corpus.pairs:
+            raise
 
 
 @command(api.push)

@@ -286,15 +286,17 @@ def exported(
     found: Exported | OnnxReport, classifier: Classifier | None = None, told: str = ""
 ) -> None:
     """Print where an export is, how exact it is, and what to know of it."""
+    exact = [f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}."]
     if isinstance(found, Exported):
         now = f"{found.called}: {found.folder}"
     else:
         now = f"one ONNX file of {found.size_bytes / 1e6:.0f} MB: {found.path}"
+        exact = [] if found.int8 else exact  # its notes compare it
     divided = classifier.head.chosen.get(CALIBRATED) if classifier else None
     show(
         f"{_describe_head(classifier)} is now {now}" if classifier else f"Exported as {now}",
         *([told] if told else []),
-        f"Loaded anew, its logits differ from ours by at most {found.difference:.1g}.",
+        *exact,
         *([f"Its last layer is divided by its temperature, {divided:.3g}."] if divided else []),
         *found.notes,
         *(found.files if isinstance(found, Exported) else ()),

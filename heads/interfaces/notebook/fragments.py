@@ -169,7 +169,7 @@ def _(found: Exported) -> Markup:
 @_body.register
 def _(found: OnnxReport) -> Markup:
     facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
-    notes = (_exact(found.difference), *found.notes)
+    notes = found.notes if found.int8 else (_exact(found.difference), *found.notes)
     return _facts("One ONNX file", facts, notes, usage=found.usage)
 
 

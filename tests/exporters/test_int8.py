@@ -1,0 +1,176 @@
+"""An 8-bit ONNX file gives the answers of the 32-bit one, or is not written at all."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from quick_heads import classifiers
+from tiny_models import LIMITS, WORDS
+
+import heads
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.classifier.classifier import Classifier
+from heads.data.corpus import Corpus, build
+from heads.errors import CheckpointError, DataError, RecipeError
+from heads.exporters import int8, onnx
+from heads.exporters.int8 import write_int8
+from heads.problem import REGRESSION
+
+TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 4, 9)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packages() -> None:
+    for name in onnx.PACKAGES:
+        pytest.importorskip(name, reason=f"{name} is not installed (pip install -e .[onnx])")
+
+
+@pytest.fixture(scope="module")
+def fine(small: Backbone, rows: Corpus) -> Classifier:
+    return classifiers(["mean+roberta"], rows, small)[0]
+
+
+def label_with_answers(classifier: Classifier, corpus: Corpus) -> Corpus:
+    """Return the rows with the head's own answers as labels, so that its accuracy is 1."""
+    logits = classifier.logits(corpus.texts, corpus.pairs)
+    chosen = classifier.head.problem.chosen(logits, classifier.head.thresholds)
+    targets = [tuple(row.nonzero().flatten().tolist()) for row in chosen]
+    return replace(corpus, targets=tuple(targets), classes=classifier.classes)
+
+
+@pytest.fixture(scope="module")
+def lenient() -> Any:
+    """Weights that mean nothing have no margins: their answers change with every rounding."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "LEAST_AGREEMENT", 0.8)
+        yield patch
+
+
+def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenient, monkeypatch):
+    import onnx as package
+    import onnxruntime
+
+    monkeypatch.setattr(int8, "CALIBRATION_ROWS", 20)
+    path, corpus = tmp_path / "mine.onnx", label_with_answers(fine, rows)
+    report = write_int8(fine, path, corpus, most_loss=0.2)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.onnx"]
+    comparison = report.int8
+    assert comparison is not None
+    assert comparison.rows == len(corpus) - 20
+    assert comparison.accuracy_float == 1.0
+    assert comparison.accuracy == comparison.agreement >= 0.8
+    assert 0.0 < comparison.largest_change < 0.2
+    assert set(comparison.milliseconds) == set(comparison.milliseconds_float) == {1, 32}
+    values = json.loads(json.dumps(report.as_json()))
+    assert values["path"] == str(path)
+    assert values["int8"]["agreement"] == comparison.agreement
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert report.inputs == tuple(value.name for value in session.get_inputs())
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["x", "y", "z"]
+    tokens = {name: t.numpy() for name, t in onnx.inputs(fine, corpus.texts).items()}
+    [logits] = session.run(["logits"], tokens)
+    assert (logits.argmax(axis=1) == [row[0] for row in corpus.targets]).mean() >= 0.8
+    graph = package.load(path).graph
+    stored = [package.numpy_helper.to_array(tensor) for tensor in graph.initializer]
+    assert sum(t.dtype == np.int8 and t.ndim == 2 for t in stored) == 12  # 2 layers of 6
+    assert any(t.dtype == np.float16 for t in stored)
+    # Queries, keys and values of a layer share the 8 bits of their input.
+    assert sum(node.op_type == "QuantizeLinear" for node in graph.node) == 2 * 4
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+@pytest.mark.slow
+def test_other_families_are_quantised_too(family, rows, tiny, tmp_path, lenient):
+    backbone = load(str(tiny(family)), limits=LIMITS)
+    classifier = classifiers(["mean+linear"], rows, backbone)[0]
+    path = tmp_path / "mine.onnx"
+    report = write_int8(classifier, path, label_with_answers(classifier, rows), most_loss=0.2)
+    assert report.int8 is not None
+    sizes = {1} if family == "gpt2" else {1, 32}  # which has no padding token
+    assert set(report.int8.milliseconds) == sizes
+
+
+@pytest.mark.parametrize("recipe", ["mean+linear", "mean+linear?pair=uv_diff"])
+@pytest.mark.slow
+def test_pairs_are_quantised_too(recipe, small, tmp_path, lenient):
+    labels = [("x", "y")[row % 2] for row in range(len(TEXTS))]
+    pairs = build("pairs", TEXTS, labels, TEXTS[4:] + TEXTS[:4])
+    classifier = classifiers([recipe], pairs, small)[0]
+    corpus = label_with_answers(classifier, pairs)
+    report = write_int8(classifier, tmp_path / "mine.onnx", corpus, most_loss=0.2)
+    assert report.int8 is not None
+    assert report.int8.rows == len(TEXTS)
+    single = replace(corpus, pairs=())
+    with pytest.raises(RecipeError):
+        write_int8(classifier, tmp_path / "other.onnx", single)
+
+
+@pytest.mark.slow
+def test_several_labels_count_as_right_together(small, tmp_path, lenient):
+    labels = [("", "a", "b", "a|b")[row % 4] for row in range(len(TEXTS))]
+    classifier = classifiers(["mean+linear"], build("many", TEXTS, labels), small)[0]
+    corpus = label_with_answers(classifier, build("many", TEXTS, labels))
+    report = write_int8(classifier, tmp_path / "mine.onnx", corpus, most_loss=0.2)
+    assert report.int8 is not None
+    assert report.int8.accuracy_float == 1.0
+
+
+def test_the_next_level_is_tried_where_one_fails(fine, rows, tmp_path, monkeypatch):
+    levels: list[tuple[Any, ...]] = []
+    quantise = int8._quantise
+
+    def note(backbone: Backbone, ranges: int8.Ranges, *level: Any) -> Backbone:
+        levels.append(level)
+        return quantise(backbone, ranges, *level)
+
+    def compare(*arguments: Any) -> dict[str, float]:
+        share = 1.0 if len(levels) == 3 else 0.5
+        return {"accuracy": share, "accuracy_float": 1.0, "agreement": 1.0, "largest_change": 0.0}
+
+    monkeypatch.setattr(int8, "_quantise", note)
+    monkeypatch.setattr(int8, "_compare", compare)
+    write_int8(fine, tmp_path / "mine.onnx", rows)
+    assert levels == list(int8.LEVELS)
+
+
+def test_a_file_that_loses_too_much_is_refused_with_figures(fine, rows, tmp_path):
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(b"older")
+    with pytest.raises(CheckpointError, match=r"\d+\.\d% of 60 rows"):
+        write_int8(fine, path, label_with_answers(fine, rows), most_loss=-1.0)
+    assert path.read_bytes() == b"older"
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.onnx"]
+
+
+def test_numbers_and_foreign_labels_are_refused(fine, rows, tmp_path):
+    numbers = Classifier(backbone=fine.backbone, head=replace(fine.head, problem=REGRESSION))
+    foreign = replace(rows, classes=tuple(f"not {name}" for name in rows.classes))
+    for classifier, corpus in ((fine, foreign), (numbers, rows)):
+        with pytest.raises(RecipeError):
+            write_int8(classifier, tmp_path / "mine.onnx", corpus)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_head_knows_its_rows_and_another_is_given_some(tmp_path, lenient):
+    classifier = heads.train("mean+linear", "sentiment")
+    report = heads.export_onnx(classifier, tmp_path / "mine.onnx", int8=True)
+    assert report.int8 is not None
+    assert report.size_bytes < 0.5 * report.int8.size_bytes_float
+    table = {"text": classifier.corpus.texts, "label": classifier.corpus.labels}
+    heads.export(classifier, tmp_path / "mine")
+    loaded = heads.load(tmp_path / "mine")
+    with pytest.raises(DataError, match="rows="):
+        heads.export_onnx(loaded, tmp_path / "again.onnx", int8=True)
+    path: Path = tmp_path / "rows.jsonl"
+    rows = zip(table["text"], table["label"], strict=True)
+    path.write_text("\n".join(json.dumps({"text": t, "label": y}) for t, y in rows), "utf-8")
+    again = heads.export_onnx(loaded, tmp_path / "again.onnx", int8=True, rows=path)
+    assert again.int8 is not None
+    assert again.int8.rows == report.int8.rows
+    assert torch.isfinite(torch.tensor(again.int8.accuracy))
