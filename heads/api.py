@@ -1351,8 +1351,8 @@ def export_onnx(
         classifier: From `heads.train` or `heads.load`.
         path: A new file whose name ends in .onnx.
         refit: Train the head again on all rows first, as `heads.export` does.
-        int8: Write its dense layers in 8 bits, which makes the file about half as large and up to
-            twice as fast. At least 99 % of the rows must get the answer of the 32-bit file.
+        int8: Write its dense layers in 8 bits, which makes the file about half as large and mostly
+            faster (docs/serving.md). At least 99 % of the rows must get the answer of 32 bits.
         rows: Labelled rows that the 8-bit file is calibrated and compared on, as `heads.train`
             takes them. Default: those that the head was trained on.
         most_loss: The largest loss of accuracy of the 8-bit file, as a share of the rows.
@@ -1367,6 +1367,8 @@ def export_onnx(
     from heads.exporters import export as exporter
 
     exporter.check_place(path, onnx=True)
+    if rows is not None and not int8:
+        raise DataError("Rows are for a file in 8 bits.", "Add int8=True, or leave rows out.")
     corpus = classifier.corpus if int8 else None
     if int8 and rows is not None:
         corpus = _corpus(rows, None, "", ExperimentConfig(), limits_here())

@@ -233,6 +233,7 @@ class SingleOutput(MultiLabel):
     """
 
     name = "single_output"
+    labels = "one number, whose sigmoid lies between 0 and 1"
     gives_number = True
 
 

@@ -10,11 +10,13 @@ from torch import nn
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
+from heads.backbone.exported import MODEL_TYPE
 from heads.backbone.models import MODELS
 from heads.backbone.safety import admit, is_folder
 from heads.catalog.catalog import default_config, entry, place
 from heads.catalog.families import FAMILIES
 from heads.classifier.module import begun_with
+from heads.classifier.native_head import recipe_of
 from heads.errors import HeadsError, ModelError, did_you_mean
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import acts_in_training_only, is_idle, last_linear, leaves, words
@@ -326,6 +328,8 @@ def named_head(name: str, limits: Limits) -> NamedHead:
     if "+" in name:
         return NamedHead(name=name, called="", says="", resolved=resolve(name))
     model_type, config = _family(name, limits)
+    if model_type == MODEL_TYPE:
+        return NamedHead(name=name, called="", says="", resolved=recipe_of(config.to_dict()))
     found = entry(model_type)
     if model_type not in FAMILIES or FAMILIES[model_type].reason:
         raise ModelError(f"{name} has no recipe here. {found.reason}", "Name another family.")
@@ -333,7 +337,7 @@ def named_head(name: str, limits: Limits) -> NamedHead:
     return NamedHead(name=name, called=found.called, says=found.says, resolved=recipe)
 
 
-def _family(name: str, limits: Limits) -> tuple[str, object]:
+def _family(name: str, limits: Limits) -> tuple[str, Any]:
     """The family of a name and the config of its head: of the checkpoint if it is here."""
     from transformers import AutoConfig
 
@@ -355,7 +359,9 @@ def _family(name: str, limits: Limits) -> tuple[str, object]:
 
 def _introduced(item: NamedHead) -> str:
     if not item.called:
-        return f"{item.name}: {' '.join(item.resolved.says)}"
+        recipe = str(item.resolved.recipe)
+        name = item.name if item.name == recipe else f"{item.name} is {recipe}"
+        return f"{name}: {' '.join(item.resolved.says)}"
     article = "an" if item.called[0] in "AEIOU" else "a"
     where = f"{article} {item.called} ({place(item.called)})"
     return f"{item.name} is {where}, {item.resolved.recipe}: {item.says}"

@@ -1,1 +1,1 @@
-"""A trained head as an ordinary checkpoint: Transformers, ONNX, a portable folder."""
+"""Write trained heads in the formats of others: Transformers, PEFT, ONNX, sentence-transformers."""

@@ -2,7 +2,7 @@
 
 Static quantisation: the inputs of the base model's dense layers become uint8 by ranges that are
 measured on calibration rows, their weights int8 with one scale per output. Attention, pooling and
-head stay in 32 bits; embeddings are stored in 16.
+head stay in 32 bits; plain embeddings are stored in 16.
 Legend: n texts, c classes, w inputs of a layer, k outputs.
 """
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ from heads.exporters.onnx import (
     write_onnx,
 )
 
-CALIBRATION_ROWS, MOST_ROWS = 128, 2_048  # of these, those that set ranges, and all that are used
+CALIBRATION_ROWS, MOST_ROWS = 128, 2_048  # that set the ranges, and that are compared, at most
+LEAST_ROWS = 100  # of which 99 % can be told from all
 BATCH, REPEATS = 32, 20  # of timings
 LEAST_AGREEMENT, MOST_LOSS = 0.99, 0.01
 LEVELS = ((8, True), (32, True), (32, False))  # float columns; whether narrowing layers are int8
@@ -47,7 +49,7 @@ SMOOTHING = 0.7  # how far weights take over the ranges of their inputs: alpha o
 RANGE = 0.9  # share of the measured range that 8 bits cover: values beyond it are clipped
 INSTEAD = "Write the 32-bit file instead."
 NOTE = "It was compared on this processor; one without 8-bit dot products (VNNI) may round more."
-Rows = tuple[Sequence[str], Sequence[str], Tensor]  # texts, second texts or none, targets
+Rows = tuple[list[str], list[str], Tensor]  # texts, second texts or none, targets
 Ranges = dict[str, tuple[Tensor, Tensor]]  # smallest and largest of each input, (w,) each
 
 
@@ -56,10 +58,9 @@ def write_int8(
 ) -> OnnxReport:
     """Write a classifier as one ONNX file with 8-bit dense layers and 16-bit embeddings.
 
-    Of at most 2,048 rows, 128 set the ranges, and the others are compared with the 32-bit file.
-    Where there are fewer than 256 rows, all are used for both. A file must answer 99 % of them as
-    the 32-bit one does. If it does not, more stays in 32 bits: first more columns of large values,
-    then all layers with fewer outputs than inputs.
+    128 rows set the ranges, and up to 2,048 others are compared with the 32-bit file. A file must
+    answer 99 % of them as the 32-bit one does, whatever loss is allowed. If it does not, more stays
+    in 32 bits: first more columns of large values, then all layers with fewer outputs than inputs.
 
     Args:
         path: A file that ends in .onnx; an existing one is replaced.
@@ -72,10 +73,9 @@ def write_int8(
         CheckpointError: The file answers otherwise at every level; it is not kept.
     """
     check_onnx(classifier, path)
-    texts, pairs, targets = _select_rows(classifier, corpus)
-    split = CALIBRATION_ROWS if len(texts) >= 2 * CALIBRATION_ROWS else 0
-    calibration = (texts[: split or None], pairs[: split or None], targets[: split or None])
-    rows = texts[split:], pairs[split:], targets[split:]
+    if not 0 <= most_loss <= 1:
+        raise RecipeError(f"most_loss={most_loss} is no share.", "Write 0.01 for one point.")
+    calibration, rows, notes = _split_rows(classifier, corpus)
     with (
         writing(place_told(path)),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder,
@@ -86,64 +86,86 @@ def write_int8(
         if not ranges:
             what = f"The base model of {classifier.recipe} has no dense layers to quantise."
             raise RecipeError(what, INSTEAD)
-        logits, figures = _run(source, classifier, rows), {}
+        logits, attempts = _run(source, classifier, rows), []
         for level in LEVELS:
             write_file(classifier, draft, _quantise(classifier.backbone, ranges, *level))
             figures = _compare(classifier, _run(draft, classifier, rows), logits, rows)
+            attempts.append(figures)
             loss = figures["accuracy_float"] - figures["accuracy"]
             if figures["agreement"] >= LEAST_AGREEMENT and loss <= most_loss:
                 break
         else:
-            what = f"In 8 bits {classifier.recipe} gives {figures['agreement']:.1%} of"
-            what += f" {len(rows[0])} rows the same answer, with accuracy {figures['accuracy']:.1%}"
-            raise CheckpointError(f"{what} for {figures['accuracy_float']:.1%}.", INSTEAD)
+            best = max(attempts, key=lambda figures: figures["agreement"])
+            what = (
+                f"In 8 bits {best['agreement']:.2%} of {len(rows[0])} answers are those of 32 bits"
+            )
+            what += f" and accuracy is {best['accuracy']:.2%}, not {best['accuracy_float']:.2%}; at"
+            what += (
+                f" least {LEAST_AGREEMENT:.0%} and a loss of at most {most_loss:.2%} are needed."
+            )
+            raise CheckpointError(what, INSTEAD)
         slow, fast = _time([source, draft], classifier, rows)
-        size = source.stat().st_size
+        comparison = Int8Comparison(
+            rows=len(rows[0]),
+            is_training_data=corpus is classifier.corpus and "test" not in corpus.parts,
+            milliseconds=fast,
+            milliseconds_float=slow,
+            size_bytes=draft.stat().st_size,
+            size_bytes_float=report.size_bytes,
+            **attempts[-1],
+        )
         draft.replace(path)
-    comparison = Int8Comparison(
-        rows=len(rows[0]),
-        milliseconds=fast,
-        milliseconds_float=slow,
-        size_bytes_float=size,
-        **figures,
-    )
-    notes = [*report.notes, *comparison.sentences(), NOTE]
-    if not split:
-        notes.append("There were too few rows to compare on others than those that set the ranges.")
-    if any(fast[count] >= slow[count] for count in fast) or path.stat().st_size >= size:
-        notes.append("It is not faster or not smaller here: the 32-bit file may serve you better.")
-    return replace(
-        report,
-        path=path,
-        size_bytes=path.stat().st_size,
-        notes=tuple(notes),
-        int8=comparison,
-    )
+    notes = (*report.notes, *comparison.sentences(), *notes, NOTE)
+    sizes = {"size_bytes": comparison.size_bytes, "int8": comparison}
+    return replace(report, path=path, notes=notes, **sizes)
 
 
-def _select_rows(classifier: Classifier, corpus: Corpus) -> Rows:
-    """Return shuffled rows of a corpus whose labels the head knows.
+def _split_rows(classifier: Classifier, corpus: Corpus) -> tuple[Rows, Rows, list[str]]:
+    """Return rows that set the ranges, rows to compare on, and what one should know of them.
+
+    Test rows are compared, and the others set the ranges. Without a test set both are drawn from
+    all rows. Rows with labels that the head does not know are left out.
 
     Raises:
-        RecipeError: There are none, or the head answers with numbers.
+        RecipeError: There are too few, or the head does not choose classes.
     """
     problem, names = classifier.head.problem, {n: i for i, n in enumerate(classifier.classes)}
     if classifier.backbone.is_given or problem.gives_number:
-        what = f"{classifier.recipe} does not choose classes of texts, as 8 bits need."
+        what = (
+            f"{classifier.recipe} gives numbers or takes vectors; 8 bits are for classes of texts."
+        )
         raise RecipeError(what, INSTEAD)
     needs_pairs = classifier.head.needs_pairs
     labels = [[names.get(corpus.classes[label], -1) for label in row] for row in corpus.targets]
-    rows = [
+    known = [
         row
         for row in np.random.default_rng(0).permutation(len(labels)).tolist()
         if min(labels[row], default=0) >= 0 and (len(labels[row]) == 1 or problem.has_label_sets)
-    ][:MOST_ROWS]
-    if not rows or (needs_pairs and not corpus.pairs):
-        what = f"{corpus.name} has no rows with texts and labels as {classifier.recipe} has them."
-        raise RecipeError(what, f"Give rows like those of its training. {INSTEAD}")
-    targets = problem.targets([labels[row] for row in rows], (), len(names))
-    pairs = [corpus.pairs[row] for row in rows] if needs_pairs else []
-    return [corpus.texts[row] for row in rows], pairs, targets
+    ]
+    if len(known) < LEAST_ROWS or (needs_pairs and not corpus.pairs):
+        kind = "pairs of texts" if needs_pairs else "texts"
+        what = f"{corpus.name} has {len(known)} rows with {kind} and labels that the head knows."
+        raise RecipeError(what, f"Give {LEAST_ROWS} or more. {INSTEAD}")
+    notes = []
+    if left_out := len(labels) - len(known):
+        notes.append(
+            f"{left_out:,} rows have labels that the head does not know: they are left out."
+        )
+    test = [row for row in known if corpus.parts and corpus.parts[row] == "test"]
+    if test:
+        others = [row for row in known if corpus.parts[row] != "test"]
+    elif len(known) >= 2 * CALIBRATION_ROWS:
+        others, test = known[:CALIBRATION_ROWS], known[CALIBRATION_ROWS:]
+    else:
+        notes.append(f"With fewer than {2 * CALIBRATION_ROWS} rows the same ones set the ranges.")
+        others, test = known, known
+
+    def select(rows: Sequence[int]) -> Rows:
+        targets = problem.targets([labels[row] for row in rows], (), len(names))
+        pairs = [corpus.pairs[row] for row in rows] if needs_pairs else []
+        return [corpus.texts[row] for row in rows], pairs, targets
+
+    return select(others[:CALIBRATION_ROWS]), select(test[:MOST_ROWS]), notes
 
 
 def _batches(rows: Rows, size: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
@@ -160,15 +182,17 @@ def _run(path: Path, classifier: Classifier, rows: Rows) -> Tensor:
 
 def _compare(classifier: Classifier, logits: Tensor, full: Tensor, rows: Rows) -> dict[str, Any]:
     """Return accuracies, agreement and largest change of logits in 8 and in 32 bits, (n, c)."""
-    problem, thresholds = classifier.head.problem, classifier.head.thresholds
+    head, problem = classifier.head, classifier.head.problem
     truth = problem.target_matrix(rows[2], logits.shape[1]).bool()
-    answers, answers_full = (problem.chosen(t, thresholds) for t in (logits, full))
-    change = problem.probabilities(logits) - problem.probabilities(full)
+    answers, answers_full = (problem.chosen(t, head.thresholds) for t in (logits, full))
+    new, old = (problem.probabilities(t, head.temperature) for t in (logits, full))
+    if not new.isfinite().all():
+        answers = torch.zeros_like(answers)  # NaN has no answer
     return {
         "accuracy": float((answers == truth).all(dim=1).double().mean()),
         "accuracy_float": float((answers_full == truth).all(dim=1).double().mean()),
         "agreement": float((answers == answers_full).all(dim=1).double().mean()),
-        "largest_change": float(change.abs().max()),
+        "largest_change": float((new - old).abs().max()),
     }
 
 
@@ -176,7 +200,9 @@ def _time(paths: Sequence[Path], classifier: Classifier, rows: Rows) -> list[dic
     """Return the median milliseconds of each file by the number of texts, taken in turns."""
     sessions, medians = [*map(open_session, paths)], [{} for _ in paths]
     for size in (1, BATCH) if pads(classifier) else (1,):
-        batches = [inputs(classifier, *batch) for batch in [*_batches(rows, size)][:REPEATS]]
+        texts, pairs, targets = rows  # repeated where they are fewer than a batch
+        batches = islice(_batches((texts * size, pairs * size, targets), size), REPEATS)
+        batches = [inputs(classifier, *batch) for batch in batches]
         times = np.zeros((REPEATS + 1, len(sessions)))  # the first warms up
         for repeat, column in np.ndindex(times.shape):
             start = time.perf_counter()
@@ -193,26 +219,23 @@ def _time(paths: Sequence[Path], classifier: Classifier, rows: Rows) -> list[dic
 def _measure_ranges(classifier: Classifier, rows: Rows) -> Ranges:
     """Return the smallest and largest value of each input of the base model's dense layers."""
     ranges: Ranges = {}
+    backbone = replace(classifier.backbone, model=copy.deepcopy(classifier.backbone.model))
 
-    def measure(name: str, layer: nn.Module, taken: tuple[Tensor]) -> None:
+    def measure(name: str, layer: nn.Module, taken: tuple[Tensor, ...]) -> None:
+        if not taken or not taken[0].numel():  # an expert without tokens
+            return
         low, high = taken[0].flatten(0, -2).aminmax(dim=0)  # (w,) each
         if name in ranges:
             low, high = torch.minimum(low, ranges[name][0]), torch.maximum(high, ranges[name][1])
         ranges[name] = low, high
 
-    hooks = [
-        layer.register_forward_pre_hook(partial(measure, name))
-        for name, layer in classifier.backbone.model.named_modules()
-        if isinstance(layer, (nn.Linear, Conv1D)) and "pooler" not in name
-    ]
-    model = TokensToLogits(classifier.backbone, classifier.head.module, torch.long)
-    try:
-        with torch.inference_mode():
-            for batch in _batches(rows, 1):
-                model(*tokenize(classifier, *batch))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for name, layer in backbone.model.named_modules():
+        if isinstance(layer, (nn.Linear, Conv1D)) and "pooler" not in name:
+            layer.register_forward_pre_hook(partial(measure, name))
+    model = TokensToLogits(backbone, classifier.head.module, torch.long)
+    with torch.inference_mode():
+        for batch in _batches(rows, 1):
+            model(*tokenize(classifier, *batch))
     return ranges
 
 
@@ -235,9 +258,11 @@ def _quantise(backbone: Backbone, ranges: Ranges, columns: int, narrowing: bool)
             if narrowing or weight.shape[1] <= weight.shape[0]:
                 new = Int8Linear(weight, layer.bias, heaviest, *ranges[name], columns)
                 model.set_submodule(name, new)
+    tables: dict[int, HalfEmbedding] = {}  # models share a table under several names
     for name, layer in [*model.named_modules(remove_duplicate=False)]:
         if type(layer) is nn.Embedding:
-            model.set_submodule(name, HalfEmbedding(layer.weight.detach()))
+            table = tables.setdefault(id(layer), HalfEmbedding(layer.weight.detach()))
+            model.set_submodule(name, table)
     return replace(backbone, model=model)
 
 
@@ -246,10 +271,15 @@ class HalfEmbedding(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        self.weight = nn.Parameter(weight.half(), requires_grad=False)
+        self.table = nn.Buffer(weight.half())
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the table in 32 bits, for models that multiply by it, such as DeBERTa."""
+        return self.table.float()
 
     def forward(self, numbers: Tensor) -> Tensor:
-        return nn.functional.embedding(numbers, self.weight).float()
+        return nn.functional.embedding(numbers, self.table).float()
 
 
 class Int8Linear(nn.Module):

@@ -60,7 +60,7 @@ def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equiva
     prefix = backbone.for_recipe(resolved).prefix
     for is_used, ability, option in (
         (module.is_siamese, "reads two texts each by itself", f"{PAIR}={resolved.pair}"),
-        (prefix, f"writes '{prefix.strip()}' before every text", "a prefix"),
+        (prefix, "writes a prefix before every text", "a prefix"),
         (resolved.reads_windows, "reads a long text in windows", f"{LONG}={WINDOWS}"),
     ):
         if is_used:

@@ -117,7 +117,8 @@ def model_card(
         metric=metric,
         is_mean=is_mean,
         warning=fine_tuned_warning(backbone) if scores else "",
-        settings=SETTINGS,
+        # A base model that was trained on pairs before its head has settings of its own.
+        settings=SETTINGS[:2] if head.asked.tuning.paired else SETTINGS[2:],
         versions=", ".join(versions),
         number="{:,}".format,
         plain=plain,

@@ -200,34 +200,45 @@ class Int8Comparison:
 
     Attributes:
         rows: The number of rows that both were compared on.
-        accuracy: The share of these rows that is answered correctly.
+        is_training_data: Whether the head was trained on these rows.
+        accuracy: The share of rows whose class, or whose whole set of labels, is right.
         agreement: The share of rows that both answer alike.
         largest_change: The largest change of a probability.
         milliseconds: The median time of so many texts, by their number.
-        size_bytes_float: The size of the 32-bit file.
+        size_bytes: The size of the file.
     """
 
     rows: int
+    is_training_data: bool
     accuracy: float
     accuracy_float: float
     agreement: float
     largest_change: float
     milliseconds: Mapping[int, float]
     milliseconds_float: Mapping[int, float]
+    size_bytes: int
     size_bytes_float: int
 
     def sentences(self) -> Iterator[str]:
         """Yield what the comparison shows, one sentence each."""
         yield (
-            f"On {self.rows:,} rows {self.agreement:.2%} of its answers are those of the 32-bit"
-            f" file; accuracy {self.accuracy:.2%} (32 bits: {self.accuracy_float:.2%}); a"
-            f" probability changes by at most {self.largest_change:.3f}."
+            f"8 bits against 32, on {self.rows:,} rows: {self.agreement:.2%} equal answers,"
+            f" accuracy {self.accuracy:.2%} against {self.accuracy_float:.2%}, probabilities up to"
+            f" {self.largest_change:.3f} apart."
         )
+        if self.is_training_data:
+            yield "The head was trained on these rows: on others fewer answers may be equal."
+        sizes = self.size_bytes / 1e6, self.size_bytes_float / 1e6
         times = [
-            f"batches of {size} take {time:.1f} ms ({self.milliseconds_float[size]:.1f})"
+            f"{time:.1f} against {self.milliseconds_float[size]:.1f} ms for {size} at once"
             for size, time in self.milliseconds.items()
         ]
-        yield f"The 32-bit file has {self.size_bytes_float / 1e6:.0f} MB; {', '.join(times)}."
+        yield f"{sizes[0]:.0f} against {sizes[1]:.0f} MB; {', '.join(times)}."
+        is_slower = any(
+            self.milliseconds[n] >= self.milliseconds_float[n] for n in self.milliseconds
+        )
+        if is_slower or sizes[0] >= sizes[1]:
+            yield "It is not faster or not smaller here: the 32-bit file may serve you better."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +379,8 @@ def write_file(classifier: Classifier, path: Path, backbone: Backbone | None = N
     """
     try:
         program = _build_program(classifier, backbone or classifier.backbone)
-        program.model.metadata_props.update(_metadata(classifier))
+        precision = {"precision": "int8" if backbone else "float32"}
+        program.model.metadata_props.update(_metadata(classifier) | precision)
         program.save(path, external_data=False)
     except OSError:  # of the disk
         raise

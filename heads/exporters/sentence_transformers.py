@@ -128,10 +128,15 @@ def _write_cross_encoder(classifier: Classifier, path: Path, name: str) -> Writt
     config = json.loads((path / "config.json").read_text("utf-8"))
     activation = nn.Sigmoid if problem is SINGLE_OUTPUT else nn.Identity
     config["sentence_transformers"] = {"activation_fn": _full_name(activation)}
+    config["sbert_ce_default_activation_function"] = _full_name(activation)  # before version 4
     _write_json(path / "config.json", config)
     if len(classifier.classes) > 1:
-        option = {True: "apply_softmax=True", False: "activation_fn=torch.nn.Sigmoid()"}
-        answer = f"logits, (n, c); {option[problem.is_exclusive]} gives probabilities"
+        ways = {
+            "softmax": "apply_softmax=True gives probabilities",
+            "sigmoid": "activation_fn=torch.nn.Sigmoid() gives probabilities",
+            "normalised_sigmoid": "probabilities are their sigmoids divided by their sum",
+        }
+        answer = f"logits, (n, c); {ways[problem.output_activation]}"
     return written._replace(
         called=f"a folder of {LIBRARY} for CrossEncoder and {written.called}",
         usage=PAIR_USAGE.format(arguments=arguments, answer=answer),

@@ -24,10 +24,11 @@ from heads.problem import REGRESSION
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(6) for length in (1, 4, 9)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _packages() -> None:
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in onnx.PACKAGES:
         pytest.importorskip(name, reason=f"{name} is not installed (pip install -e .[onnx])")
+    monkeypatch.setattr(int8, "LEAST_ROWS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +44,10 @@ def label_with_answers(classifier: Classifier, corpus: Corpus) -> Corpus:
     return replace(corpus, targets=tuple(targets), classes=classifier.classes)
 
 
-@pytest.fixture(scope="module")
-def lenient() -> Any:
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that mean nothing have no margins: their answers change with every rounding."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "LEAST_AGREEMENT", 0.8)
-        yield patch
+    monkeypatch.setattr(int8, "LEAST_AGREEMENT", 0.8)
 
 
 def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenient, monkeypatch):
@@ -62,6 +61,8 @@ def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenien
     comparison = report.int8
     assert comparison is not None
     assert comparison.rows == len(corpus) - 20
+    assert not comparison.is_training_data  # which the classifier does not know
+    assert comparison.size_bytes == path.stat().st_size
     assert comparison.accuracy_float == 1.0
     assert comparison.accuracy == comparison.agreement >= 0.8
     assert 0.0 < comparison.largest_change < 0.2
@@ -71,7 +72,8 @@ def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenien
     assert values["int8"]["agreement"] == comparison.agreement
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     assert report.inputs == tuple(value.name for value in session.get_inputs())
-    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["x", "y", "z"]
+    facts = session.get_modelmeta().custom_metadata_map
+    assert (json.loads(facts["classes"]), facts["precision"]) == (["x", "y", "z"], "int8")
     tokens = {name: t.numpy() for name, t in onnx.inputs(fine, corpus.texts).items()}
     [logits] = session.run(["logits"], tokens)
     assert (logits.argmax(axis=1) == [row[0] for row in corpus.targets]).mean() >= 0.8
@@ -83,7 +85,7 @@ def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenien
     assert sum(node.op_type == "QuantizeLinear" for node in graph.node) == 2 * 4
 
 
-@pytest.mark.parametrize("family", ["gpt2", "t5"])
+@pytest.mark.parametrize("family", ["gpt2", "t5", "deberta-v2"])
 @pytest.mark.slow
 def test_other_families_are_quantised_too(family, rows, tiny, tmp_path, lenient):
     backbone = load(str(tiny(family)), limits=LIMITS)
@@ -95,12 +97,11 @@ def test_other_families_are_quantised_too(family, rows, tiny, tmp_path, lenient)
     assert set(report.int8.milliseconds) == sizes
 
 
-@pytest.mark.parametrize("recipe", ["mean+linear", "mean+linear?pair=uv_diff"])
 @pytest.mark.slow
-def test_pairs_are_quantised_too(recipe, small, tmp_path, lenient):
+def test_pairs_are_quantised_too(small, tmp_path, lenient):
     labels = [("x", "y")[row % 2] for row in range(len(TEXTS))]
     pairs = build("pairs", TEXTS, labels, TEXTS[4:] + TEXTS[:4])
-    classifier = classifiers([recipe], pairs, small)[0]
+    classifier = classifiers(["mean+linear?pair=uv_diff"], pairs, small)[0]
     corpus = label_with_answers(classifier, pairs)
     report = write_int8(classifier, tmp_path / "mine.onnx", corpus, most_loss=0.2)
     assert report.int8 is not None
@@ -129,22 +130,57 @@ def test_the_next_level_is_tried_where_one_fails(fine, rows, tmp_path, monkeypat
         return quantise(backbone, ranges, *level)
 
     def compare(*arguments: Any) -> dict[str, float]:
-        share = 1.0 if len(levels) == 3 else 0.5
+        share = 1.0 if len(levels) == 2 else 0.5
         return {"accuracy": share, "accuracy_float": 1.0, "agreement": 1.0, "largest_change": 0.0}
 
     monkeypatch.setattr(int8, "_quantise", note)
     monkeypatch.setattr(int8, "_compare", compare)
     write_int8(fine, tmp_path / "mine.onnx", rows)
-    assert levels == list(int8.LEVELS)
+    assert levels == list(int8.LEVELS[:2])
 
 
-def test_a_file_that_loses_too_much_is_refused_with_figures(fine, rows, tmp_path):
+def test_a_file_that_loses_too_much_is_refused_with_figures(fine, rows, tmp_path, monkeypatch):
     path = tmp_path / "mine.onnx"
     path.write_bytes(b"older")
-    with pytest.raises(CheckpointError, match=r"\d+\.\d% of 60 rows"):
-        write_int8(fine, path, label_with_answers(fine, rows), most_loss=-1.0)
+    monkeypatch.setattr(int8, "LEVELS", int8.LEVELS[:1])
+    monkeypatch.setattr(int8, "LEAST_AGREEMENT", 1.01)
+    with pytest.raises(CheckpointError, match=r"\d+\.\d+% of 60 answers"):
+        write_int8(fine, path, label_with_answers(fine, rows))
     assert path.read_bytes() == b"older"
     assert [file.name for file in tmp_path.iterdir()] == ["mine.onnx"]
+
+
+@pytest.mark.parametrize("most_loss", [-0.1, 5.0, float("nan")])
+def test_a_loss_that_is_no_share_is_refused(fine, rows, tmp_path, most_loss):
+    with pytest.raises(RecipeError):
+        write_int8(fine, tmp_path / "mine.onnx", rows, most_loss=most_loss)
+
+
+def test_test_rows_are_compared_and_no_others(fine, rows):
+    parts = tuple("test" if row % 3 else "train" for row in range(len(rows)))
+    calibration, compared, notes = int8._split_rows(fine, replace(rows, parts=parts))
+    test = [text for text, part in zip(rows.texts, parts, strict=True) if part == "test"]
+    assert sorted(compared[0]) == sorted(test)
+    assert len(calibration[0]) + len(compared[0]) == len(rows)
+    assert not notes
+    some = replace(rows, classes=("x", "y", "unknown"))
+    kept = sum(rows.classes[label] != "z" for (label,) in rows.targets)
+    assert len(int8._split_rows(fine, some)[1][0]) == kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "LEAST_ROWS", kept + 1)
+        with pytest.raises(RecipeError):
+            int8._split_rows(fine, some)
+
+
+def test_probabilities_are_those_of_the_temperature_and_nan_is_no_answer(fine, rows):
+    rows = [*rows.texts[:2]], [], torch.tensor([0, 1])
+    full, other = torch.tensor([[2.0, 0, 0], [0, 2.0, 0]]), torch.tensor([[1.9, 0, 0], [0, 2.1, 0]])
+    scaled = replace(fine, head=replace(fine.head, temperature=0.5))
+    figures = int8._compare(scaled, other, full, rows)
+    change = (other / 0.5).softmax(dim=1) - (full / 0.5).softmax(dim=1)
+    assert figures["largest_change"] == pytest.approx(float(change.abs().max()))
+    assert (figures["accuracy"], figures["agreement"]) == (1.0, 1.0)
+    assert int8._compare(scaled, other * torch.nan, full, rows)["agreement"] == 0.0
 
 
 def test_numbers_and_foreign_labels_are_refused(fine, rows, tmp_path):
@@ -157,20 +193,24 @@ def test_numbers_and_foreign_labels_are_refused(fine, rows, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_head_knows_its_rows_and_another_is_given_some(tmp_path, lenient):
+def test_a_head_knows_its_rows(tmp_path, lenient):
     classifier = heads.train("mean+linear", "sentiment")
     report = heads.export_onnx(classifier, tmp_path / "mine.onnx", int8=True)
-    assert report.int8 is not None
-    assert report.size_bytes < 0.5 * report.int8.size_bytes_float
-    table = {"text": classifier.corpus.texts, "label": classifier.corpus.labels}
-    heads.export(classifier, tmp_path / "mine")
-    loaded = heads.load(tmp_path / "mine")
-    with pytest.raises(DataError, match="rows="):
-        heads.export_onnx(loaded, tmp_path / "again.onnx", int8=True)
+    comparison = report.int8
+    assert comparison is not None
+    assert comparison.is_training_data
+    assert comparison.size_bytes < 0.5 * comparison.size_bytes_float
+
+
+def test_a_loaded_head_is_given_rows(fine, rows, tmp_path, lenient):
     path: Path = tmp_path / "rows.jsonl"
-    rows = zip(table["text"], table["label"], strict=True)
-    path.write_text("\n".join(json.dumps({"text": t, "label": y}) for t, y in rows), "utf-8")
-    again = heads.export_onnx(loaded, tmp_path / "again.onnx", int8=True, rows=path)
-    assert again.int8 is not None
-    assert again.int8.rows == report.int8.rows
-    assert torch.isfinite(torch.tensor(again.int8.accuracy))
+    values = zip(rows.texts, rows.labels, strict=True)
+    path.write_text("\n".join(json.dumps({"text": t, "label": y}) for t, y in values), "utf-8")
+    with pytest.raises(DataError, match="rows="):
+        heads.export_onnx(fine, tmp_path / "mine.onnx", int8=True)
+    with pytest.raises(DataError, match="int8=True"):
+        heads.export_onnx(fine, tmp_path / "mine.onnx", rows=path)
+    report = heads.export_onnx(fine, tmp_path / "mine.onnx", int8=True, rows=path, most_loss=1.0)
+    assert report.int8 is not None
+    assert report.int8.rows == len(rows)
+    assert not report.int8.is_training_data

@@ -187,7 +187,7 @@ def test_what_was_learned_on_pairs_goes_along(
     torch.testing.assert_close(again.logits(TEXTS), classifier.logits(TEXTS))
     says = " ".join((tmp_path / "mine" / "README.md").read_text("utf-8").split())
     assert "on pairs of texts, before the head" in says
-    assert "`tune=setfit`, base_epochs=1, base_rate=0.02" in says
+    assert "`tune=setfit`, base_epochs=1, base_rate=0.02)" in says  # and none of the head's
 
 
 def test_a_calibrated_head_keeps_its_base_model(lora: Classifier, tmp_path: Path) -> None:

@@ -338,7 +338,8 @@ def export(
         run: Take a head of this run instead.
         library: For what: transformers or sentence-transformers; transformers, if not given.
         onnx: Write one ONNX file instead.
-        int8: Write the ONNX file in 8 bits, if it answers as the one in 32 bits does.
+        int8: Write the ONNX file in 8 bits, if it answers as the one in 32 bits does on the rows
+            of the training; with own, on those of --data.
         adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
         raw: Leave its logits as trained, not divided by the temperature found on development rows.
         refit: Train it again on all rows that are no test rows, with the settings chosen; else
@@ -349,8 +350,7 @@ def export(
 
     check_place(to, onnx=onnx)  # before the work, not after it
     check_library(library, adapter=adapter, onnx=onnx)
-    if int8 and not onnx:
-        raise DataError("8 bits are written as ONNX only.", "Add --onnx, or leave out --int8.")
+    _check_int8(recipe, data, onnx=onnx, int8=int8)
     if onnx and adapter:
         what = "An adapter is put onto a base model, and an ONNX file has its own in it."
         raise DataError(what, "Leave out --onnx, or --adapter.")
@@ -371,11 +371,22 @@ def export(
     if raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
     form = {"library": library, "adapter": adapter, "refit": False}
-    rows = (data or None) if is_own(recipe) else None
+    rows = data if int8 and is_own(recipe) else None
     written = api.export_onnx(classifier, to, refit=False, int8=int8, rows=rows) if onnx else None
     found = written or api.export(classifier, to, **form)
     told = "" if run or data or is_own(recipe) else SAMPLED
     yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
+
+
+def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:
+    """Refuse an 8-bit file, before any training, that is no ONNX or has no rows to compare on."""
+    from heads.classifier.pretrained import is_own
+
+    if int8 and not onnx:
+        raise DataError("8 bits are written as ONNX only.", "Add --onnx, or leave out --int8.")
+    if int8 and is_own(recipe) and not data:
+        what = "A head that a model came with does not know the rows of its training."
+        raise DataError(what, "Name a file of labelled rows: --data FILE.")
 
 
 def _refitting(classifier: Any) -> Iterator[Any]:
