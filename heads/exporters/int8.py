@@ -26,19 +26,7 @@ from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.exporters.onnx import (
-    Int8Comparison,
-    OnnxReport,
-    TokensToLogits,
-    check_onnx,
-    inputs,
-    open_session,
-    pads,
-    run_session,
-    tokenize,
-    write_file,
-    write_onnx,
-)
+from heads.exporters import onnx
 
 CALIBRATION_ROWS, MOST_ROWS = 128, 2_048  # that set the ranges, and that are compared, at most
 LEAST_ROWS = 100  # of which 99 % can be told from all
@@ -55,7 +43,7 @@ Ranges = dict[str, tuple[Tensor, Tensor]]  # smallest and largest of each input,
 
 def write_int8(
     classifier: Classifier, path: Path, corpus: Corpus, *, most_loss: float = MOST_LOSS
-) -> OnnxReport:
+) -> onnx.OnnxReport:
     """Write a classifier as one ONNX file with 8-bit dense layers and 16-bit embeddings.
 
     128 rows set the ranges, and up to 2,048 others are compared with the 32-bit file. A file must
@@ -72,7 +60,7 @@ def write_int8(
         RecipeError: The head was trained on vectors, is a regression, or no layer can be quantised.
         CheckpointError: The file answers otherwise at every level; it is not kept.
     """
-    check_onnx(classifier, path)
+    onnx.check_onnx(classifier, path)
     if not 0 <= most_loss <= 1:
         raise RecipeError(f"most_loss={most_loss} is no share.", "Write 0.01 for one point.")
     calibration, rows, notes = _split_rows(classifier, corpus)
@@ -81,14 +69,14 @@ def write_int8(
         tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder,
     ):
         source, draft = Path(folder) / path.name, Path(folder) / f"int8-{path.name}"
-        report = write_onnx(classifier, source)
+        report = onnx.write_onnx(classifier, source)
         ranges = _measure_ranges(classifier, calibration)
         if not ranges:
             what = f"The base model of {classifier.recipe} has no dense layers to quantise."
             raise RecipeError(what, INSTEAD)
         logits, attempts = _run(source, classifier, rows), []
         for level in LEVELS:
-            write_file(classifier, draft, _quantise(classifier.backbone, ranges, *level))
+            onnx.write_file(classifier, draft, _quantise(classifier.backbone, ranges, *level))
             figures = _compare(classifier, _run(draft, classifier, rows), logits, rows)
             attempts.append(figures)
             loss = figures["accuracy_float"] - figures["accuracy"]
@@ -105,7 +93,7 @@ def write_int8(
             )
             raise CheckpointError(what, INSTEAD)
         slow, fast = _time([source, draft], classifier, rows)
-        comparison = Int8Comparison(
+        comparison = onnx.Int8Comparison(
             rows=len(rows[0]),
             is_training_data=corpus is classifier.corpus and "test" not in corpus.parts,
             milliseconds=fast,
@@ -175,9 +163,9 @@ def _batches(rows: Rows, size: int) -> Iterator[tuple[Sequence[str], Sequence[st
 
 
 def _run(path: Path, classifier: Classifier, rows: Rows) -> Tensor:
-    session, size = open_session(path), BATCH if pads(classifier) else 1
-    batches = (inputs(classifier, *batch) for batch in _batches(rows, size))
-    return torch.cat([run_session(session, tokens) for tokens in batches])
+    session, size = onnx.open_session(path), BATCH if onnx.pads(classifier) else 1
+    batches = (onnx.inputs(classifier, *batch) for batch in _batches(rows, size))
+    return torch.cat([onnx.run_session(session, tokens) for tokens in batches])
 
 
 def _compare(classifier: Classifier, logits: Tensor, full: Tensor, rows: Rows) -> dict[str, Any]:
@@ -198,15 +186,15 @@ def _compare(classifier: Classifier, logits: Tensor, full: Tensor, rows: Rows) -
 
 def _time(paths: Sequence[Path], classifier: Classifier, rows: Rows) -> list[dict[int, float]]:
     """Return the median milliseconds of each file by the number of texts, taken in turns."""
-    sessions, medians = [*map(open_session, paths)], [{} for _ in paths]
-    for size in (1, BATCH) if pads(classifier) else (1,):
+    sessions, medians = [*map(onnx.open_session, paths)], [{} for _ in paths]
+    for size in (1, BATCH) if onnx.pads(classifier) else (1,):
         texts, pairs, targets = rows  # repeated where they are fewer than a batch
         batches = islice(_batches((texts * size, pairs * size, targets), size), REPEATS)
-        batches = [inputs(classifier, *batch) for batch in batches]
+        batches = [onnx.inputs(classifier, *batch) for batch in batches]
         times = np.zeros((REPEATS + 1, len(sessions)))  # the first warms up
         for repeat, column in np.ndindex(times.shape):
             start = time.perf_counter()
-            run_session(sessions[column], batches[repeat % len(batches)])
+            onnx.run_session(sessions[column], batches[repeat % len(batches)])
             times[repeat, column] = 1000 * (time.perf_counter() - start)
         for median, milliseconds in zip(medians, np.median(times[1:], axis=0), strict=True):
             median[size] = float(milliseconds)
@@ -232,10 +220,10 @@ def _measure_ranges(classifier: Classifier, rows: Rows) -> Ranges:
     for name, layer in backbone.model.named_modules():
         if isinstance(layer, (nn.Linear, Conv1D)) and "pooler" not in name:
             layer.register_forward_pre_hook(partial(measure, name))
-    model = TokensToLogits(backbone, classifier.head.module, torch.long)
+    model = onnx.TokensToLogits(backbone, classifier.head.module, torch.long)
     with torch.inference_mode():
         for batch in _batches(rows, 1):
-            model(*tokenize(classifier, *batch))
+            model(*onnx.tokenize(classifier, *batch))
     return ranges
 
 

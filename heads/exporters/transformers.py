@@ -207,10 +207,9 @@ def _load(classifier: Classifier, path: Path, kind: Any = None) -> Any:
         output_loading_info=True,
         attn_implementation=classifier.backbone.model.config._attn_implementation,
     )
-    for keys in report.values():
-        for key in keys:
-            what = f"What was written does not load whole: {key}."
-            raise CheckpointError(what, "Export another recipe, and tell us of this one.")
+    if strange := [key for keys in report.values() for key in keys]:
+        what = f"What was written does not load whole: {strange[0]}."
+        raise CheckpointError(what, "Export another recipe, and tell us of this one.")
     return model
 
 
