@@ -8,19 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from heads import caching
 from heads.caching import UNFINISHED, replacing
-from heads.exporters.export import in_new_folder
+from heads.exporters.export import new_folder
 
 WRITES = """
 import sys, time
 from pathlib import Path
 from heads.caching import replacing
-from heads.exporters.export import in_new_folder
+from heads.exporters.export import new_folder
 
 def stay(place):
     (place / "weights" if place.is_dir() else place).write_text("half", "utf-8")
@@ -31,7 +30,8 @@ if sys.argv[1] == "file":
     with replacing(Path(sys.argv[2])) as place:
         stay(place)
 else:
-    in_new_folder(Path(sys.argv[2]), stay)
+    with new_folder(Path(sys.argv[2])) as place:
+        stay(place)
 """
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
 
@@ -55,10 +55,8 @@ def write_file(folder: Path) -> None:
 
 
 def write_folder(folder: Path) -> None:
-    def fill(place: Path) -> Any:
-        (place / "x").write_text("whole", "utf-8")
-
-    in_new_folder(folder / "mine", fill)
+    with new_folder(folder / "mine") as place:
+        (place / "README.md").write_text("whole", "utf-8")
 
 
 @pytest.mark.parametrize("write", [write_file, write_folder])

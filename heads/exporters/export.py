@@ -84,7 +84,7 @@ def export(
         raise CheckpointError(what, "Export it as an ONNX file, which takes vectors: --onnx.")
     write_folder = write_sentence_transformers if library == LIBRARY else write_model
     write_folder = write_adapter if adapter else write_folder
-    with _new_folder(folder) as path:
+    with new_folder(folder) as path:
         name = published.repo if published else folder.name
         written = write_folder(classifier, path, name, published)
         files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
@@ -169,7 +169,7 @@ def _check_trained(classifier: Classifier) -> None:
 
 
 @contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder to fill, which takes its name only when it is full."""
     with writing(place_told(folder), kind=CheckpointError):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from heads.backbone.loading import load
 from heads.backbone.tokenizer_check import check_tokenizer
 from heads.data.corpus import Corpus
 from heads.errors import ModelError
-from heads.exporters.transformers import tokenizer_of
+from heads.exporters.tokenizer import tokenizer_of
 from heads.settings import PUBLIC
 
 Copied = Callable[..., Path]
