@@ -31,8 +31,8 @@ def main() -> None:
     options = parser.parse_args()
     stored.check_flags(parser, options)
     folders = [options.data / name for name in NAMES]
-    with stored.some_of(folders, quick=options.quick) as places:
-        rows = [list(row) for folder in places for row in measure(folder)]
+    with stored.some_of(folders, quick=options.quick) as sources:
+        rows = [list(row) for folder in sources for row in measure(folder)]
     table = Table(title="", columns=COLUMNS, rows=rows)
     command = "python -m benchmarks.int8 --write"
     stored.publish("int8", [table], options, command=command, data=folders)
@@ -45,8 +45,8 @@ def measure(folder: Path) -> Iterator[list[Cell]]:
     train, others = frame[:size], frame[size : size + OTHER_ROWS]
     for recipe in RECIPES:
         classifier = heads.train(recipe, train)
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "head.onnx"
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "head.onnx"
             report = heads.export_onnx(classifier, path, refit=False, int8=True, rows=others)
         int8 = report.int8
         assert int8 is not None

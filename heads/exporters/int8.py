@@ -25,11 +25,11 @@ from heads.backbone.backbone import Backbone
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
-from heads.errors import CheckpointError, RecipeError
+from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters import onnx
 
 CALIBRATION_ROWS, MOST_ROWS = 128, 2_048  # that set the ranges, and that are compared, at most
-LEAST_ROWS = 100  # of which 99 % can be told from all
+LEAST_ROWS = 100  # fewer cannot show 99 % of equal answers
 BATCH, REPEATS = 32, 20  # of timings
 LEAST_AGREEMENT, MOST_LOSS = 0.99, 0.01
 LEVELS = ((8, True), (32, True), (32, False))  # float columns; whether narrowing layers are int8
@@ -61,6 +61,8 @@ def write_int8(
         CheckpointError: The file answers otherwise at every level; it is not kept.
     """
     onnx.check_onnx(classifier, path)
+    if not hasattr(torch.onnx, "ops"):
+        raise HeadsError("8 bits need torch 2.8 or newer.", f"Update torch. {INSTEAD}")
     if not 0 <= most_loss <= 1:
         raise RecipeError(f"most_loss={most_loss} is no share.", "Write 0.01 for one point.")
     calibration, rows, notes = _split_rows(classifier, corpus)
@@ -125,28 +127,28 @@ def _split_rows(classifier: Classifier, corpus: Corpus) -> tuple[Rows, Rows, lis
         raise RecipeError(what, INSTEAD)
     needs_pairs = classifier.head.needs_pairs
     labels = [[names.get(corpus.classes[label], -1) for label in row] for row in corpus.targets]
-    known = [
+    usable = [
         row
         for row in np.random.default_rng(0).permutation(len(labels)).tolist()
         if min(labels[row], default=0) >= 0 and (len(labels[row]) == 1 or problem.has_label_sets)
     ]
-    if len(known) < LEAST_ROWS or (needs_pairs and not corpus.pairs):
+    if len(usable) < LEAST_ROWS or (needs_pairs and not corpus.pairs):
         kind = "pairs of texts" if needs_pairs else "texts"
-        what = f"{corpus.name} has {len(known)} rows with {kind} and labels that the head knows."
+        what = f"{corpus.name} has {len(usable)} rows with {kind} and labels that the head knows."
         raise RecipeError(what, f"Give {LEAST_ROWS} or more. {INSTEAD}")
     notes = []
-    if left_out := len(labels) - len(known):
+    if left_out := len(labels) - len(usable):
         notes.append(
             f"{left_out:,} rows have labels that the head does not know: they are left out."
         )
-    test = [row for row in known if corpus.parts and corpus.parts[row] == "test"]
+    test = [row for row in usable if corpus.parts and corpus.parts[row] == "test"]
     if test:
-        others = [row for row in known if corpus.parts[row] != "test"]
-    elif len(known) >= 2 * CALIBRATION_ROWS:
-        others, test = known[:CALIBRATION_ROWS], known[CALIBRATION_ROWS:]
+        others = [row for row in usable if corpus.parts[row] != "test"]
+    elif len(usable) >= 2 * CALIBRATION_ROWS:
+        others, test = usable[:CALIBRATION_ROWS], usable[CALIBRATION_ROWS:]
     else:
         notes.append(f"With fewer than {2 * CALIBRATION_ROWS} rows the same ones set the ranges.")
-        others, test = known, known
+        others, test = usable, usable
 
     def select(rows: Sequence[int]) -> Rows:
         targets = problem.targets([labels[row] for row in rows], (), len(names))
@@ -209,10 +211,10 @@ def _measure_ranges(classifier: Classifier, rows: Rows) -> Ranges:
     ranges: Ranges = {}
     backbone = replace(classifier.backbone, model=copy.deepcopy(classifier.backbone.model))
 
-    def measure(name: str, layer: nn.Module, taken: tuple[Tensor, ...]) -> None:
-        if not taken or not taken[0].numel():  # an expert without tokens
+    def measure(name: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if not inputs or not inputs[0].numel():  # an expert without tokens
             return
-        low, high = taken[0].flatten(0, -2).aminmax(dim=0)  # (w,) each
+        low, high = inputs[0].flatten(0, -2).aminmax(dim=0)  # (w,) each
         if name in ranges:
             low, high = torch.minimum(low, ranges[name][0]), torch.maximum(high, ranges[name][1])
         ranges[name] = low, high

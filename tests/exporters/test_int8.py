@@ -164,10 +164,10 @@ def test_test_rows_are_compared_and_no_others(fine, rows):
     assert len(calibration[0]) + len(compared[0]) == len(rows)
     assert not notes
     some = replace(rows, classes=("x", "y", "unknown"))
-    kept = sum(rows.classes[label] != "z" for (label,) in rows.targets)
-    assert len(int8._split_rows(fine, some)[1][0]) == kept
+    count = sum(rows.classes[label] != "z" for (label,) in rows.targets)
+    assert len(int8._split_rows(fine, some)[1][0]) == count
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "LEAST_ROWS", kept + 1)
+        patch.setattr(int8, "LEAST_ROWS", count + 1)
         with pytest.raises(RecipeError):
             int8._split_rows(fine, some)
 
