@@ -6,7 +6,7 @@ Public names are loaded on first use, so that ``import heads`` stays light.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from heads import display, registration
+from heads import display, plugins, registration
 
 __version__ = "0.1.0"
 
@@ -124,12 +124,15 @@ registration.register()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    elif name.startswith("_") or name not in (verbs := plugins.verbs()):
         raise AttributeError(f"module 'heads' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    else:
+        value = plugins.load(verbs[name])
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *plugins.verbs()})

@@ -6,11 +6,54 @@ who that is. What draws is loaded when the first result is shown, so that nothin
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        headers: What stands above each column.
+        rows: Their cells, as many in each as there are headers; the first names the row.
+        title: What stands above the table.
+        note: What stands below it.
+    """
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table as JSON has it."""
+        values = {"title": self.title, "headers": self.headers, "rows": self.rows}
+        return values | {"note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A command or a program that is copied as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a result says, in the order in which shell and notebook show it.
+
+    Attributes:
+        title: The first sentence.
+        blocks: Sentences, tables and code below it.
+    """
+
+    title: str
+    blocks: tuple[str | Table | Code, ...] = ()
 
 
 class Renderer(Protocol):
@@ -47,6 +90,10 @@ class Displayed:
     """A result that a notebook shows as HTML, and `print` as the table of the shell."""
 
     __slots__ = ()
+
+    def describe(self) -> Description:
+        """Return what shell and notebook show; not for results that they draw in their own way."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         return _text_functions[0](self)

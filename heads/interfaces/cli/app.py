@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heads import __version__
+from heads import __version__, plugins
 from heads.errors import HeadsError, did_you_mean
 from heads.interfaces.cli import commands, files, inspect, shards, train  # noqa: F401  each adds its own
 from heads.interfaces.cli.shell import DASHED, shell
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     # What a space precedes is no flag to typer; `shell.unguard` takes it away again.
     given = [f" {one}" if DASHED.match(one) else one for one in given] or ["--help"]
-    group: Any = typer.main.get_command(shell)
+    group = _load_commands(given[0])
     with _noted_interrupts() as interrupted:
         try:
             if not (given[0].startswith("-") or given[0] in group.commands):
@@ -65,6 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"heads: {says}", file=sys.stderr)
             return code
     return 0
+
+
+def _load_commands(name: str) -> Any:
+    """Return all commands; those of extras are loaded where `name` is none of the core's."""
+    group: Any = typer.main.get_command(shell)
+    if name in group.commands:
+        return group
+    plugins.load_each("commands")
+    return typer.main.get_command(shell)
 
 
 def _help(context: typer.Context, asked: bool) -> None:

@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from heads import display
 from heads.analysis.ablation import Ablation
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
 from heads.analysis.answering import FileAnswers
@@ -38,6 +39,7 @@ from heads.classifier.calibration import CALIBRATED
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
+from heads.display import Code, Displayed
 from heads.errors import printable
 from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES, Metric
@@ -99,8 +101,9 @@ def _console() -> Console:
 def text(result: Any) -> str:
     """Return a result as the shell prints it, or its `repr` where the shell prints none."""
     draw = next((draw for kind, draw in _TABLES.items() if isinstance(result, kind)), None)
-    if draw is None:
+    if draw is None and type(result).describe is Displayed.describe:
         return repr(result)
+    draw = draw or describe
     output = io.StringIO()
     token = _capture.set(Terminal(file=output))
     try:
@@ -108,6 +111,28 @@ def text(result: Any) -> str:
     finally:
         _capture.reset(token)
     return output.getvalue().rstrip()
+
+
+def describe(result: Displayed, *more: str) -> None:
+    """Print what a result says, and more sentences below."""
+    description = result.describe()
+    show(Text(description.title, style="bold"))
+    for block in (*description.blocks, *more):
+        if isinstance(block, display.Table):
+            show(*[block.title] * bool(block.title), draw_table(block))
+            show(*[block.note] * bool(block.note))
+        elif isinstance(block, Code):
+            _console().print(Text(block.text), soft_wrap=True)  # to be copied as it is
+        else:
+            show(block)
+
+
+def draw_table(table: display.Table) -> Table:
+    """Return a table of texts as the shell draws one."""
+    drawn = table_of(*table.headers)
+    for row in table.rows:
+        drawn.add_row(*map(Text, row))
+    return drawn
 
 
 def comparison(found: Comparison, to: Path | None = None) -> None:

@@ -30,6 +30,7 @@ from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.classifier import Classifier
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.data.dataset import Data
+from heads.display import Code, Table
 from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
@@ -73,7 +74,18 @@ def _css() -> Markup:
 
 @singledispatch
 def _body(found: Any) -> Markup:
-    raise TypeError(f"nothing draws a {type(found).__name__}")  # a fault of ours
+    """Draw what a result says; those below are drawn in their own way."""
+    description = found.describe()
+    blocks = [
+        render("table.html", headers=block.headers, rows=block.rows, says=block.title)
+        + Markup("<p>{}</p>").format(block.note) * bool(block.note)
+        if isinstance(block, Table)
+        else Markup("<pre>{}</pre>" if isinstance(block, Code) else "<p>{}</p>").format(
+            block.text if isinstance(block, Code) else block
+        )
+        for block in description.blocks
+    ]
+    return Markup("<p><strong>{}</strong></p>").format(description.title) + Markup("").join(blocks)
 
 
 @_body.register

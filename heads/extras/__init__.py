@@ -1,0 +1,1 @@
+"""Features that plug into the core: each folder can be removed, and nothing else breaks."""
