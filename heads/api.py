@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
-    from heads.analysis.row_map import Method, RowMap
     from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
     from heads.analysis.tour import Tour
@@ -45,11 +44,9 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
     from heads.classifier.head_model import HeadForSequenceClassification, TransformersProblem
     from heads.data.corpus import Corpus
-    from heads.evaluation.critical_differences import CriticalDifferences, Groups
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.exporters.push import Pushed
-    from heads.runs.doubtful_labels import DoubtfulLabels
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
     from heads.scale.fitting import ShardedComparison
@@ -65,9 +62,7 @@ __all__ = [
     "check_adapter",
     "check_endpoint",
     "compare",
-    "critical_differences",
     "difference",
-    "doubtful_labels",
     "evaluate",
     "examine",
     "explain",
@@ -81,7 +76,6 @@ __all__ = [
     "push",
     "read",
     "resume",
-    "row_map",
     "tour",
     "track",
     "train",
@@ -377,45 +371,6 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     return _leaderboard(working(find(run), limits_here(), place))
 
 
-def critical_differences(
-    runs: Sequence[str | Path | Leaderboard] | Any,
-    *,
-    groups: Groups = "wilcoxon",
-    baselines: bool = False,
-) -> CriticalDifferences:
-    """Ranks recipes over several data sets, and says which of them can be told apart.
-
-    Each data set is one piece of evidence, however many rows it has. Recipes that some run lacks
-    are left out, and named.
-
-    Args:
-        runs: Runs of the same recipes on different data: their ids, folders or leaderboards; or a
-            DataFrame of scores, a row a data set and a column a recipe, where more is better.
-        groups: By which test recipes are told apart: wilcoxon, each pair by itself with Holm's
-            correction for their number; or nemenyi, by average ranks among all recipes.
-        baselines: Whether counting words and always the same answer are ranked as well.
-
-    Returns:
-        Average ranks, tests and groups: `.verdict`, `.ranks`, `.pairs`, `.cliques`,
-        `.to_pandas()`, `.plot()`.
-
-    Raises:
-        DataError: There are not two data sets and two recipes that all of them have.
-    """
-    from heads.runs.across_data_sets import differences, from_table
-    from heads.runs.folder import find
-    from heads.runs.leaderboard import Leaderboard, leaderboard
-
-    if groups not in ("wilcoxon", "nemenyi"):
-        raise DataError(f"There is no test '{groups}'.", "There are: wilcoxon, nemenyi.")
-    if hasattr(runs, "items"):
-        return from_table(runs, groups)
-    if isinstance(runs, str | Path | Leaderboard):
-        runs = [runs]
-    found = [one if isinstance(one, Leaderboard) else leaderboard(find(str(one))) for one in runs]
-    return differences(found, groups, baselines=baselines)
-
-
 def _leaderboard(events: Iterator[Event]) -> Leaderboard:
     from heads.runs.leaderboard import Leaderboard
 
@@ -423,39 +378,6 @@ def _leaderboard(events: Iterator[Event]) -> Leaderboard:
         if isinstance(event, Leaderboard):
             return event
     raise DataError("The run ended without a leaderboard.", "Resume it.")
-
-
-def doubtful_labels(
-    run: str | Path | Leaderboard,
-    *,
-    recipes: Sequence[Recipe | str] = (),
-    limits: Limits | None = None,
-) -> DoubtfulLabels:
-    """Finds the labels of a run that heads hold for wrong which have not learned from them.
-
-    A label that is named is to be looked at and may be right. Of folds all rows are looked at, of a
-    test set its rows.
-
-    Args:
-        run: The run: its id, its folder, or its leaderboard.
-        recipes: Whose probabilities are averaged, each alike; all heads of the run, and for a
-            quarter counted words, if none is named.
-
-    Returns:
-        The labels: `.rows` from the most doubtful on, `.conflicts`, `.says`, `.notes` and
-        `.save("to-mend.csv", whole=True)`.
-
-    Raises:
-        DataError: There is no such run, no head of it is done, or it is of before probabilities
-            of all classes were kept.
-    """
-    from heads.runs import doubtful_labels as labels
-    from heads.runs.folder import find
-    from heads.runs.leaderboard import Leaderboard
-
-    public = (limits or limits_here()).public
-    folder = run.folder if isinstance(run, Leaderboard) else find(str(run), is_public=public)
-    return labels.doubtful_labels(folder, recipes)
 
 
 def train(
@@ -794,86 +716,6 @@ def predicting_shards(
     from heads.scale import predicting
 
     return predicting.predicting_shards(data, to, **asked)
-
-
-def row_map(
-    data: str | Path | Data | Leaderboard,
-    readings: Sequence[str] | None = None,
-    *,
-    method: Method = "pca",
-    most: int = 0,
-    model: str = BUNDLED,
-    limits: Limits | None = None,
-) -> RowMap:
-    """Draws rows as points under several readings side by side, and says what is lost.
-
-    Rows that a reading makes alike lie near each other. A picture has two dimensions, and a vector
-    hundreds: how much of its variance is kept, and how many of a row's nearest ones are still the
-    nearest, is told with it.
-
-    Args:
-        data: A sample, a file or a folder as `heads.read` takes it, or what it gave; or a run, by
-            its id, its folder or its leaderboard, of which the answers of the recommended head are
-            shown as well.
-        readings: Recipes less their heads, such as mean, cls or cls@3; at most four. If not
-            given, of a run those of its recommended head and of the best other one, of vectors
-            these, and else mean and cls.
-        method: pca, the plane of most variance; or tsne, which keeps who is near.
-        most: How many rows at most, chosen by lot; 10,000, or 5,000 with tsne, if not given.
-        model: The base model: the bundled one, a Hub id, or (locally) a folder; a run has its own.
-
-    Returns:
-        The map: `.readings`, `.to_pandas()`, `.plot()`, `.save("map.parquet")`.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    from heads.analysis.row_map import RowMap
-
-    for event in mapping(data, readings, method=method, most=most, model=model, limits=limits):
-        if isinstance(event, RowMap):
-            return event
-    raise AssertionError("a map ends in its result")
-
-
-def mapping(
-    data: str | Path | Data | Leaderboard,
-    readings: Sequence[str] | None = None,
-    *,
-    method: Method = "pca",
-    most: int = 0,
-    model: str = BUNDLED,
-    limits: Limits | None = None,
-) -> Iterator[Progress | RowMap]:
-    """The same as `row_map`, as a stream."""
-    from heads.analysis import row_map as maps
-
-    limits = limits or limits_here()
-    of = _rows_or_run(data, limits) if isinstance(data, str | Path) else data
-    asked = {"method": method, "most": most, "model": model, "limits": limits}
-    return maps.mapping(of, readings, **asked)
-
-
-def _rows_or_run(name: str | Path, limits: Limits) -> Data | Leaderboard:
-    """A sample, a file or a run, whichever has that name.
-
-    Raises:
-        DataError: There is none.
-        LimitError: A file, where only samples are allowed.
-    """
-    from heads.runs.folder import find
-    from heads.runs.leaderboard import leaderboard
-
-    place = Path(name)
-    is_file = not limits.public and place.exists() and not (place / "run.json").is_file()
-    if str(name) in SAMPLES or is_file:
-        return _opened(name, None, None, ColumnHints(), None, limits)
-    try:
-        run = find(str(name), is_public=limits.public)
-    except DataError:
-        what = f"There is no run, no sample and no file called {str(name)[:80]}."
-        raise DataError(what, "List runs with: heads runs") from None
-    return leaderboard(run)
 
 
 # --- Whole files: answered, and scored.

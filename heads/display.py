@@ -23,12 +23,14 @@ class Table:
         rows: Their cells, as many in each as there are headers; the first names the row.
         title: What stands above the table.
         note: What stands below it.
+        recipes: The head that each row is about, which the page opens; "" for a row of none.
     """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
     note: str = ""
+    recipes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the table as JSON has it."""

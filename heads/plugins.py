@@ -41,9 +41,9 @@ class Extra:
         data_sources: Readers of data by their scheme, such as ``hub`` in ``hub:owner/name``. Each
             takes the name and the limits and returns a `heads.data.table.Table`.
         base_models: `BaseModelSource` objects by the beginning of the names that they resolve.
-        result_sections: A tuple of `heads.interfaces.sections.ResultSection`.
+        result_sections: A tuple of `heads.interfaces.views.sections.ResultSection`.
         page_sections: A tuple of `heads.interfaces.web.sections.PageSection`.
-        endpoints: A function that adds endpoints to the page while it is built.
+        endpoints: A tuple of endpoints of the page: functions, each with the name of its slots.
         server: A context manager in which a server runs, or a process that it starts.
         middleware: A function that takes the ASGI application and the page, and returns an ASGI
             application around it.

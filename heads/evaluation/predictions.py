@@ -260,3 +260,36 @@ def by_text(
 def strata(task: EvaluationTask) -> Tensor:
     """(N,), rows with the same number are alike: parts of the data get their share of each."""
     return task.problem.strata(task.targets)
+
+
+def average_out_of_fold(
+    outcome: CellPredictions, problem: ProblemType, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of every test row, by heads that have not learned from it.
+
+    Args:
+        outcome: The predictions of a cell.
+        problem: What rows are labelled with.
+        temperature: What the logits are divided by.
+
+    Returns:
+        The numbers of the rows, each once, (n,), and their probabilities, (n, c).
+    """
+    each = [problem.probabilities(logits.double(), temperature) for logits in outcome.logits]
+    return average_by_row(outcome.rows, each)
+
+
+def average_by_row(rows: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Average the predictions of each row over the seeds that tested it.
+
+    Args:
+        rows: For each seed (n,), the numbers of its test rows.
+        values: For each seed (n, c).
+
+    Returns:
+        The numbers of the rows, each once, and their means.
+    """
+    unique, index = torch.cat(list(rows)).unique(return_inverse=True)
+    stacked = torch.cat(list(values)).double()
+    total = torch.zeros(len(unique), stacked.shape[1]).double().index_add_(0, index, stacked)
+    return unique, total / torch.bincount(index)[:, None]

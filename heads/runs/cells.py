@@ -9,13 +9,13 @@ from torch import Tensor
 
 from heads.evaluation.calibration import Bin, Calibration, Coverage
 from heads.evaluation.details import LabelDetails, Measures
-from heads.evaluation.doubtful_labels import out_of_fold
 from heads.evaluation.predictions import (
     BASELINES,
     Answers,
     CellPredictions,
     EvaluationTask,
     answers_of,
+    average_out_of_fold,
 )
 from heads.evaluation.significance import Difference
 from heads.events import Progress
@@ -182,7 +182,7 @@ def _keep_probabilities(
     if not task.problem.has_classes:
         return
     scaled = cell.measures.calibration
-    rows, told = out_of_fold(outcome, task.problem, scaled.temperature if scaled else 1.0)
+    rows, told = average_out_of_fold(outcome, task.problem, scaled.temperature if scaled else 1.0)
     if told.numel() <= MOST_PROBABILITIES:
         tensors = {"rows": rows.int(), "probabilities": told.half()}
         run.write_tensors(f"cells/{number:03}.probabilities.safetensors", tensors)

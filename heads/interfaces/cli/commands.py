@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from heads import api
 from heads.backbone.models import BUNDLED
@@ -20,7 +20,6 @@ from heads.interfaces.cli.shell import (
     command,
     last_of,
     sentence,
-    write_figure,
 )
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits, server_summary
@@ -175,36 +174,6 @@ def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 
     last_of(steps())
     return found
-
-
-@command(api.row_map)
-def map(
-    data: str,
-    *,
-    readings: Sequence[str] = (),
-    method: Literal["pca", "tsne"] = "pca",
-    most: int = 0,
-    model: str = BUNDLED,
-    to: Path | None = None,
-) -> Answers:
-    """Draws rows as points under several readings.
-
-    Args:
-        data: A run, a sample, a file or a folder.
-        to: Write it to this file: .html, to be looked at, or .parquet, as Embedding Atlas opens it.
-    """
-    if to is not None and to.suffix.lower() not in (".html", ".htm", ".parquet"):
-        what = f"{to.name} is neither an HTML file nor a Parquet file."
-        raise DataError(what, "Let its name end in .html or .parquet.")
-    if to is not None:
-        check_free(to)
-    asked = {"method": method, "most": most, "model": model}
-    found = last_of(api.mapping(data, readings or None, **asked))
-    if to is not None and to.suffix.lower() == ".parquet":
-        found.save(to)
-    elif to is not None:
-        write_figure(found.plot(), to)
-    yield found.as_json(), lambda: cli.tables.row_map(found, to)
 
 
 @command(api.examine, formerly="doctor")

@@ -28,7 +28,6 @@ from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
-from heads.analysis.row_map import RowMap, axes
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.analysis.stage import StageCheck
@@ -41,17 +40,12 @@ from heads.classifier.prediction import Prediction
 from heads.data.dataset import Data
 from heads.display import Code, Displayed
 from heads.errors import printable
-from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference
-from heads.evaluation.transferability import MEASURES as ESTIMATES
 from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.exporters.push import Pushed
-from heads.interfaces.views import maps, ranks
-from heads.interfaces.views import ways_of_learning as ways
-from heads.interfaces.views.doubtful_labels import agree_of, sure_of
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -69,15 +63,13 @@ from heads.interfaces.views.format import (
     signed,
     titled,
 )
-from heads.interfaces.views.head_details import abstained_says, chosen_says, scaled_says
+from heads.interfaces.views.head_details import chosen_says
 from heads.interfaces.views.leaderboard import behind
-from heads.interfaces.views.predictions import short
+from heads.interfaces.views.sections import find_sections, find_subject, result_sections
 from heads.interfaces.views.whole_files import class_rows, held_out
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
-from heads.runs.doubtful_labels import DoubtfulLabels
-from heads.runs.drill_down import layer_name, layered, mix_of
-from heads.runs.folder import RunFolder
+from heads.runs.folder import RunFolder, all_runs
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
@@ -113,11 +105,16 @@ def text(result: Any) -> str:
     return output.getvalue().rstrip()
 
 
-def describe(result: Displayed, *more: str) -> None:
+def describe(result: Displayed, *more: str | display.Table | Code) -> None:
     """Print what a result says, and more sentences below."""
     description = result.describe()
-    show(Text(description.title, style="bold"))
-    for block in (*description.blocks, *more):
+    show_blocks(description.title, *description.blocks, *more)
+
+
+def show_blocks(title: str, *blocks: str | display.Table | Code) -> None:
+    """Print a title, and sentences, tables and code below."""
+    show(Text(title, style="bold"))
+    for block in filter(None, blocks):
         if isinstance(block, display.Table):
             show(*[block.title] * bool(block.title), draw_table(block))
             show(*[block.note] * bool(block.note))
@@ -393,7 +390,7 @@ class Terminal(Console):
 
 
 def show(*items: str | Table | Text | Padding) -> None:
-    """Prints texts and tables, each on lines of its own."""
+    """Print texts and tables, each on lines of its own; nothing for an empty text."""
     console = _console()
     for item in items:
         if isinstance(item, Table):
@@ -709,7 +706,6 @@ WIDE = 110  # columns of a terminal that hold every measure
 SHOWN, CLASSES = 10, 20  # lines and classes that are listed
 LONG = 120  # letters of a text in a table
 FEW = 12  # classes of which it is shown which is taken for which
-PRICED = 6  # columns up to the price of a way of learning: its name, score and time
 A_SECOND = 4  # times that the live table is drawn anew
 
 
@@ -796,15 +792,48 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
         told = f"* significantly different from {found.reference}, over all comparisons (95 %)."
         keys.append(told)
     show(*([" ".join(keys)] if keys else []))
-    _layers(found)
-    _ways(found)
-    show(*_remarks(found), *([f"The run is {run.id}: {run.path}"] if run else []))
+    show(*_remarks(found))
+    answer_questions(found)
+    show(*([f"The run is {run.id}: {run.path}"] if run else []))
+
+
+def answer_questions(board: Leaderboard, names: Sequence[str] = ()) -> None:
+    """Print the short answer to every question about a run; the whole answer to those named."""
+    sections, chosen = result_sections(), find_sections(names)
+    subject = find_subject(board, runs=all_runs())
+    if not subject.head:
+        return
+    for section in chosen:
+        answer = section.open_answer(subject)
+        show_blocks(section.question, answer.phrase, *answer.sentences, *answer.tables)
+    if chosen:
+        return
+    table = table_of("--show", "question and answer")
+    for section in sections:
+        if section.has_answer(board) and (phrase := section.find_answer(subject).phrase):
+            table.add_row(Text(section.name), Text(f"{section.question} {phrase}"))
+    if table.row_count:
+        show(table, f"What an answer rests on: heads runs {board.run} --show NAME")
+
+
+def answers_as_json(board: Leaderboard, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the answers to the questions about a run by the names of their sections."""
+    subject, chosen = find_subject(board, runs=all_runs()), find_sections(names)
+    return {
+        section.name: {"question": section.question}
+        | (
+            section.open_answer(subject).as_json()
+            if section in chosen
+            else {"phrase": section.find_answer(subject).phrase}
+        )
+        for section in chosen or result_sections()
+        if subject.head and section.has_answer(board)
+    }
 
 
 def _remarks(found: Leaderboard) -> list[str]:
     """What stands below the table, a sentence or two each."""
-    lines = [found.protocol, *_describe_recommended(found), *_raced(found), found.curve_says]
-    lines += [f"Before training: {one.says}" for one in found.agreements]
+    lines = [found.protocol, *_describe_recommended(found), *_raced(found)]
     read = "" if is_given(found.model) else (
         f", {found.forward_seconds:,.0f} s of them reading with {found.model} ({found.precision})"
     )  # fmt: skip
@@ -825,48 +854,10 @@ def _raced(found: Leaderboard) -> list[str]:
 
 
 def _describe_recommended(found: Leaderboard) -> list[str]:
-    """Say how the head to use was trained, how sure it is, and which layers learned mixes read."""
-    listed, recommended = [cell.name for cell in found.cells], found.recommendation.name
-    name = recommended if recommended in listed else found.best
+    """Say with which settings the recommended head was trained."""
+    name = find_subject(found).head
     says = chosen_says(found.cell(name)) if name else ""
-    lines = [f"{name}: {says[:1].lower()}{says[1:]}"] if says else []
-    if name and (scaled := found.cell(name).measures.calibration):
-        gained = abstained_says(scaled.coverage, found.problem)
-        lines.append(f"How sure {name} is: {scaled_says(scaled)} {gained}")
-    for cell in found.cells:
-        shares = [
-            f"{layer_name(layer)} {percent(share, 0)}"
-            for layer, share in enumerate(mix_of(found, cell.name))
-        ]
-        lines += [f"{cell.name} has learned to read {', '.join(shares)}."] if shares else []
-    return lines
-
-
-def _layers(found: Leaderboard) -> None:
-    """One pooling and head at several layers: a layer a row, and where the best one is."""
-    for one in layered(found):
-        score = of_metric(found.metric)
-        table = table_of("layer", score.heading, "95 %", *ESTIMATES.values())
-        for layer, cell, told in zip(one.layers, one.cells, one.estimates, strict=True):
-            own = cell.measures
-            before = [f"{getattr(told, name):.3f}" if told else "" for name in ESTIMATES]
-            ends = between(own).replace(" ", "")
-            table.add_row(layer, score.shown(own.score), ends, *before)
-        show(f"{one.recipe}, layer by layer:", table, one.says)
-
-
-def _ways(found: Leaderboard) -> None:
-    """One recipe in several ways of learning the base model: a way a row, and what it is worth."""
-    for one in found.ways_of_learning:
-        table = table_of("", *map(str.lower, ways.headers(one, found.metric)))
-        for way, row in zip(one.ways, ways.rows(one), strict=True):
-            table.add_row(way.resolved.tune, *row)
-        parts, end = [table], len(table.columns)
-        if _console().width < WIDE:  # what it gives and takes stays together
-            parts = [_part(table, range(PRICED)), _part(table, (0, *range(PRICED, end)))]
-        show(f"{one.recipe}, by what is learned of the base model:", one.says, *parts)
-    if found.ways_of_learning:
-        show(ways.notes(found))
+    return [f"{name}: {says[:1].lower()}{says[1:]}"] if says else []
 
 
 def difference(cell: Cell) -> str:
@@ -929,43 +920,6 @@ def side_by_side(found: Sequence[Leaderboard]) -> None:
         show(*(f"{one.run}: {one.protocol}" for one in found))
 
 
-def row_map(found: RowMap, to: Path | None) -> None:
-    """How well each picture can be trusted, and where the map was written."""
-    table = table_of(*maps.HEADERS)
-    for row in maps.rows(found):
-        table.add_row(*map(Text, row))
-    show(maps.says(found), table, maps.KEY, *(f"Note: {one}" for one in found.notes))
-    if to is None:
-        show("Write it with --to map.html, to be looked at, or --to map.parquet.")
-        return
-    show(f"The map: {to}")
-    if to.suffix.lower() == ".parquet":
-        x, y = axes(found.readings[0].reading)
-        opens = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
-        show("Embedding Atlas opens it (pip install embedding-atlas):")
-        _console().print(Text(opens), soft_wrap=True)  # to be copied as it is
-
-
-def differences(found: CriticalDifferences, to: Path | None = None) -> None:
-    """A recipe a row, the best average rank first; then the pairs that are told apart."""
-    show(Text(found.verdict, style="bold"))
-    table, letters = table_of("", "average rank", "groups", *found.data), found.letters
-    for at, (name, rank) in enumerate(zip(found.recipes, found.ranks, strict=True)):
-        scores = (f"{row[at]:.3f}" for row in found.scores)
-        table.add_row(Text(name), f"{rank:.2f}", letters[name], *scores)
-    show(table, ranks.key(found))
-    show(*(f"Note: {one}" for one in ranks.notes(found)))
-    if told := [pair for pair in found.pairs if pair.differs]:
-        pairs = table_of("better", "than", "on data sets", "p (Holm)")
-        for pair in told:
-            p = "" if pair.p_holm is None else f"{pair.p_holm:.2g}"
-            wins = f"{pair.wins} of {len(found.data)}"
-            pairs.add_row(*map(Text, (pair.one, pair.other, wins, p)))
-        show("Told apart:", pairs)
-    if to:
-        show(f"The diagram: {to}")
-
-
 def listed(runs: Sequence[Mapping[str, Any]]) -> None:
     """A run a row, the newest first."""
     if not runs:
@@ -990,29 +944,6 @@ def _chosen(one: Mapping[str, Any]) -> str:
     return f"{name}{told}" if one["recommended"] else f"best: {name}{told}" * bool(name)
 
 
-def labels(found: DoubtfulLabels, most: int) -> None:
-    """A doubtful label a row, the most doubtful first."""
-    shown = found.rows[:most] if most > 0 else found.rows
-    show(Text(found.says, style="bold"), *(f"Note: {one}" for one in found.notes))
-    if shown:
-        listing(
-            (found.unit, "label", "suggested", "probabilities", "agree", "text"),
-            [
-                (
-                    str(one.line),
-                    one.label,
-                    one.suggested,
-                    " → ".join(filter(None, sure_of(one))),
-                    agree_of(one, found),
-                    printable(short(" ↔ ".join(filter(None, (one.text, one.pair))), LONG)),
-                )
-                for one in shown
-            ],
-        )
-    if left := len(found.rows) - len(shown):
-        show(f"And {left:,} more: --most 0 prints all, --to FILE writes them into a file.")
-
-
 def reproduced(found: Reproduced) -> None:
     """The published figures beside those computed here."""
     table = table_of(found.name, "here", "published")
@@ -1030,9 +961,7 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     Catalogue: lambda result: families(result, {}),
     Comparison: comparison,
     Counterfactuals: flips,
-    CriticalDifferences: differences,
     Data: data,
-    DoubtfulLabels: lambda result: labels(result, 20),
     EndpointReport: endpoint,
     Exported: exported,
     Explanation: lambda result: explanations([result], ""),
@@ -1045,7 +974,6 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     PaddingReport: diagnosis,
     Pushed: pushed,
     Reading: lambda result: readings([result]),
-    RowMap: lambda result: row_map(result, None),
     ShardedAnswers: answered_shards,
     ShardedComparison: fitted_shards,
     Tour: lambda result: tour(result, None),

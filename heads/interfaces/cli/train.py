@@ -13,7 +13,6 @@ import typer
 
 from heads import api
 from heads.backbone.models import BUNDLED
-from heads.caching import check_free
 from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
@@ -170,6 +169,7 @@ def train(
 def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
     """A leaderboard and where its run is, without the notes that were told before."""
     values = found.as_json() | {"folder": str(run.path)}
+    values |= {"answers": cli.tables.answers_as_json(found)}
     return values, lambda: cli.tables.leaderboard(found, told, run)
 
 
@@ -189,53 +189,37 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     return event
 
 
-@command(api.critical_differences)
+@command()
 def runs(
     run: Sequence[str] = (),
     *,
-    differences: bool = False,
-    groups: Literal["wilcoxon", "nemenyi"] = "wilcoxon",
-    baselines: bool = False,
-    to: Path | None = None,
     delete: bool = False,
+    show: Sequence[str] = (),
 ) -> Answers:
     """Lists the runs that are kept, shows one, or compares some.
 
     Args:
         run: Show one, or compare some.
-        differences: Rank the recipes over the runs' data sets, and tell which can be told apart.
-        to: With --differences, write the diagram to this HTML file as well.
+        show: Of one run, print what the answers to these questions rest on, such as layers,rows.
         delete: Delete the runs that are named.
     """
     from heads.runs.folder import all_runs, find
     from heads.runs.leaderboard import facts_of, leaderboard
 
-    if differences:
-        yield _differences(run, groups, baselines, to)
-    elif to is not None or baselines or groups != "wilcoxon":
-        what = "--groups, --baselines and --to belong to --differences."
-        raise DataError(what, "Write heads runs A B C --differences.")
-    elif delete:
+    if delete:
         _delete(run)
     elif not run:
         listed = [facts_of(one) for one in all_runs()]
         yield listed, lambda: cli.tables.listed(listed)
     elif len(found := [leaderboard(find(name)) for name in run]) == 1:
-        yield found[0].as_json(), lambda: cli.tables.leaderboard(found[0])
+        board, answers = found[0], cli.tables.answers_as_json(found[0], show)
+        values = board.as_json() | {"answers": answers}
+        if show:
+            yield values, lambda: cli.tables.answer_questions(board, show)
+        else:
+            yield values, lambda: cli.tables.leaderboard(board)
     else:
         yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
-
-
-def _differences(
-    names: Sequence[str], groups: Literal["wilcoxon", "nemenyi"], baselines: bool, to: Path | None
-) -> tuple[Any, Any]:
-    """Recipes ranked over the data sets of some runs; the diagram goes into a file, if asked."""
-    if to is not None:
-        check_free(to)
-    found = api.critical_differences(names, groups=groups, baselines=baselines)
-    if to is not None:
-        cli.shell.write_figure(found.plot(), to)
-    return found.as_json(), lambda: cli.tables.differences(found, to)
 
 
 def _delete(names: Sequence[str]) -> None:
@@ -251,40 +235,6 @@ def _delete(names: Sequence[str]) -> None:
     for run in chosen:
         run.delete()
         print(f"{run.id} is deleted.")
-
-
-@command(api.doubtful_labels)
-def labels(
-    run: str,
-    *,
-    recipes: Sequence[str] = (),
-    most: int = 20,
-    to: Path | None = None,
-    all: bool = False,
-    excel_safe: bool = False,
-) -> Answers:
-    """Lists the labels of a run that may be wrong.
-
-    Args:
-        run: Its id, or its folder.
-        most: How many are printed, the most doubtful first; 0: all of them.
-        to: Write them into a new CSV, TSV, JSONL or Parquet file as well.
-        all: Write all rows into it, in the order of the file: mend it and train again.
-        excel_safe: In CSV and TSV, put ' before every cell that a spreadsheet would run as a
-            formula; else all cells stay as they are.
-    """
-    from heads.data.formats.saving import check_new
-
-    if to:
-        check_new(to)
-    elif all:
-        raise DataError("All rows are written into a file, and none is named.", "Add --to FILE.")
-    found = api.doubtful_labels(run, recipes=recipes)
-    if to:
-        found.save(to, whole=all, excel_safe=excel_safe)
-        rows = len(found.spec.corpus) if all else len(found.rows)
-        print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
-    yield found.as_json(), lambda: cli.tables.labels(found, most)
 
 
 @command()

@@ -22,7 +22,6 @@ from heads.analysis.endpoint.report import EndpointReport
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
-from heads.analysis.row_map import RowMap
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import Reading
 from heads.analysis.tour import CHOICES, Tour
@@ -31,18 +30,14 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.data.dataset import Data
 from heads.display import Code, Table
-from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.exporters.push import Pushed
 from heads.interfaces.views import (
     dataset,
-    doubtful_labels,
     interpretation,
     lanes,
-    maps,
-    ranks,
     whole_files,
 )
 from heads.interfaces.views import explanation as explained
@@ -50,7 +45,6 @@ from heads.interfaces.views.format import accuracy, apart, between, count, count
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
-from heads.runs.doubtful_labels import DoubtfulLabels
 from heads.runs.leaderboard import Leaderboard
 from heads.scale.fitting import ShardedComparison
 from heads.scale.predicting import ShardedAnswers
@@ -155,21 +149,6 @@ def _(found: Catalogue) -> Markup:
         rows=rows,
         is_tall=True,
     )
-
-
-@_body.register
-def _(found: RowMap) -> Markup:
-    told = " ".join((maps.says(found), maps.KEY, *found.notes))
-    return render("table.html", says=told, headers=maps.HEADERS, rows=list(maps.rows(found)))
-
-
-@_body.register
-def _(found: CriticalDifferences) -> Markup:
-    letters = found.letters
-    ranks_of = zip(found.recipes, found.ranks, strict=True)
-    rows = [(name, f"{rank:.2f}", letters[name]) for name, rank in ranks_of]
-    told = {"key": ranks.key(found), "notes": ranks.notes(found)}
-    return render("ranked.html", found=found, rows=rows, **told)
 
 
 @_body.register
@@ -313,7 +292,6 @@ _body.register(
 _body.register(CatalogEntry, explained.family)
 _body.register(Counterfactuals, interpretation.edits)
 _body.register(Data, lambda found: dataset.card(found, can_change=False))
-_body.register(DoubtfulLabels, doubtful_labels.doubtful_labels)
 _body.register(FileScores, whole_files.scored)
 _body.register(Neighbourhood, lambda found: interpretation.neighbours([found]))
 _body.register(PaddingReport, explained.padding)

@@ -5,13 +5,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from heads.analysis.comparison import Comparison
-from heads.analysis.row_map import RowMap
 from heads.errors import DataError, did_you_mean
-from heads.evaluation.critical_differences import CriticalDifferences
 from heads.interfaces.views import charts
 from heads.interfaces.views.charts import Chart
 from heads.interfaces.views.format import offered
-from heads.interfaces.views.questions import head_of
+from heads.interfaces.views.sections import find_subject
 from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 
@@ -29,18 +27,14 @@ def figure(found: Any, kind: str, **of: str) -> "Figure":
         DataError: There is no such picture, or the result does not have what it shows.
     """
     if isinstance(found, Comparison):
-        return drawn(charts.comparison(found))
-    if isinstance(found, RowMap):
-        return drawn(charts.row_map(found))
-    if isinstance(found, CriticalDifferences):
-        return drawn(charts.critical_differences(found))
+        return build_plotly_figure(charts.comparison(found))
     if isinstance(found, Leaderboard):
-        return drawn(_of_run(found, kind, **of))
+        return build_plotly_figure(_of_run(found, kind, **of))
     raise TypeError(f"nothing draws a {type(found).__name__}")  # a fault of ours
 
 
-def drawn(chart: Chart) -> "Figure":
-    """A chart as a figure; what it says and its key stand beside it, as it stands alone."""
+def build_plotly_figure(chart: Chart) -> "Figure":
+    """Return a chart as a figure of Plotly that has its words and its key beside it."""
     import plotly.graph_objects as go
 
     lines = [line for text in (chart.says, chart.key) for line in wrap(text, LINE)]
@@ -131,7 +125,7 @@ def _of_run(board: Leaderboard, kind: str, measure: str, recipe: str) -> Chart:
 
 def _cell(board: Leaderboard, recipe: str) -> Cell:
     """The cell of a head: the one asked for, the recommended one, else the best."""
-    name = head_of(board, recipe)
+    name = find_subject(board, recipe).head
     if not any(cell.name == name for cell in board.cells):
         what = f"{recipe} is not done yet." if recipe else "No head is done yet."
         raise DataError(what, "Resume the run.")

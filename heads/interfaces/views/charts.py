@@ -1,28 +1,39 @@
-"""Charts as plain Plotly figures, each with a sentence for those who do not see it. No Gradio.
+"""Charts of results, each with a sentence for those who do not see it. No Gradio."""
 
-A figure is a dictionary that Plotly draws, `{"data": …, "layout": …, "config": …}`, the same for
-the page and for the report; Plotly itself is not imported. One figure serves light and dark: its
-ground is transparent, and `board.css` colours its text. So its colours are hex or rgba(), which
-every version of Plotly reads, and foreign text passes `escape`.
-"""
-
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from textwrap import wrap
 from typing import Any
 
 from torch import Tensor
 
 from heads.analysis.comparison import Comparison
-from heads.analysis.row_map import MappedReading, RowMap
 from heads.evaluation.calibration import Bin, Coverage
-from heads.evaluation.critical_differences import CriticalDifferences
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
-from heads.interfaces.views import answers, counts, maps, ranks
+from heads.interfaces.views import answers, counts
+from heads.interfaces.views.figures import (
+    AMBER,
+    BAND,
+    FADED,
+    FEW,
+    MOST_BARS,
+    MOST_ROWS,
+    NOTHING,
+    ROW,
+    SHADES,
+    UPRIGHT,
+    Chart,
+    Figure,
+    axis_factor,
+    build_axis,
+    build_bars,
+    build_figure,
+    hover_text,
+    name_axis,
+    score_axis,
+)
 from heads.interfaces.views.format import (
     COLOURS,
     GREY,
@@ -52,39 +63,6 @@ from heads.runs.drill_down import Closeup, LayerCurve, layer_name, layered
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.ways_of_learning import WaysOfLearning
 
-Figure = dict[str, Any]
-CONFIG: Figure = {"displayModeBar": False, "responsive": True}
-NOTHING = "rgba(0,0,0,0)"
-BAND = "rgba(79,107,237,.09)"
-AMBER = COLOURS[1]
-FADED = "rgba(79,107,237,.4)"
-# Of one hue, so that it lies on a light and on a dark ground alike.
-SHADES = [[0, "rgba(79,107,237,.10)"], [1, "rgba(79,107,237,.80)"]]
-# Of an axis that has room on a phone; every score stands beside its row with the unit.
-FEW: Figure = {"nticks": 4, "tickangle": 0, "showticksuffix": "none"}
-MOST_ROWS, MOST_BARS = 30, 20
-UPRIGHT = 8  # columns, above which their names stand upright
-ROW, NAME = 25, 22  # pixels of a row, and letters of its name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chart:
-    """A figure, and what it says.
-
-    Attributes:
-        figure: What Plotly draws.
-        says: What one sees in it, in a sentence.
-        key: What its signs mean, to be read below it; or nothing.
-        headers: What stands above the columns of `rows`.
-        rows: The numbers that are drawn, for those who want them as a table; or nothing.
-    """
-
-    figure: Figure
-    says: str
-    key: str = ""
-    headers: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
@@ -99,117 +77,6 @@ class Tile:
     value: float
     shown: str
     below: str = ""
-
-
-# --- What all figures share: the frame, axes and bars.
-
-
-def _figure(data: list[Figure], height: int, **layout: Any) -> Figure:
-    """A figure without a frame of its own; it does not zoom, so that a page scrolls over it."""
-    usual = {
-        "height": height,
-        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
-        "minreducedheight": 20,  # of a single row there is room for its names all the same
-        "showlegend": False,
-        "dragmode": False,
-        "hovermode": "closest",
-        "paper_bgcolor": NOTHING,
-        "plot_bgcolor": NOTHING,
-        "font": {"size": 13, "color": "#7a7a85"},
-        "hoverlabel": {
-            "align": "left",
-            "bgcolor": "#27272a",
-            "bordercolor": "#27272a",
-            "font": {"size": 13, "color": "#ffffff"},
-        },
-        "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
-    }
-    return {"data": data, "layout": usual | layout, "config": CONFIG}
-
-
-def _axis(title: str = "", **more: Any) -> Figure:
-    usual = {
-        "fixedrange": True,
-        "automargin": True,
-        "gridcolor": GRID,
-        "zeroline": False,
-        "ticklabelstandoff": 4,
-        "nticks": 5,
-        "ticks": "",
-        "tickfont": {"size": 12},
-    }
-    return (
-        usual
-        | ({"title": {"text": title, "standoff": 8, "font": {"size": 13}}} if title else {})
-        | more
-    )
-
-
-def _factor(name: Metric) -> float:
-    """Shares are drawn in percent, so that Plotly's own ticks fit them."""
-    return 100.0 if name.is_share else 1.0
-
-
-def _scores(values: Sequence[float], name: Metric, title: str = "", **more: Any) -> Figure:
-    """An axis of scores that holds them all, and no more than there can be."""
-    low, high = min(values), max(values)
-    # What is all but equal gets an axis of its size, of which ticks can be told apart.
-    room = max(0.05 * (high - low), 1e-3 if name.scale != "error" else 1e-3 * abs(high) or 1.0)
-    ends = max(name.low, low - room), min(name.high, high + room)
-    return _axis(
-        title,
-        range=[_factor(name) * end for end in ends],
-        ticksuffix=" %" * name.is_share,
-        **more,
-    )
-
-
-def _hover(*lines: str) -> str:
-    return "<br>".join(map(escape, filter(None, lines)))
-
-
-def _bars(
-    rows: Sequence[tuple[str, float]],
-    texts: Sequence[str],
-    *,
-    most: int = MOST_BARS,
-    colours: str | Sequence[str] = COLOURS[0],
-) -> Figure:
-    """A bar a row, from the top down, every number printed; of many the first."""
-    shown = rows[:most]
-    longest = max([value for _, value in shown] or [1.0]) or 1.0
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [value for _, value in shown],
-        "y": list(range(len(shown))),
-        "text": list(texts[:most]),
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hoverinfo": "text",
-        "hovertext": [_hover(name, text) for (name, _), text in zip(shown, texts, strict=False)],
-        "marker": {
-            "color": colours if isinstance(colours, str) else list(colours[:most]),
-            "cornerradius": 3,
-        },
-    }
-    return _figure(
-        [trace],
-        ROW * len(shown) + 20,
-        bargap=0.4,
-        xaxis=_axis(range=[0, 1.3 * longest], visible=False),
-        yaxis=_names([name for name, _ in shown]),
-    )
-
-
-def _names(names: Sequence[str], most: int = NAME) -> Figure:
-    """A vertical axis of names, the first at the top."""
-    return _axis(
-        tickvals=list(range(len(names))),
-        ticktext=[escape(cut(name, most)) for name in names],
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
 
 
 # --- Heads side by side: a row a head, and a tile a head.
@@ -228,13 +95,13 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     heads = [cell for cell in board.cells if not cell.is_baseline]
     kept = [c for at, c in enumerate(heads) if at < MOST_ROWS or c.name in (use.name, chosen)]
     if not kept:
-        return Chart(figure=_figure([], 40), says="No head is done yet.")
+        return Chart(figure=build_figure([], 40), says="No head is done yet.")
     lows, highs = [c.measures.low for c in kept], [c.measures.high for c in kept]
     span = max(highs) - min(lows)
     lines = {c.name: c.measures.score for c in board.cells if c.is_baseline}
     # A baseline that is far away would squeeze the heads: it is named at the edge.
     near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
-    axis = _scores([*lows, *highs, *near.values()], name, **FEW)
+    axis = score_axis([*lows, *highs, *near.values()], name, **FEW)
     low, high = axis["range"]
     texts = _told([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
@@ -266,16 +133,16 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
         if list(IN_WORDS)[line] in lines:
             cell = list(IN_WORDS)[line]
             text = f"{_in_words(board)[cell]} {_told([lines[cell]], name, 0.5)[0]}"
-            drawn = _baseline(text, _factor(name) * lines[cell], line, colour, axis)
+            drawn = _baseline(text, axis_factor(name) * lines[cell], line, colour, axis)
             shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
-    names = _names(recipes)
+    names = name_axis(recipes)
     names["ticktext"] = [
         _both_names(board.recipes[recipe], told, is_bold=recipe in (use.name, chosen))
         for recipe, told in zip(recipes, names["ticktext"], strict=True)
     ]
     left = len(heads) - len(kept)
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             [rows, *points],
             ROW * len(kept) + 40 + 46,
             margin={"l": 8, "r": 80, "t": 40, "b": 8},
@@ -306,14 +173,14 @@ def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
 def _of_cell(cell: Cell, name: Metric) -> str:
     size = f"{cell.learned:,} parameters"
     interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
-    return _hover(cell.name, interval, size)
+    return hover_text(cell.name, interval, size)
 
 
 def _points(
     cells: Sequence[Cell], places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
 ) -> Figure:
     """Points with their intervals, all of one colour."""
-    factor, measured = _factor(name), [cells[at].measures for at in own]
+    factor, measured = axis_factor(name), [cells[at].measures for at in own]
     spans = [(one.score, one.low, one.high) for one in measured]
     return {
         "type": "scatter",
@@ -529,9 +396,11 @@ def _heat(
 
     def hover(name: str) -> str:
         if name not in tiles:
-            return _hover(name, "stopped in the race" if name in out else "waits") if name else ""
+            return (
+                hover_text(name, "stopped in the race" if name in out else "waits") if name else ""
+            )
         interval = f" ({tiles[name].below})" if tiles[name].below else ""
-        return _hover(name, f"{measure.label}: {tiles[name].shown}{interval}")
+        return hover_text(name, f"{measure.label}: {tiles[name].shown}{interval}")
 
     # What has no value has no depth: a grey trace of its own below.
     empty = [[0 if name and name not in tiles else None for name in row] for row in grid]
@@ -565,10 +434,10 @@ def _heat(
         + 45 * (len(tops) > 5 and any("?" in top for top in tops))
         + 35 * upright
     )
-    return _figure(
+    return build_figure(
         [common | faint, common | {"z": done, "colorscale": SHADES}],
         36 * len(readings) + room + 26,
-        xaxis=_axis(
+        xaxis=build_axis(
             "head",
             tickvals=list(range(len(tops))),
             ticktext=names if upright else [name.replace("?", "<br>?", 1) for name in names],
@@ -576,7 +445,7 @@ def _heat(
             side="top",
             showgrid=False,
         ),
-        yaxis=_names(readings, 20) | {"title": {"text": "pooling", "font": {"size": 13}}},
+        yaxis=name_axis(readings, 20) | {"title": {"text": "pooling", "font": {"size": 13}}},
     )
 
 
@@ -596,7 +465,7 @@ def _line(
         "line": {"color": colour, "width": 2},
         "marker": {"color": colour, "size": 7},
         "hoverinfo": "text" if hovers else "skip",
-        "hovertext": [_hover(told) for told in hovers],
+        "hovertext": [hover_text(told) for told in hovers],
         "cliponaxis": False,
     }
     return usual | more
@@ -624,7 +493,7 @@ def sizes(board: Leaderboard) -> Chart | None:
     if len({cell.learned for cell in heads}) < 2:
         return None
     name, use = SCORES[board.metric], board.recommendation
-    factor, traces = _factor(name), []
+    factor, traces = axis_factor(name), []
     for colour in (GREY, COLOURS[0]):
         own = [cell for cell in heads if (cell.name == use.name) == (colour != GREY)]
         spans = [(c.measures.score, c.measures.low, c.measures.high) for c in own]
@@ -646,17 +515,17 @@ def sizes(board: Leaderboard) -> Chart | None:
     ends = [end for cell in heads for end in (cell.measures.low, cell.measures.high)]
     told = answers.worth(board)
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             300,
-            xaxis=_axis(
+            xaxis=build_axis(
                 "Parameters that are learned",
                 type="log",
                 range=[floor(min(powers) * 2 - 0.2) / 2, ceil(max(powers) * 2 + 0.2) / 2],
                 dtick=1,
                 exponentformat="SI",
             ),
-            yaxis=_scores(ends, name),
+            yaxis=score_axis(ends, name),
         ),
         says=f"{name.title} against size{': ' * bool(told)}{told}.",
         key="Blue: recommended, with its 95 % interval." * bool(use.name),
@@ -668,7 +537,7 @@ def growth(board: Leaderboard) -> Chart | None:
     if len(board.curve) < 2:
         return None
     name, use = SCORES[board.metric], board.recommendation.name
-    factor, rows = _factor(name), [stage["rows"] for stage in board.curve]
+    factor, rows = axis_factor(name), [stage["rows"] for stage in board.curve]
     # The recommended head comes first, and so has its colour.
     names = sorted(board.curve[-1]["scores"], key=lambda one: one != use)[: len(COLOURS)]
     traces, ends, table = [], [], []
@@ -695,18 +564,18 @@ def growth(board: Leaderboard) -> Chart | None:
             for (at, _), (score, low, high) in zip(found, spans, strict=True)
         ]
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             300,
             showlegend=True,
             margin={"l": 8, "r": 12, "t": 36, "b": 8},
-            xaxis=_axis(
+            xaxis=build_axis(
                 "Rows learned from",
                 range=[0, 1.06 * max(rows)],
                 tickvals=rows,
                 ticktext=[f"{at:,}" for at in rows],
             ),
-            yaxis=_scores(ends, name),
+            yaxis=score_axis(ends, name),
         ),
         says=board.curve_says.replace("`", ""),
         key=f"{name.title}; of {names[0]} with its 95 % interval.",
@@ -721,7 +590,7 @@ def layers(board: Leaderboard) -> tuple[Chart, ...]:
 
 
 def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
-    name, factor = SCORES[board.metric], _factor(SCORES[board.metric])
+    name, factor = SCORES[board.metric], axis_factor(SCORES[board.metric])
     measured, places = [cell.measures for cell in found.cells], range(len(found.cells))
     spans = [(m.score, m.low, m.high) for m in measured]
     score = _line(
@@ -746,7 +615,7 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
     # Below the scores the estimates, each from its lowest to its highest.
     lower = {"domain": [0, 0.3], "range": [-0.1, 1.1], "tickvals": [0, 1]}
     upper = {"domain": [0.42, 1]} if columns else {}
-    layout = {"yaxis2": _axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
+    layout = {"yaxis2": build_axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
     names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
     headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
     rows = [
@@ -754,18 +623,18 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
         for at, (layer, own) in enumerate(zip(found.layers, measured, strict=True))
     ]
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             400 if columns else 280,
             showlegend=bool(columns),
             margin={"l": 8, "r": 12, "t": 36 if columns else 8, "b": 8},
-            xaxis=_axis(
+            xaxis=build_axis(
                 tickvals=list(places),
                 ticktext=names,
                 range=[-0.4, len(names) - 0.6],
                 anchor="y2" if columns else "y",
             ),
-            yaxis=_scores([end for span in spans for end in span], name) | upper,
+            yaxis=score_axis([end for span in spans for end in span], name) | upper,
             **layout,
         ),
         says=f"{found.recipe}: {found.says}".replace("`", ""),
@@ -789,19 +658,19 @@ def ways(found: WaysOfLearning) -> Chart:
     ]
     texts = _told([cell.measures.score for cell in cells], name, max(ends) - min(ends))
     told = [f"<b>{text}</b>" if used[at] else text for at, text in enumerate(texts)]
-    first = _factor(name) * cells[0].measures.score
+    first = axis_factor(name) * cells[0].measures.score
     titles = [one.resolved.tuned_title for one in found.ways]
-    names = _names(titles)
+    names = name_axis(titles)
     names["ticktext"] = [
         f'{shown}  <span style="opacity:.75">{duration(max(cell.seconds, 0.1))}</span>'
         for shown, cell in zip(names["ticktext"], cells, strict=True)
     ]
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             points,
             ROW * len(cells) + 60,
             margin={"l": 8, "r": 80, "t": 8, "b": 8},
-            xaxis=_scores(ends, name, **FEW),
+            xaxis=score_axis(ends, name, **FEW),
             yaxis=names,
             shapes=[_dashed(first, ZERO)],
             annotations=[_beside(text, at) for at, text in enumerate(told)],
@@ -815,216 +684,6 @@ def ways(found: WaysOfLearning) -> Chart:
             for title, text, cell in zip(titles, texts, cells, strict=True)
         ),
     )
-
-
-# --- The rows of a file as points.
-
-# Of classes on a map, each to be told from the others on a light and on a dark ground.
-MANY = (
-    *COLOURS, "#7c5cd6", "#0284c7", "#65a30d", "#dc2626", "#a16207", "#0e7490",
-)  # fmt: skip
-LONGEST, WIDE = 240, 60  # letters of a text that one points at, and of one of its lines
-OTHER = "other labels"
-
-
-def row_map(found: RowMap) -> Chart:
-    """Draw the rows under each reading side by side, the commonest labels in colours."""
-    hovers = [_of_row(found, at) for at in range(len(found.rows))]
-    traces, axes, notes = list[Figure](), Figure(), list[Figure]()
-    share = 1 / len(found.readings)
-    for number, one in enumerate(found.readings):
-        end = "" if number == 0 else f"{number + 1}"
-        traces += _dots(found, one, hovers, end)
-        frame: Figure = {"fixedrange": False, "showticklabels": False, "automargin": False}
-        low, high = number * share, (number + 1) * share
-        axes[f"xaxis{end}"] = _axis(
-            domain=[low + 0.01, high - 0.01], anchor=f"y{end}", showgrid=False, **frame
-        )
-        axes[f"yaxis{end}"] = _axis(anchor=f"x{end}", showgrid=False, **frame)
-        notes.append({
-            "xref": "paper", "yref": "paper", "x": low + 0.01, "y": 1, "xanchor": "left",
-            "yanchor": "bottom", "showarrow": False, "text": f"<b>{escape(one.reading)}</b>",
-        })  # fmt: skip
-    return Chart(
-        figure=_figure(
-            traces,
-            520,
-            showlegend=True,
-            dragmode="pan",
-            margin={"l": 8, "r": 8, "t": 28, "b": 8},
-            legend={"orientation": "h", "x": 0, "y": 0, "yanchor": "top", "itemsizing": "constant"},
-            annotations=notes,
-            **axes,
-        ),
-        says=maps.says(found),
-        key=" ".join((*map(maps.trusted, found.readings), *found.notes)),
-        headers=maps.HEADERS,
-        rows=tuple(maps.rows(found)),
-    )
-
-
-def _dots(found: RowMap, one: MappedReading, hovers: Sequence[str], end: str) -> list[Figure]:
-    """A trace a label; of numbers one, whose colours are those."""
-    common = {
-        "type": "scattergl",
-        "mode": "markers",
-        "xaxis": f"x{end}",
-        "yaxis": f"y{end}",
-        "hoverinfo": "text",
-    }
-    size = 5 if len(found.rows) > 2000 else 7
-    if found.numbers:
-        marker = {
-            "size": size, "color": list(found.numbers), "showscale": not end,
-            "colorscale": [[0, COLOURS[0]], [0.5, GREY], [1, AMBER]], "colorbar": {"thickness": 10},
-        }  # fmt: skip
-        whole = {"x": list(one.x), "y": list(one.y), "hovertext": list(hovers), "marker": marker}
-        return [common | whole | {"showlegend": False}]
-    usual = [name for name, _ in Counter(found.labels).most_common(len(MANY))]
-    shown = dict(zip(sorted(usual), MANY, strict=False))
-    traces = []
-    for name, colour in ((OTHER, GREY), *shown.items()):  # grey ones lie below
-        own = [
-            at for at, label in enumerate(found.labels)
-            if label == name or (name == OTHER and label not in shown)
-        ]  # fmt: skip
-        if own:
-            traces.append(
-                common
-                | {
-                    "name": escape(cut(name, NAME)),
-                    "legendgroup": escape(name),
-                    "showlegend": not end,
-                    "x": [one.x[at] for at in own],
-                    "y": [one.y[at] for at in own],
-                    "hovertext": [hovers[at] for at in own],
-                    "marker": {"size": size, "color": colour, "opacity": 0.75},
-                }
-            )
-    return traces
-
-
-def _of_row(found: RowMap, at: int) -> str:
-    """What pointing at a row shows: its text, its second one, its label, and the answer."""
-    told = []
-    for text in (found.texts[at], *(found.pairs[at : at + 1])):
-        told += wrap(" ".join(text[:LONGEST].split()) + "…" * (len(text) > LONGEST), WIDE)
-    told.append(f"labelled {found.labels[at]}")
-    if found.answers and found.answers[at]:
-        told.append(f"{found.head} answers {found.answers[at]}")
-    return _hover(*told)
-
-
-# --- Recipes over several data sets.
-
-CLIQUE, LINE = 11, 21  # pixels of a bar over a group, and of the line to a name
-SIDE = 30  # letters of a name beside the diagram
-MOST_CLIQUES = 30
-
-
-def critical_differences(found: CriticalDifferences) -> Chart:
-    """Draw average ranks on an axis, names at both sides, and bars over groups (Demšar)."""
-    low = floor(found.ranks[0] + 1e-9)
-    high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
-    at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
-    cliques = found.cliques[:MOST_CLIQUES]
-    places = _places(found.recipes, CLIQUE * len(cliques) + 16, low, high)
-    height = max(depth for _, depth in places.values()) + 12
-    bars = [
-        _clique([at[name] for name in own], CLIQUE * (n + 1), found.recipes[0] in own)
-        for n, own in enumerate(cliques)
-    ]
-    ruler, told = _ruler(found.critical_difference, low, high, height)
-    side = 60 + 7 * max(len(cut(name, SIDE)) for name in found.recipes)
-    axis = {"ticks": "inside", "ticklen": 6, "tickcolor": GREY, "showgrid": False}
-    axis |= {"showline": True, "linecolor": GREY, "linewidth": 1.5, "side": "top"}
-    axis |= {"dtick": ceil((high - low) / 12)}
-    return Chart(
-        figure=_figure(
-            [*(_to_name(name, at[name], *place) for name, place in places.items()), *bars],
-            height + 70,
-            margin={"l": side, "r": side, "t": 62, "b": 8},
-            xaxis=_axis(range=[low, high], automargin=False, **axis),
-            yaxis=_axis(range=[-height, 0], visible=False),
-            shapes=ruler,
-            annotations=[
-                *told,
-                *(_at_side(name, at[name], *place, high) for name, place in places.items()),
-            ],
-        ),
-        says=found.verdict,
-        key=f"{ranks.key(found)} A bar lies over each group, with a dot at each of it."
-        + f" The first {MOST_CLIQUES} are drawn." * (len(found.cliques) > MOST_CLIQUES),
-        headers=("Recipe", "Average rank", "Groups"),
-        rows=tuple((name, f"{rank:.2f}", letters[name]) for name, rank in at.items()),
-    )
-
-
-def _places(names: Sequence[str], top: int, low: int, high: int) -> dict[str, tuple[int, int]]:
-    """For each name its side, and how many pixels below the axis: the better half at the left."""
-    left = (len(names) + 1) // 2
-    sides = ((low, names[:left]), (high, names[: left - 1 : -1] if names[left:] else ()))
-    return {name: (side, top + LINE * n) for side, own in sides for n, name in enumerate(own)}
-
-
-def _to_name(name: str, rank: float, side: int, depth: int) -> Figure:
-    """The line from a rank on the axis to the name at the side."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [rank, rank, side],
-        "y": [0, -depth, -depth],
-        "line": {"color": GREY, "width": 1.2},
-        "hoverinfo": "text",
-        "hovertext": [_hover(name, f"average rank {rank:.2f}")] * 3,
-        "cliponaxis": False,
-    }
-
-
-def _clique(ranks: Sequence[float], depth: int, is_first: bool) -> Figure:
-    """The bar over a group; that of the best recipe is blue."""
-    colour = COLOURS[0] if is_first else GREY
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": list(ranks),
-        "y": [-depth] * len(ranks),
-        "line": {"color": colour, "width": 5},
-        "marker": {"color": colour, "size": 9},
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
-
-
-def _at_side(name: str, rank: float, side: int, depth: int, high: int) -> Figure:
-    is_right = side == high
-    shown, told = escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"
-    return {
-        "x": side,
-        "y": -depth,
-        "xanchor": "left" if is_right else "right",
-        "xshift": 6 if is_right else -6,
-        "showarrow": False,
-        "text": f"{told}  {shown}" if is_right else f"{shown}  {told}",
-    }
-
-
-def _ruler(
-    length: float, low: float, high: float, height: int
-) -> tuple[list[Figure], list[Figure]]:
-    """Nemenyi's critical difference as a length above the axis, or in words where it is longer."""
-    is_drawn = length <= high - low
-    place = {"yref": "paper", "y": 1 + 34 / height, "showarrow": False, "yanchor": "bottom"}
-    text = f"CD {length:.2f}" if is_drawn else f"CD {length:.2f}, longer than the axis"
-    told = place | {"x": low, "xanchor": "left", "text": text, "font": {"size": 12}}
-    line = {
-        "type": "line", "x0": low, "x1": low + length, "yref": "paper", "y0": 1 + 32 / height,
-        "y1": 1 + 32 / height, "line": {"color": GREY, "width": 2},
-    }  # fmt: skip
-    return [line] * is_drawn, [told]
-
-
-# --- Several heads on one sentence.
 
 
 def comparison(found: Comparison) -> Chart:
@@ -1048,15 +707,15 @@ def comparison(found: Comparison) -> Chart:
     ]
     ends: Figure = {"range": [0, 112], "tickvals": [0, 25, 50, 75, 100]} if is_share else {}
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             (10 + 16 * len(traces)) * len(names) + 80,
             barmode="group",
             bargap=0.25,
             showlegend=True,
             margin={"l": 8, "r": 24, "t": 36, "b": 8},
-            xaxis=_axis("Probability" if is_share else "", ticksuffix=" %" * is_share, **ends),
-            yaxis=_names(names),
+            xaxis=build_axis("Probability" if is_share else "", ticksuffix=" %" * is_share, **ends),
+            yaxis=name_axis(names),
         ),
         says=found.verdict,
         key=f"The {len(names)} likeliest of {len(known)} classes." * (len(names) < len(known)),
@@ -1085,7 +744,7 @@ def _group(
         "cliponaxis": False,
         "hoverinfo": "text",
         "hovertext": [
-            _hover(name, f"{one}: {text}") for one, text in zip(classes, texts, strict=True)
+            hover_text(name, f"{one}: {text}") for one, text in zip(classes, texts, strict=True)
         ],
         "marker": {"color": colour, "cornerradius": 3},
     }
@@ -1108,13 +767,13 @@ def reliability(measures: Measures) -> Chart:
         tables.append((name, scaled.bins))
     sure = "How sure it was of a label" if measures.labels else "How sure it was"
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             320,
             showlegend=True,
             margin={"l": 8, "r": 16, "t": 36, "b": 8},
-            xaxis=_axis(sure, range=[0, 100], ticksuffix=" %"),
-            yaxis=_axis("Answered right", range=[0, 100], ticksuffix=" %"),
+            xaxis=build_axis(sure, range=[0, 100], ticksuffix=" %"),
+            yaxis=build_axis("Answered right", range=[0, 100], ticksuffix=" %"),
         ),
         says=f"Can its confidence be trusted? {answers.trust(measures)}.",
         headers=("", "Answers", "Sure", "Right"),
@@ -1155,12 +814,12 @@ def coverage(points: Sequence[Coverage], problem: ProblemType) -> Chart:
     answered = f"{'Texts' if problem.is_exclusive else 'Labels'} answered"
     accuracy = SCORES["accuracy"]
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             traces,
             320,
             margin={"l": 8, "r": 16, "t": 36, "b": 8},
-            xaxis=_axis(answered, range=[0, 104], ticksuffix=" %"),
-            yaxis=_scores([one.accuracy for one in points], accuracy, "Of those, right"),
+            xaxis=build_axis(answered, range=[0, 104], ticksuffix=" %"),
+            yaxis=score_axis([one.accuracy for one in points], accuracy, "Of those, right"),
         ),
         says=abstained_says(points, problem),
         headers=("At least so sure", answered, "Of those, right"),
@@ -1188,7 +847,9 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     names = [classes[int(at)] for at in shown]
     hovers = [
         [
-            _hover(f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})")
+            hover_text(
+                f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})"
+            )
             for to, said in enumerate(names)
         ]
         for at, true in enumerate(names)
@@ -1212,20 +873,20 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     if len(classes) > MOST_CLASSES:
         told += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             [
                 common | {"z": right, "colorscale": SHADES, "zmax": 1},
                 common | {"z": off, "colorscale": amber, "zmax": 0.4},
             ],
             28 * len(shown) + 120,
-            xaxis=_axis(
+            xaxis=build_axis(
                 "predicted class",
                 tickvals=list(places),
                 ticktext=[escape(cut(name, 18)) for name in names],
                 side="top",
                 showgrid=False,
             ),
-            yaxis=_names(names, 18) | {"title": {"text": "true class", "font": {"size": 13}}},
+            yaxis=name_axis(names, 18) | {"title": {"text": "true class", "font": {"size": 13}}},
         ),
         says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
         key=told,
@@ -1244,7 +905,7 @@ def f1(scores: Sequence[float | None], classes: Sequence[str]) -> Chart:
     rows = sorted(known, key=lambda row: row[1])
     texts = shares([score for _, score in rows])
     return Chart(
-        figure=_bars(rows, texts),
+        figure=build_bars(rows, texts),
         says=f"F1 is lowest for {rows[0][0]}: {texts[0]}." if rows else "No class was tested.",
         key=_more(rows),
         headers=("Class", "F1"),
@@ -1258,7 +919,7 @@ def mix(parts: Sequence[float]) -> Chart:
     rows, texts = list(zip(names, parts, strict=True)), shares(parts, max(parts))
     most = max(range(len(parts)), key=parts.__getitem__)
     return Chart(
-        figure=_bars(rows, texts, most=len(rows)),
+        figure=build_bars(rows, texts, most=len(rows)),
         says=f"It has learned to read {layer_name(most)} most: {texts[most]}.",
         key=f"It began with equal shares, {percent(1 / len(parts))} each.",
     )
@@ -1279,11 +940,11 @@ def scatter(look: Closeup) -> Chart:
     exact = _line([(low, low), (high, high)], "exactly right", ZERO, mode="lines")
     name, own = SCORES[look.cell.measures.metric], look.cell.measures.score
     return Chart(
-        figure=_figure(
+        figure=build_figure(
             [exact, dots],
             340,
-            xaxis=_axis("The number in the data"),
-            yaxis=_axis("Predicted"),
+            xaxis=build_axis("The number in the data"),
+            yaxis=build_axis("Predicted"),
         ),
         says=f"Predicted against true numbers: {name.noun} {name.told(own)}.",
         key="The line: exactly right.",
@@ -1301,7 +962,7 @@ def class_counts(rows_of: Mapping[str, int]) -> Chart:
     if commonest == rarest:
         told = f"Each has {counted(rarest, 'row')}."
     return Chart(
-        figure=_bars(rows, [f"{number:,}" for _, number in rows]), says=told, key=_more(rows)
+        figure=build_bars(rows, [f"{number:,}" for _, number in rows]), says=told, key=_more(rows)
     )
 
 
@@ -1310,7 +971,7 @@ def number_counts(numbers: Sequence[float]) -> Chart:
     rows = counts.by_size(numbers)
     most = max(rows, key=lambda row: row[1])
     return Chart(
-        figure=_bars(rows, [f"{own:,}" for _, own in rows]),
+        figure=build_bars(rows, [f"{own:,}" for _, own in rows]),
         says=f"Most numbers, {most[1]:,} of {len(numbers):,}, are from {most[0]}.",
     )
 

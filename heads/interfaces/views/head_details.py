@@ -2,17 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from markupsafe import Markup
-
 from heads.evaluation.calibration import Calibration, Coverage
-from heads.evaluation.details import LabelDetails
 from heads.evaluation.metrics import SCORES
-from heads.evaluation.transferability import MEASURES
-from heads.interfaces.views.answers import worst_first
-from heads.interfaces.views.format import apart, between, percent, percent_or_blank, ranked
-from heads.interfaces.views.html import render
-from heads.interfaces.views.leaderboard import broken, coded
-from heads.problem import REGRESSION, ProblemType
+from heads.interfaces.views.format import apart, between, percent
+from heads.problem import ProblemType
 from heads.recipe import Value
 from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
@@ -144,11 +137,6 @@ def _alike(chosen: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in chosen.items() if name not in ASIDE}
 
 
-LABELS = (
-    "Label", "Rows", "Precision", "Recall", "F1", "Average precision", "Given from",
-)  # fmt: skip
-
-
 def facts(board: Leaderboard, cell: Cell) -> list[tuple[str, str]]:
     """One head in a few lines: what it reaches, against the recommended one, and at what price."""
     name, measures = SCORES[board.metric], cell.measures
@@ -180,40 +168,3 @@ def against(board: Leaderboard, cell: Cell) -> str:
     if (found := cell.to_recommended) is None:
         return name.signed(cell.measures.score - own)
     return apart(found, name) + " *" * (found.differs and cell.name not in use.alike)
-
-
-def labels(found: Sequence[LabelDetails]) -> Markup:
-    """A row a label, the lowest F1 first."""
-    told = (
-        f"{len(found)} labels. Rows: those tested that have it. Given from: the probability "
-        "from which it is given, chosen on development rows."
-    )
-    rows = []
-    for label in worst_first(found):
-        shares = (label.precision, label.recall, label.f1, label.average_precision)
-        shown = map(percent_or_blank, shares)
-        rows.append([label.name, f"{label.rows:,}", *shown, percent(label.threshold)])
-    return render("table.html", headers=LABELS, rows=rows, says=told, is_tall=True)
-
-
-def numbers(cell: Cell) -> Markup:
-    """Every measure of predicted numbers."""
-    measures = cell.measures
-    rows = [
-        (one.label, one.shown(value))
-        for one in ranked(REGRESSION, measures.metric)
-        if (value := one.of(cell)) is not None
-    ]
-    rows.insert(1, ("its 95 % interval", between(measures, "to")))
-    return render("table.html", headers=("Measure", "Value"), rows=rows)
-
-
-def estimates(board: Leaderboard) -> Markup:
-    """What could be told before any training, and whether it was right."""
-    told = SCORES[board.metric].told
-    rows = [
-        (broken(one.name), f"{one.log_me:.3f}", f"{one.h_score:.3f}", told(one.neighbours))
-        for one in board.estimates
-    ]
-    found = [coded(one.says) for one in board.agreements]
-    return render("estimates.html", rows=rows, found=found, headers=("pooling", *MEASURES.values()))

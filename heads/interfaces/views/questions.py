@@ -1,243 +1,385 @@
-"""What one asks of a run once a head is recommended: short answers, and what they rest on.
+"""The core's result sections: the answers, as data, and the charts of each question.
 
-The page folds them below the result, the report prints them behind its first page.
+The registry, `sections`, names these functions. Answers and charts take a `Subject`; what says
+whether a section applies takes a `Leaderboard`.
 """
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
-from heads.interfaces.views import (
-    answers,
-    charts,
-    doubtful_labels,
-    head_details,
-    predictions,
-    ways_of_learning,
+from heads.backbone.given import is_given
+from heads.display import Table
+from heads.errors import HeadsError
+from heads.evaluation.metrics import SCORES
+from heads.evaluation.transferability import MEASURES
+from heads.interfaces.views import answers, charts, head_details, ways_of_learning
+from heads.interfaces.views.figures import Chart
+from heads.interfaces.views.format import (
+    TIME,
+    between,
+    count,
+    figures,
+    headers,
+    offered,
+    percent,
+    percent_or_blank,
+    ranked,
+    titled,
 )
-from heads.interfaces.views.charts import Chart
-from heads.interfaces.views.format import TIME, between, count, figures, headers, offered, titled
-from heads.interfaces.views.html import render
-from heads.runs.doubtful_labels import doubtful_labels as labels_of
-from heads.runs.doubtful_labels import has_probabilities
-from heads.runs.drill_down import closeup, disagreements, layered
-from heads.runs.leaderboard import Leaderboard
+from heads.interfaces.views.sections import Answer, Subject
+from heads.problem import REGRESSION, ProblemType
+from heads.runs.drill_down import Disagreement, closeup, disagreements, layered, mix_of
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard, facts_of
 
 SHOWN = 10  # texts on which heads disagree
 DRAWN = 2  # recipes that were learned in several ways
+NAMED = 3  # heads that are named for one answer
+GROUPS = 6  # answers that are listed for one text
 AGAINST = "Against the recommended"
+STAR = "* significantly different from the recommended head, over all comparisons (95 %)."
+NOT_ALIKE = "These runs were not scored alike, so their numbers do not compare directly."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """What a short answer rests on.
-
-    Attributes:
-        charts: At most two, side by side where there is room.
-        html: What stands below them.
-    """
-
-    charts: Sequence[Chart] = ()
-    html: str = ""
+# --- Is fine-tuning worth it?
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """One question; its functions take the leaderboard and the head that is looked at.
-
-    Attributes:
-        asks: The question.
-        brief: The answer in a phrase, or nothing.
-        draw: What that rests on.
-        applies: Whether the run has an answer.
-        name: What page and report know it by; those of their own need none.
-    """
-
-    asks: str
-    draw: Callable[[Leaderboard, str], Answer]
-    brief: Callable[[Leaderboard, str], str] = lambda board, head: ""
-    applies: Callable[[Leaderboard], bool] = lambda board: True
-    name: str = ""
+def has_tunings(board: Leaderboard) -> bool:
+    """Return whether a recipe was trained in several ways of tuning the base model."""
+    return bool(board.ways_of_learning)
 
 
-def head_of(board: Leaderboard, asked: str = "") -> str:
-    """The head that answers are about: the one asked for, the recommended one, else the best."""
-    names = {cell.name for cell in board.cells if not cell.is_baseline}
-    return asked if asked in names else board.recommendation.name or board.best
+def compare_tunings(subject: Subject) -> Answer:
+    """Compare the ways of tuning the base model under the same recipe."""
+    ways = subject.board.ways_of_learning
+    tables = [
+        Table(
+            headers=("What is learned", *ways_of_learning.headers(way, subject.board.metric)),
+            rows=tuple(
+                (f"{one.resolved.tuned_title} ({one.resolved.tune})", *row)
+                for one, row in zip(way.ways, ways_of_learning.rows(way), strict=True)
+            ),
+            title=f"{way.recipe}: {way.says}",
+        )
+        for way in ways
+    ]
+    return Answer(
+        phrase=ways_of_learning.worth_learning(ways),
+        sentences=(ways_of_learning.notes(subject.board),),
+        tables=tuple(tables),
+    )
 
 
-def _ways(board: Leaderboard, head: str) -> Answer:
-    *others, last = [charts.ways(one) for one in board.ways_of_learning[:DRAWN]]
-    drawn = (*(replace(one, key="") for one in others), last)  # what the signs mean is said once
-    return Answer(charts=drawn, html=ways_of_learning.tables(board, said=DRAWN))
+def draw_tunings(subject: Subject) -> list[Chart]:
+    """Draw the ways of tuning of the first recipes."""
+    return [charts.ways(way) for way in subject.board.ways_of_learning[:DRAWN]]
 
 
-def _growth(board: Leaderboard, head: str) -> Answer:
-    if chart := charts.growth(board):
-        return Answer(charts=(chart,))
-    says = (
+# --- Would more rows help?
+
+
+def judge_learning_curve(subject: Subject) -> Answer:
+    """Say what the last doubling of the rows gave."""
+    board = subject.board
+    sentence = board.curve_says or (
         "The heads of this run were not also trained on fewer rows: it ended early, has fewer "
         "than 200 rows to learn from, or its learning curve was turned off."
     )
-    return Answer(html=render("quiet.html", says=says))
+    return Answer(phrase=answers.more_rows(board), sentences=(sentence.replace("`", ""),))
 
 
-def _confidence(board: Leaderboard, head: str) -> Answer:
-    measures = board.cell(head).measures
-    first, scaled = charts.reliability(measures), measures.calibration
-    if scaled is None:
-        says = "It has no development rows that it has not learned from, so more cannot be told."
-        return Answer(charts=(first,), html=render("quiet.html", says=says))
-    says = head_details.scaled_says(scaled)
-    second = charts.coverage(scaled.coverage, board.problem)
-    return Answer(charts=(first, second), html=render("quiet.html", says=says))
+def draw_learning_curve(subject: Subject) -> list[Chart]:
+    """Draw the learning curve, if there is one."""
+    chart = charts.growth(subject.board)
+    return [chart] if chart else []
 
 
-def _mistakes(board: Leaderboard, head: str) -> Answer:
-    look = closeup(board, head)
+# --- Can I trust its confidence?
+
+
+def has_classes(board: Leaderboard) -> bool:
+    """Return whether labels are classes, and not numbers."""
+    return board.problem.has_classes
+
+
+def judge_confidence(subject: Subject) -> Answer:
+    """Say how far confidence is from accuracy, and what a temperature changes."""
+    measures = subject.board.cell(subject.head).measures
+    if measures.calibration is None:
+        sentences = ("Without development rows it has no temperature and no abstention curve.",)
+    else:
+        sentences = (
+            head_details.scaled_says(measures.calibration),
+            head_details.abstained_says(measures.calibration.coverage, subject.board.problem),
+        )
+    return Answer(phrase=answers.trust(measures), sentences=sentences)
+
+
+def draw_confidence(subject: Subject) -> list[Chart]:
+    """Draw confidence against accuracy, and accuracy against the fraction of rows answered."""
+    measures = subject.board.cell(subject.head).measures
+    drawn = [charts.reliability(measures)]
+    if measures.calibration is not None:
+        drawn.append(charts.coverage(measures.calibration.coverage, subject.board.problem))
+    return drawn
+
+
+# --- What does it get wrong?
+
+
+def find_mistakes(subject: Subject) -> Answer:
+    """Name the classes that are confused most, or list every label or measure."""
+    look = closeup(subject.board, subject.head)
+    measures, tables = look.cell.measures, list[Table]()
+    if not look.problem.has_classes:
+        rows = [
+            (measure.label, measure.shown(value))
+            for measure in ranked(REGRESSION, measures.metric)
+            if (value := measure.of(look.cell)) is not None
+        ]
+        rows.insert(1, ("its 95 % interval", between(measures, "to")))
+        tables = [Table(headers=("Measure", "Value"), rows=tuple(rows))]
+    elif measures.labels:
+        tables = [_label_table(measures.labels)]
+    return Answer(phrase=answers.confused(look), tables=tuple(tables))
+
+
+def _label_table(labels: Sequence[Any]) -> Table:
+    """Return a row a label, the lowest F1 first."""
+    rows = []
+    for label in answers.worst_first(labels):
+        fractions = (label.precision, label.recall, label.f1, label.average_precision)
+        shown = map(percent_or_blank, fractions)
+        rows.append((label.name, f"{label.rows:,}", *shown, percent(label.threshold)))
+    return Table(
+        headers=(
+            "Label", "Rows", "Precision", "Recall", "F1", "Average precision", "Threshold",
+        ),
+        rows=tuple(rows),
+        note="Rows: test rows that have the label. Threshold: the probability from which it is "
+        "given, chosen on development rows.",
+    )  # fmt: skip
+
+
+def draw_mistakes(subject: Subject) -> list[Chart]:
+    """Draw predicted against true numbers, or the confusion matrix and F1 by class."""
+    look = closeup(subject.board, subject.head)
     measures = look.cell.measures
-    if not board.problem.has_classes:
-        found = (charts.scatter(look),) if look.points else ()
-        return Answer(charts=found, html=head_details.numbers(look.cell))
+    if not look.problem.has_classes:
+        return [charts.scatter(look)] if look.points else []
     if measures.labels:
-        return Answer(html=head_details.labels(measures.labels))
-    found = [charts.f1(measures.f1, look.classes)]
+        return []
+    drawn = [charts.f1(measures.f1, look.classes)]
     if measures.confusion is not None:
-        found.insert(0, charts.confusion(measures.confusion, look.classes))
-    return Answer(charts=found)
+        drawn.insert(0, charts.confusion(measures.confusion, look.classes))
+    return drawn
 
 
-def _apart(board: Leaderboard, head: str) -> Answer:
-    found = disagreements(board.folder, most=SHOWN)
-    return Answer(html=predictions.disagreements(found, board.problem))
+# --- Where do heads disagree?
 
 
-def _apart_brief(board: Leaderboard, head: str) -> str:
+def has_several_heads(board: Leaderboard) -> bool:
+    """Return whether two heads or more are done."""
+    return sum(not cell.is_baseline for cell in board.cells) > 1
+
+
+def find_disagreements(subject: Subject) -> Answer:
+    """List the texts on which heads disagree most, with the answers of each."""
+    board = subject.board
     found = disagreements(board.folder, most=sys.maxsize)
-    return answers.disagree(found, board.cell(head).measures.rows, board.problem)
+    rows = [
+        (
+            " ↔ ".join(shorten(text) for text in (item.text, item.pair) if text),
+            item.label,
+            _group_answers(item, board.problem),
+        )
+        for item in found[:SHOWN]
+    ]
+    rows_tested = board.cell(subject.head).measures.rows
+    return Answer(
+        phrase=answers.disagree(found, rows_tested, board.problem),
+        tables=(Table(headers=("Text", "Label", "Answers"), rows=tuple(rows)),) if rows else (),
+    )
 
 
-def _doubtful(board: Leaderboard, head: str) -> Answer:
-    return Answer(html=doubtful_labels.doubtful_labels(labels_of(board.folder)))
+def _group_answers(item: Disagreement, problem: ProblemType) -> str:
+    """Group heads by answer, the commonest first (of numbers both ends)."""
+    groups: dict[str, list[tuple[float | None, str]]] = {}
+    for name, answer, confidence in item.answers:
+        groups.setdefault(answer, []).append((confidence, name))
+    listed = sorted(groups.items(), key=lambda pair: -len(pair[1]))
+    more = len(listed) - GROUPS
+    if not problem.has_classes:
+        listed.sort(key=lambda pair: float(pair[0]))
+        listed = [*listed[: GROUPS // 2], *listed[GROUPS // 2 :][-GROUPS // 2 :]]
+    parts = [
+        f"{answer.replace('-', '−') if not problem.has_classes else answer}: {_list_heads(names)}"
+        for answer, names in listed[:GROUPS]
+    ]
+    return "; ".join([*parts, *[f"and {more} other answers"] * (more > 0)])
 
 
-def _sizes(board: Leaderboard, head: str) -> Answer:
-    chart = charts.sizes(board)
-    return Answer(charts=(chart,) if chart else ())
+def _list_heads(names: Sequence[tuple[float | None, str]]) -> str:
+    """List heads, the most confident first; of many, a few."""
+    listed = sorted(names, key=lambda pair: (-(pair[0] or 0.0), pair[1]))
+    shown = ", ".join(
+        name if confidence is None else f"{name} ({percent(confidence, 0)})"
+        for confidence, name in listed[:NAMED]
+    )
+    more = len(names) - NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _layers(board: Leaderboard, head: str) -> Answer:
-    mix = closeup(board, head).mix
-    return Answer(charts=(*charts.layers(board), *((charts.mix(mix),) if mix else ()))[:2])
+def shorten(text: str, most: int = 300) -> str:
+    """Cut a text that would fill the page."""
+    return text if len(text) <= most else f"{text[:most].rstrip()}…"
 
 
-def _has_layers(board: Leaderboard) -> bool:
-    learned = (one.layers is not None and one.layers.learned for one in board.recipes.values())
-    return any(learned) or bool(layered(board))
+# --- Is it worth its size?
 
 
-def _numbers(board: Leaderboard, head: str) -> Answer:
-    return Answer(html=table(board))
+def has_sizes(board: Leaderboard) -> bool:
+    """Return whether heads learn different numbers of parameters."""
+    return charts.sizes(board) is not None
 
 
-QUESTIONS: Sequence[Question] = (
-    Question(
-        name="ways",
-        asks="Is fine-tuning worth it?",
-        draw=_ways,
-        brief=lambda board, head: ways_of_learning.worth_learning(board.ways_of_learning),
-        applies=lambda board: bool(board.ways_of_learning),
-    ),
-    Question(
-        name="rows",
-        asks="Would more rows help?",
-        draw=_growth,
-        brief=lambda board, head: answers.more_rows(board),
-    ),
-    Question(
-        name="confidence",
-        asks="Can I trust its confidence?",
-        draw=_confidence,
-        brief=lambda board, head: answers.trust(board.cell(head).measures),
-        applies=lambda board: board.problem.has_classes,
-    ),
-    Question(
-        name="mistakes",
-        asks="What does it get wrong?",
-        draw=_mistakes,
-        brief=lambda board, head: answers.confused(closeup(board, head)),
-    ),
-    Question(
-        name="labels",
-        asks="Which labels may be wrong?",
-        draw=_doubtful,
-        brief=lambda board, head: doubtful_labels.brief(labels_of(board.folder)),
-        applies=lambda board: has_probabilities(board.folder),
-    ),
-    Question(
-        name="disagreements",
-        asks="Where do heads disagree?",
-        draw=_apart,
-        brief=_apart_brief,
-        applies=lambda board: sum(not cell.is_baseline for cell in board.cells) > 1,
-    ),
-    Question(
-        name="sizes",
-        asks="Is it worth its size?",
-        draw=_sizes,
-        brief=lambda board, head: answers.worth(board),
-        applies=lambda board: charts.sizes(board) is not None,
-    ),
-    Question(
-        name="layers",
-        asks="Which layer?",
-        draw=_layers,
-        brief=lambda board, head: answers.which_layer(board, layered(board)),
-        applies=_has_layers,
-    ),
-    Question(
-        name="estimates",
-        asks="Could that be told before any training?",
-        draw=lambda board, head: Answer(html=head_details.estimates(board)),
-        brief=lambda board, head: answers.foretold(board),
-        applies=lambda board: len(board.estimates) > 1,  # else there is nothing to choose from
-    ),
-    Question(name="numbers", asks="All numbers", draw=_numbers),
-)
+def judge_size(subject: Subject) -> Answer:
+    """Give the number of parameters of the recommended head, and why it was chosen."""
+    return Answer(phrase=answers.worth(subject.board))
 
 
-def table(board: Leaderboard, *, opens: bool = False) -> Markup:
-    """Show a row a cell, the best first; where `opens`, the name of a head opens it."""
-    score, *rest = (one for one in offered(board.cells) if one.name != TIME)
-    columns = ["Recipe", score.title, "95 % interval", *(one.title for one in rest)]
-    columns += ["Parameters", "Seconds", AGAINST]
+def draw_sizes(subject: Subject) -> list[Chart]:
+    """Draw scores against numbers of parameters."""
+    chart = charts.sizes(subject.board)
+    return [chart] if chart else []
+
+
+# --- Which layer?
+
+
+def has_layers(board: Leaderboard) -> bool:
+    """Return whether heads read several layers, or a learned mix of them."""
+    mixes = (
+        recipe.layers is not None and recipe.layers.learned for recipe in board.recipes.values()
+    )
+    return any(mixes) or bool(layered(board))
+
+
+def compare_layers(subject: Subject) -> Answer:
+    """Name the best layer beside the last."""
+    return Answer(phrase=answers.which_layer(subject.board, layered(subject.board)))
+
+
+def draw_layers(subject: Subject) -> list[Chart]:
+    """Draw the score of every layer, and the weights of a learned mix."""
+    mix = mix_of(subject.board, subject.head)
+    return [*charts.layers(subject.board), *([charts.mix(mix)] if mix else [])][:2]
+
+
+# --- Could that be told before any training?
+
+
+def has_estimates(board: Leaderboard) -> bool:
+    """Return whether there are estimates of several poolings to choose from."""
+    return len(board.estimates) > 1
+
+
+def judge_estimates(subject: Subject) -> Answer:
+    """Say which estimates before training chose the best pooling."""
+    board = subject.board
+    neighbours = SCORES[board.metric].told
+    rows = tuple(
+        (one.name, f"{one.log_me:.3f}", f"{one.h_score:.3f}", neighbours(one.neighbours))
+        for one in board.estimates
+    )
+    table = Table(headers=("Pooling", *MEASURES.values()), rows=rows, note="More is better.")
+    return Answer(
+        phrase=answers.foretold(board),
+        sentences=tuple(one.says.replace("`", "") for one in board.agreements),
+        tables=(table,),
+    )
+
+
+# --- All numbers.
+
+
+def list_cells(subject: Subject) -> Answer:
+    """Return a row a cell, the best first."""
+    board = subject.board
+    score, *rest = (measure for measure in offered(board.cells) if measure.name != TIME)
     rows = []
     for cell in board.cells:
-        values = [(one, one.of(cell)) for one in rest]
-        is_used = cell.name == board.recommendation.name
-        name = f"{titled(cell)}{' ★' * is_used}"
-        if opens and not cell.is_baseline:
-            name = render("head_button.html", head=cell.name, shown=name)
+        values = [(measure, measure.of(cell)) for measure in rest]
         rows.append(
-            [
-                name,
+            (
+                f"{titled(cell)}{' ★' * (cell.name == board.recommendation.name)}",
                 score.shown(cell.measures.score),
                 between(cell.measures, "to"),
-                *("" if value is None else one.shown(value) for one, value in values),
+                *("" if value is None else measure.shown(value) for measure, value in values),
                 count(cell.learned),
                 f"{cell.seconds:.1f}",
                 head_details.against(board, cell),
-            ]
+            )
         )
-    says = "* significantly different from the recommended head, over all comparisons (95 %)."
-    return render("table.html", headers=columns, rows=rows, says=says)
+    columns = ("Recipe", score.title, "95 % interval", *(measure.title for measure in rest))
+    table = Table(
+        headers=(*columns, "Parameters", "Seconds", AGAINST),
+        rows=tuple(rows),
+        note=STAR,
+        recipes=tuple("" if cell.is_baseline else cell.name for cell in board.cells),
+    )
+    return Answer(tables=(table,))
 
 
-def sheet(board: Leaderboard) -> tuple[list[str], list[list[Any]]]:
-    """The same for a spreadsheet: headers and rows."""
+def export_cells(subject: Subject) -> tuple[list[str], list[list[Any]]]:
+    """Return headers and rows of all cells for a spreadsheet."""
+    board = subject.board
     measures = offered(board.cells)
     rows = [[*figures(cell, measures), head_details.against(board, cell)] for cell in board.cells]
     return [*headers(measures), AGAINST], rows
+
+
+# --- What about another base model?
+
+
+def has_base_model(board: Leaderboard) -> bool:
+    """Return whether texts were encoded by a base model, and not given as vectors."""
+    return not is_given(board.model)
+
+
+def compare_models(subject: Subject) -> Answer:
+    """Put the runs on the same rows side by side."""
+    board = subject.board
+    own = (board.folder.read("run.json") or {}).get("fingerprint")
+    rows, protocols = [], set()
+    for run in subject.runs:
+        with contextlib.suppress(HeadsError):
+            if (run.read("run.json") or {}).get("fingerprint") == own:
+                facts = run.read("leaderboard.json") or {}
+                rows.append(_describe_run(run, facts, is_this=run.id == board.run))
+                protocols.add(facts.get("protocol"))
+    if len(rows) < 2:
+        hint = "There is no other run on the same rows yet: train on another base model to compare."
+        return Answer(sentences=(hint,))
+    columns = ("Run", "Base model", "Cells", "Best head", "Its score", "Reference")
+    return Answer(
+        phrase=f"{len(rows)} runs on the same rows",
+        sentences=(NOT_ALIKE,) if len(protocols - {None}) > 1 else (),
+        tables=(Table(headers=columns, rows=tuple(rows)),),
+    )
+
+
+def _describe_run(run: RunFolder, facts: Any, *, is_this: bool) -> tuple[str, ...]:
+    own, reference = facts_of(run), facts.get("reference", "")
+    score_text = SCORES[own["metric"]].told
+    scores = [cell["score"] for cell in facts.get("cells", []) if cell["recipe"] == reference]
+    return (
+        f"{run.id} (this one)" if is_this else run.id,
+        own["model"],
+        f"{own['cells']} of {own['planned']}",
+        own["best"] or own["state"],
+        "" if own["score"] is None else score_text(own["score"]),
+        f"{reference} {score_text(scores[0])}" if scores else "",
+    )

@@ -15,21 +15,25 @@ from markupsafe import Markup
 
 from heads.interfaces.views import charts, leaderboard
 from heads.interfaces.views.html import render
-from heads.interfaces.views.predictions import disagreements as drawn_disagreements
-from heads.interfaces.views.questions import QUESTIONS, Answer, Question, head_of
+from heads.interfaces.views.sections import find_subject, result_sections
 from heads.runs import spec
-from heads.runs.drill_down import Disagreement
+from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.settings import ExperimentConfig
 
 CSS = Path(__file__).parent / "board.css"
 
 
-def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> str:
-    """Write all that a leaderboard shows as the text of an HTML file."""
+def report(board: Leaderboard, runs: Sequence[RunFolder] = ()) -> str:
+    """Return all that a leaderboard shows as the text of an HTML file.
+
+    Args:
+        board: The leaderboard.
+        runs: Other runs that may be shown beside it.
+    """
     from plotly.offline import get_plotlyjs
 
-    asked, head = spec.load(board.folder), head_of(board)
+    asked, subject = spec.load(board.folder), find_subject(board, runs=runs)
     return str(
         render(
             "report.html",
@@ -46,20 +50,14 @@ def report(board: Leaderboard, disagreements: Sequence[Disagreement] = ()) -> st
                 if line not in board.recommendation.sentences
             ],
             sections=[
-                (one.asks, one.brief(board, head), _drawn(one, board, head, disagreements))
-                for one in QUESTIONS
-                if head and one.applies(board)
+                (section, section.find_answer(subject), section.draw_charts(subject))
+                for section in result_sections()
+                if subject.head and section.has_answer(board)
             ],
             data=_data(asked),
             json=_json,
         )
     )
-
-
-def _drawn(one: Question, board: Leaderboard, head: str, found: Sequence[Disagreement]) -> Answer:
-    if found and one.name == "disagreements":
-        return Answer(html=drawn_disagreements(found, board.problem))
-    return one.draw(board, head)
 
 
 def _json(value: object) -> Markup:

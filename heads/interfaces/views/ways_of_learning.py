@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.views.format import between, count, of_metric
-from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolved_recipe import FROZEN
 from heads.runs.leaderboard import Leaderboard
@@ -100,23 +97,3 @@ def notes(board: Leaderboard) -> str:
         "numbers were learned of each. Settings: tried by each seed. Diverged: trainings that were "
         "thrown away and begun anew."
     )
-
-
-def tables(board: Leaderboard, *, said: int = 0) -> Markup:
-    """Show a table for every recipe, the one that scores highest first."""
-    found = board.ways_of_learning
-    drawn = [
-        (
-            one.recipe if found[1:] else "",
-            one.says if at >= said else "",
-            render("table.html", headers=("What is learned", *headers(one, board.metric)),
-                   rows=[(_name(way), *row) for way, row in zip(one.ways, rows(one), strict=True)]),
-        )
-        for at, one in enumerate(found)
-    ]  # fmt: skip
-    return render("ways.html", tables=drawn, says=notes(board))
-
-
-def _name(one: WayOfLearning) -> Markup:
-    own = one.resolved
-    return render("way.html", title=own.tuned_title, tune=own.tune, says=own.tuned_says)

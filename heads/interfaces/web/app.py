@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api as publish
 
+from heads import plugins
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints, janitor
 from heads.interfaces.web.location import OPENING, Location
@@ -113,8 +114,10 @@ def _publish(slots: TrainingSlots) -> None:
         endpoints.parts,
         endpoints.readings,
     )
-    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate, endpoints.labels
+    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
     for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
         for endpoint in some:
             publish(endpoint, api_name=endpoint.__name__, **slots_of)
+    for endpoint, slots_name in plugins.load_sections("endpoints"):
+        publish(endpoint, api_name=endpoint.__name__, **pool(slots_name))
     endpoints.build(slots)

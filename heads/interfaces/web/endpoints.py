@@ -577,21 +577,6 @@ def readings(
     return [one.as_json() for one in found]
 
 
-@typed
-@described(
-    api.doubtful_labels,
-    returns="The labels from the most doubtful on, each with its line, what is suggested and how "
-    "probable both are; texts that are labelled in several ways; and what to know of it.",
-)
-def labels(run: str, recipes: list[str] = NO_RECIPES) -> dict[str, Any]:
-    """Lists the labels of a run that may be wrong.
-
-    Args:
-        run: The id of the run.
-    """
-    return api.doubtful_labels(run, recipes=recipes).as_json()
-
-
 def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> api.Inspector:
     """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
     if run and list(recipes) == COMMON:

@@ -13,7 +13,7 @@ from boards import CLOSE, FAR, LOOK, POINTS, SCALED, board_of, measures_of, stag
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heads.evaluation.critical_differences import critical_differences
+from heads.extras.ranks.critical_differences import critical_differences
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import BASELINES
 from heads.interfaces.views import charts

@@ -59,7 +59,7 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
 def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
     from heads.analysis.answering import predicting
     from heads.data.formats.writers import ENDINGS
-    from heads.interfaces.views.questions import head_of
+    from heads.interfaces.views.sections import find_subject
     from heads.interfaces.views.whole_files import answered as shown
     from heads.runs.leaderboard import leaderboard
 
@@ -72,7 +72,7 @@ def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
                 file,
                 to=target,
                 run=board.run,
-                recipe=head_of(board, asked.head),
+                recipe=find_subject(board, asked.head).head,
                 watch=scoring.watch,
             )
         )

@@ -1,19 +1,23 @@
-"""What a result rests on, folded under questions; each is filled when it is opened.
-
-The last fold answers a file.
-"""
+"""The sections below a result, folded; each is computed when it is opened."""
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from gradio.components.plot import PlotData
 
+from heads import plugins
 from heads.errors import LimitError
 from heads.interfaces.views.html import render
+from heads.interfaces.views.sections import (
+    Download,
+    ResultSection,
+    Subject,
+    find_subject,
+    result_sections,
+)
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import as_csv, failed, guarded, saves
 from heads.interfaces.web.location import Location
@@ -21,151 +25,98 @@ from heads.interfaces.web.places import answer_file
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
-if TYPE_CHECKING:
-    from heads.interfaces.views.questions import Answer, Question
-    from heads.runs.leaderboard import Leaderboard
-
 BOARDS = pool("boards")
-CHARTS = 2  # of one answer, at most
-# The questions of `views.questions` and two of the page's own; they wait for torch, as what they
-# ask hangs on the run: the page is built with as many empty folds.
-FOLDS = range(12)
-COUNT = len(FOLDS) + 1  # and the one in which a file is answered
-NUMBERS = 9  # the place of the one called "numbers": its table can be saved
-LABELS = 4  # that of "labels": what is to be looked at can be saved, or all rows with it
-MOST_CELLS = 2_000_000  # of a file that the browser makes
+CHARTS = 2  # of one section, at most
+NUMBERS = "numbers"  # the section whose table opens heads, and which stays open when one is
+MAX_CELLS = 2_000_000  # of a file that the browser writes
 
 
-def questions(mine: Any = None) -> "list[Question]":
-    """All questions, in order; the page's own last."""
-    from heads import api
-    from heads.analysis.row_map import readings_of
-    from heads.backbone.given import is_given
-    from heads.interfaces.views import charts
-    from heads.interfaces.views.questions import QUESTIONS, Answer, Question, table
-
-    def numbers(board: "Leaderboard", head: str) -> "Answer":
-        return Answer(html=table(board, opens=True))
-
-    def near(board: "Leaderboard", head: str) -> "Answer":
-        # By principal components: t-SNE keeps more of a row's neighbours, and takes minutes.
-        found = api.row_map(board, readings_of(board, head))
-        says = f"t-SNE keeps more neighbours: heads map {board.run} --method tsne --to map.html"
-        html = render("quiet.html", says=says)
-        return Answer(charts=[charts.row_map(found)], html=html)
-
-    def others(board: "Leaderboard", head: str) -> "Answer":
-        return Answer(html=run_access.same_data(board.folder, mine))
-
-    found = [
-        *QUESTIONS,
-        Question(asks="Which rows lie near each other?", draw=near, applies=_is_drawn),
-        Question(
-            asks="What about another base model?",
-            draw=others,
-            applies=lambda board: not is_given(board.model),
-        ),
-    ]
-    return [replace(one, draw=numbers) if one.name == "numbers" else one for one in found]
+def count_folds() -> int:
+    """Return the number of folds: the sections, and the one in which a file is answered."""
+    return len(result_sections()) + 1
 
 
-def _is_drawn(board: "Leaderboard") -> bool:
-    """Whether a run has vectors to draw, and no more rows than a picture has room for."""
-    from heads.analysis.row_map import MOST_ROWS, readings_of
-    from heads.interfaces.views.questions import head_of
-
-    return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head_of(board)))
+def hide_all() -> list[Any]:
+    """Hide all folds: there is no result."""
+    return [gr.update(visible=False, open=False)] * count_folds()
 
 
-def hidden() -> list[Any]:
-    """No question: there is no result."""
-    return [gr.update(visible=False, open=False)] * COUNT
+def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = True) -> list[Any]:
+    """Write the short answers about a head on the folds and close them.
 
-
-def labels(board: "Leaderboard", head: str = "", *, closes: bool = True) -> list[Any]:
-    """Fold the questions and write their brief answers for a head; `closes` folds the table too."""
-    from heads.interfaces.views.questions import head_of
-
-    found, name = [], head_of(board, head)
-    whose = "" if name == head_of(board) else f" ({name})"
-    for number, one in enumerate(questions()):
-        applies = one.applies(board)
-        brief = one.brief(board, name) if applies else ""
-        label = f"{one.asks}  {brief}{whose}" if brief else one.asks
+    Args:
+        board: The leaderboard.
+        head: The head that is open; the recommended one, if none is.
+        mine: The runs that the browser remembers.
+        closes: Whether the table of all numbers is closed too.
+    """
+    subject, updates = find_subject(board, head, run_access.visible(mine)), []
+    suffix = "" if subject.head == find_subject(board).head else f" ({subject.head})"
+    for section in result_sections():
+        applies = section.has_answer(board)
+        phrase = section.find_answer(subject).phrase if applies else ""
+        label = f"{section.question}  {phrase}{suffix}" if phrase else section.question
         update: dict[str, Any] = {"label": label, "visible": applies}
-        if closes or number != NUMBERS:
+        if closes or section.name != NUMBERS:
             update["open"] = False
-        found.append(gr.update(**update))
-    return [*found, answer_file.label(whose)]
+        updates.append(gr.update(**update))
+    return [*updates, answer_file.label(suffix)]
 
 
 def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion], gr.HTML]:
-    """Draws the folds; gives the table of all numbers too, whose names open heads."""
-    drawn, answers = [], []
-    for number in FOLDS:
-        with gr.Accordion("", open=False, visible=False, elem_classes="fold") as area:
+    """Draw the folds; return them, and the table whose names open heads."""
+    folds, answers = [], {}
+    for section in result_sections():
+        name = section.name
+        with gr.Accordion("", open=False, visible=False, elem_classes="fold") as fold:
             with gr.Row():
                 plots = [
                     gr.Plot(show_label=False, container=False, visible=False, min_width=320)
-                    for _ in range(CHARTS)
+                    for _ in range(CHARTS * bool(section.charts))
                 ]
-            answer = gr.HTML("", elem_id=f"fold-{number}", js_on_load=CLICKS)
-            if number == NUMBERS:
-                save = gr.Button("Save as CSV", size="sm")
-                saves(save, _as_csv, [query], "leaderboard.csv")
-            if number == LABELS:
-                with gr.Row(elem_classes="saves"):
-                    save = gr.Button("Save these as CSV", size="sm")
-                    sheet = partial(_sheet, whole=False)
-                    saves(save, sheet, [query], "labels-to-look-at.csv")
-                    save = gr.Button("Save all rows, these marked", size="sm")
-                    sheet = partial(_sheet, whole=True)
-                    saves(save, sheet, [query], "all-rows.csv")
-        area.expand(_answers(number), [query, mine], [*plots, answer], **BOARDS, **QUIET)
-        drawn.append(area)
-        answers.append(answer)
-    drawn.append(answer_file.build(query))
-    return drawn, answers[NUMBERS]
+            answers[name] = gr.HTML("", elem_id=f"section-{name}", js_on_load=CLICKS)
+            with gr.Row(elem_classes="saves"):
+                for download in section.downloads:
+                    save = gr.Button(download.label, size="sm")
+                    saves(save, partial(_write_csv, download), [query], download.filename)
+        outputs = [*plots, answers[name]]
+        fold.expand(_open_section(section), [query, mine], outputs, **BOARDS, **QUIET)
+        folds.append(fold)
+    folds.append(answer_file.build(query))
+    return folds, answers[NUMBERS]
 
 
-def _answers(number: int) -> Callable[[str, Any], list[Any]]:
-    def answer(query: str, mine: Any) -> list[Any]:
-        from heads.interfaces.views.questions import head_of
-        from heads.runs.leaderboard import leaderboard
-
-        asked = Location.of(query)
-        try:
-            board = leaderboard(run_access.opened(asked.result))
-            found = questions(mine)[number].draw(board, head_of(board, asked.head))
-        except Exception as error:
-            hidden = gr.update(visible=False)
-            return [hidden] * CHARTS + [failed(error)]
-        plots = [
-            gr.update(value=PlotData(type="plotly", plot=json.dumps(chart.figure)), visible=True)
-            for chart in found.charts
-        ]
-        plots += [gr.update(value=None, visible=False)] * (CHARTS - len(plots))
-        says = [f"{one.says} {one.key}".strip() for one in found.charts]
-        return [*plots, render("answer.html", says=says, html=found.html)]
-
-    return answer
-
-
-@guarded
-def _as_csv(query: str) -> str:
-    from heads.interfaces.views.questions import sheet
+def _find_subject(query: str, mine: Any = None) -> Subject:
     from heads.runs.leaderboard import leaderboard
 
-    return as_csv(*sheet(leaderboard(run_access.opened(Location.of(query).result))))
+    location = Location.of(query)
+    board = leaderboard(run_access.opened(location.result))
+    return find_subject(board, location.head, run_access.visible(mine))
+
+
+def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
+    def open_section(query: str, mine: Any) -> list[Any]:
+        count = CHARTS * bool(section.charts)
+        try:
+            subject = _find_subject(query, mine)
+            answer, charts = section.find_answer(subject), section.draw_charts(subject)
+        except Exception as error:
+            return [gr.update(visible=False)] * count + [failed(error)]
+        plots = [
+            gr.update(value=PlotData(type="plotly", plot=json.dumps(chart.figure)), visible=True)
+            for chart in charts
+        ]
+        plots += [gr.update(value=None, visible=False)] * (count - len(plots))
+        says = [f"{chart.says} {chart.key}".strip() for chart in charts]
+        return [*plots, render("answer.html", says=says, answer=answer, opens=True)]
+
+    return open_section
 
 
 @guarded
-def _sheet(query: str, *, whole: bool) -> str:
-    """Write the labels that may be wrong, or all rows with them marked, to be mended as a file."""
-    from heads.runs.doubtful_labels import doubtful_labels
-
-    columns, rows = doubtful_labels(run_access.opened(Location.of(query).result)).sheet(whole=whole)
-    if len(columns) * len(rows) > MOST_CELLS:
-        what = f"{len(rows):,} rows are more than a browser saves."
-        raise LimitError(what, "Write heads labels RUN --to FILE --all in the shell.")
+def _write_csv(download: Download, query: str) -> str:
+    """Return a file of a section as CSV."""
+    columns, rows = plugins.load(download.rows)(_find_subject(query))
+    if len(columns) * len(rows) > MAX_CELLS:
+        raise LimitError(f"{len(rows):,} rows are more than a browser saves.", "Use the shell.")
     return as_csv(columns, rows)

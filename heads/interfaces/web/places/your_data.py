@@ -221,7 +221,7 @@ NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHE
 def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
     """The values of `YourData.all`; what is not given stays."""
     return [*(given.get(name, gr.skip()) for name in NAMES),
-            *(folds or [gr.skip()] * result_folds.COUNT)]  # fmt: skip
+            *(folds or [gr.skip()] * result_folds.count_folds())]  # fmt: skip
 
 
 def seen(
@@ -244,7 +244,7 @@ def seen(
     try:
         main, folds = _main(asked, mine, held, kind, measure, job)
     except Exception as error:
-        main, folds = _nothing(failed(error)), result_folds.hidden()
+        main, folds = _nothing(failed(error)), result_folds.hide_all()
     if key.partition("|")[0] == last.partition("|")[0] and "over" in last:
         folds = []  # of the same run another head is open
     return values(folds, **around | main | {"last": key if asked.result else ""})
@@ -294,7 +294,7 @@ def _main(
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
         hint = " Press “Go on” beside its name." if run_access.owns(run.id, mine) else ""
-        return _nothing(failure(says + hint)), result_folds.hidden()
+        return _nothing(failure(says + hint)), result_folds.hide_all()
     error = failure(job.error) if job and job.error else ""
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
@@ -308,7 +308,7 @@ def _main(
         "head_area": gr.update(visible=bool(head)),
         "head": head_panel(board, head) if head else "",
     }
-    return main, result_folds.labels(board, head)
+    return main, result_folds.label_all(board, head, mine)
 
 
 def _nothing(told: Any) -> dict[str, Any]:
@@ -432,7 +432,7 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
         with gr.Column(visible=False, elem_id="head-panel") as head_area:
             head = gr.HTML("", js_on_load=CLICKS)
         folds, numbers = result_folds.build(query, mine)
-    saves(report, _report, [query], "head-to-head-report.html")
+    saves(report, _report, [query, mine], "head-to-head-report.html")
 
     @guarded
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
@@ -452,13 +452,12 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
 
 
 @guarded
-def _report(query: str) -> str:
+def _report(query: str, mine: Any) -> str:
     from heads.interfaces.views.report import report
-    from heads.runs.drill_down import disagreements
     from heads.runs.leaderboard import leaderboard
 
     run = run_access.opened(Location.of(query).result)
-    return report(leaderboard(run), disagreements(run))
+    return report(leaderboard(run), run_access.visible(mine))
 
 
 # --- Events.
@@ -739,7 +738,7 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
     @guarded
-    def headed(query: str, kind: str, measure: str, event: gr.EventData) -> list[Any]:
+    def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
 
@@ -759,12 +758,12 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
             doors(board, now, now.head or board.recommendation.name or board.best),
             _key(now, None),
             plotted(chart_of(board, kind, measure, now.head)),
-            *result_folds.labels(board, now.head, closes=False),
+            *result_folds.label_all(board, now.head, mine, closes=False),
         ]
 
     outputs = [place.head_area, place.head, query, place.doors, place.last, place.plot]
     outputs += place.folds
-    given = [query, place.kind, place.measure]
+    given = [query, mine, place.kind, place.measure]
     place.head.click(headed, given, outputs, **BOARDS, **QUIET)
     for opens in (place.numbers.click, place.says.select):
         opens(headed, given, outputs, **BOARDS, **QUIET).then(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from heads import display, interruption
+from heads import display, interruption, plugins
 from heads.backbone.backbone import Backbone
 from heads.backbone.given import named
 from heads.backbone.loading import loading
@@ -165,8 +165,17 @@ class RowMap(display.Displayed):
         return place
 
     def plot(self) -> "Figure":
-        """The readings side by side, coloured by label, as a figure of Plotly's."""
-        return display.figure(self, "map")
+        """Return the readings side by side, coloured by label, as a figure of Plotly."""
+        from heads.interfaces.notebook.pictures import build_plotly_figure
+
+        return build_plotly_figure(plugins.load("heads.extras.maps.chart:draw_map")(self))
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show: how well each picture can be trusted."""
+        words = plugins.load("heads.extras.maps.words")
+        rows = tuple(words.list_readings(self))
+        table = display.Table(headers=words.HEADERS, rows=rows, note=words.KEY)
+        return display.Description(title=words.summarize(self), blocks=(table, *self.notes))
 
     def as_json(self) -> dict[str, Any]:
         """What is known of the map, without its rows: the answer of `heads map --json`."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from heads.evaluation.doubtful_labels import averaged, doubts, out_of_fold, thresholds
+from heads.extras.labels.doubts import averaged, doubts, out_of_fold, thresholds
 from heads.evaluation.predictions import CellPredictions
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 

@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heads.errors import DataError
-from heads.evaluation.critical_differences import (
+from heads.evaluation.metrics import SCORES, MetricName
+from heads.extras.ranks.critical_differences import (
     CriticalDifferences,
     Groups,
     critical_differences,
 )
-from heads.evaluation.metrics import SCORES, MetricName
 from heads.runs.leaderboard import Leaderboard
 
 MOST_NAMED = 5
 
 
-def differences(
+def rank_runs(
     boards: Sequence[Leaderboard], groups: Groups = "wilcoxon", *, baselines: bool = False
 ) -> CriticalDifferences:
-    """Ranks the recipes of several runs over the data sets that these are of.
+    """Rank the recipes of several runs over the data sets that these are of.
 
     Runs on the very same rows are one data set, in which a recipe has the mean of its scores: they
     are no further evidence.
@@ -51,8 +51,8 @@ def differences(
     )
 
 
-def from_table(table: Any, groups: Groups = "wilcoxon") -> CriticalDifferences:
-    """The same from a table of scores: a row a data set, a column a recipe; more is better.
+def rank_table(table: Any, groups: Groups = "wilcoxon") -> CriticalDifferences:
+    """Rank the recipes of a table of scores: a row a data set, a column a recipe.
 
     Args:
         table: A DataFrame of pandas, whose index names the data sets; or a mapping, from each data

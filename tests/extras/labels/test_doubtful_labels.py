@@ -11,7 +11,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError
 from heads.runs import cells
 from heads.runs.cells import probabilities_of_cell
-from heads.runs.doubtful_labels import doubtful_labels, has_probabilities
+from heads.extras.labels.doubtful_labels import doubtful_labels, has_probabilities
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import leaderboard
 from heads.settings import PUBLIC
@@ -160,7 +160,7 @@ def test_a_run_without_probabilities_says_so(flipped, found, monkeypatch):
         with pytest.raises(DataError, match="before probabilities of all classes were kept"):
             doubtful_labels(run, ["cls+ridge"])
         assert has_probabilities(run)  # of the first
-        monkeypatch.setattr("heads.runs.doubtful_labels.MOST_PROBABILITIES", 10)
+        monkeypatch.setattr("heads.extras.labels.doubtful_labels.MOST_PROBABILITIES", 10)
         with pytest.raises(DataError, match="are not kept of so many rows"):
             doubtful_labels(run, ["cls+ridge"])
     finally:

@@ -16,50 +16,17 @@ self-confidence). Of the ways to choose rows there this one found the most label
 wrong, and named the fewest right ones: docs/labels.md.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from heads.evaluation.predictions import CellPredictions
 from heads.problem import ProblemType
 
 ROUNDING = 1e-6  # of a probability
 FAR = 3.0  # robust standard deviations of the residuals; of a normal distribution 0.3 % lie beyond
 MAD = 1.4826  # of a normal distribution, its standard deviation in median absolute deviations
-
-
-def out_of_fold(
-    outcome: CellPredictions, problem: ProblemType, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """The probabilities of every tested row, by heads that have not learned from it.
-
-    Args:
-        temperature: What the logits are divided by.
-
-    Returns:
-        The numbers of the rows, each once, (n,), and their probabilities, (n, c).
-    """
-    told = [problem.probabilities(one.double(), temperature) for one in outcome.logits]
-    return averaged(outcome.rows, told)
-
-
-def averaged(rows: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """What was said of each row, on average over the seeds that tested it.
-
-    Args:
-        rows: For each seed (n,), the numbers of its tested rows.
-        values: For each seed (n, c).
-
-    Returns:
-        The numbers of the rows, each once, and their means.
-    """
-    found, places = torch.cat(list(rows)).unique(return_inverse=True)
-    told = torch.cat(list(values)).double()
-    total = torch.zeros(len(found), told.shape[1]).double().index_add_(0, places, told)
-    return found, total / torch.bincount(places)[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

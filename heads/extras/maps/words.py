@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from heads.analysis.row_map import NEAR, MappedReading, RowMap
 from heads.backbone.given import is_given
+from heads.extras.maps.row_map import NEAR, MappedReading, RowMap
 from heads.interfaces.views.format import counted, percent
 
 HEADERS = (
@@ -17,8 +17,8 @@ KEY = (
 METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 
 
-def says(found: RowMap) -> str:
-    """What is drawn, in a sentence."""
+def summarize(found: RowMap) -> str:
+    """Say in a sentence what is drawn."""
     rows = counted(len(found.rows), "row")
     read = "as they were given" if is_given(found.model) else f"as {found.model} reads them"
     return (
@@ -27,8 +27,8 @@ def says(found: RowMap) -> str:
     )
 
 
-def trusted(one: MappedReading) -> str:
-    """How well the picture of a reading can be trusted, in a sentence."""
+def describe_trust(one: MappedReading) -> str:
+    """Say in a sentence how well the picture of a reading can be trusted."""
     trust = one.trust
     kept = "" if trust.kept is None else f"{percent(trust.kept, 0)} of the variance is drawn; "
     told = (
@@ -42,8 +42,8 @@ def trusted(one: MappedReading) -> str:
     return f"{told}; of those in the vectors {same} have its label, of those drawn {drawn}."
 
 
-def rows(found: RowMap) -> Iterator[tuple[str, ...]]:
-    """A reading a row, as `HEADERS` name the columns."""
+def list_readings(found: RowMap) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each reading, as `HEADERS` name the columns."""
     for one in found.readings:
         trust = one.trust
         kept, same, drawn = (

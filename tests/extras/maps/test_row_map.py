@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import heads
-from heads.analysis import row_map as maps
+from heads.extras.maps import row_map as maps
 from heads.data.vectors import Vectors
 from heads.features.extraction import extract
 from heads.interfaces.views import charts

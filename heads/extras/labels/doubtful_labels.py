@@ -18,9 +18,10 @@ from heads.data.labels import SEPARATORS
 from heads.data.splits import FOLDS, Splits
 from heads.data.table import LISTS, count, where
 from heads.data.text import folded
-from heads.errors import DataError, did_you_mean
-from heads.evaluation.doubtful_labels import Doubts, averaged, doubts
-from heads.evaluation.predictions import BASELINES, TFIDF, EvaluationTask
+from heads.errors import DataError, did_you_mean, printable
+from heads.evaluation.predictions import BASELINES, TFIDF, EvaluationTask, average_by_row
+from heads.extras.labels.doubts import Doubts, doubts
+from heads.interfaces.views.format import shares as format_shares
 from heads.parts.resolve import resolve
 from heads.problem import ProblemType
 from heads.recipe import Recipe
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 # How much counted words count: of 0, 1/4, 1/2 and 1 it ranks best over five sets (docs/labels.md).
 WORDS = 0.25
+MOST_SHOWN = 20  # of the most doubtful ones
+LONGEST = 120  # letters of a text in a table
 HALF = 0.5  # above it a label is more probable than not
 LOOK = (
     "A label that is named may be right: heads on one base model err alike, and the worse they "
@@ -237,6 +240,35 @@ class DoubtfulLabels(display.Displayed):
         save(path, columns, rows, excel_safe=excel_safe)
         return path
 
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show: the most doubtful labels."""
+        tables = (self.table(MOST_SHOWN),) if self.rows else ()
+        return display.Description(title=self.says, blocks=(*self.notes, *tables))
+
+    def table(self, most: int) -> display.Table:
+        """Return the most doubtful labels as a table; 0: all of them."""
+        rows = self.rows[:most] if most > 0 else self.rows
+        left = len(self.rows) - len(rows)
+        return display.Table(
+            headers=(self.unit, "label", "suggested", "probabilities", "agree", "text"),
+            rows=tuple(map(self._cells_of, rows)),
+            note=f"And {left:,} more, which the file has that can be saved." if left else "",
+        )
+
+    def _cells_of(self, row: DoubtfulLabel) -> tuple[str, ...]:
+        both = (row.label_probability, row.suggested_probability)
+        text = " ↔ ".join(part for part in (row.text, row.pair) if part)
+        lines = ", ".join(map(str, row.conflicts))
+        elsewhere = f" (labelled otherwise on {self.unit} {lines})" if lines else ""
+        return (
+            str(row.line),
+            row.label,
+            row.suggested,
+            " → ".join(format_shares([value])[0] for value in both if value is not None),
+            f"{row.agree} of {len(self.cells)}",
+            printable(text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}…") + elsewhere,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """The labels as plain values."""
         return {
@@ -351,7 +383,7 @@ def _said_of_rows(run: RunFolder, asked: RunSpec, number: int) -> tuple[Tensor, 
     """
     if not asked.task.problem.has_classes:
         told = answers_of_cell(run, number, asked.names[number]).answers
-        return averaged(told.rows, [given[:, None] for given in told.given])
+        return average_by_row(told.rows, [given[:, None] for given in told.given])
     if found := probabilities_of_cell(run, number):
         return found
     classes = len(asked.corpus.classes)

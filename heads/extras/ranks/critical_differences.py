@@ -11,7 +11,7 @@ from itertools import combinations
 from math import ceil, factorial, inf, log2, prod, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
-from heads import display
+from heads import display, plugins
 from heads.errors import DataError, LimitError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ EXACT = 13  # data sets, up to which signs are enumerated where differences are 
 MOST = 60  # recipes
 DIGITS = 12  # of scores: what rounding makes of equal ones is no difference
 Groups = Literal["wilcoxon", "nemenyi"]
+TESTS = {
+    "wilcoxon": "Wilcoxon's signed-rank test with Holm's correction",
+    "nemenyi": "Nemenyi's test",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,14 @@ class Friedman:
     p: float
     chi_squared_untied: float
     f_untied: float
+
+    def describe(self, recipes: int, data_sets: int) -> str:
+        """Say whether the recipes differ at all, with the numbers."""
+        degrees = f"F({recipes - 1}, {(recipes - 1) * (data_sets - 1)})"
+        statistic = "all data sets agree" if self.f == inf else f"{degrees} = {self.f:.2f}"
+        does = "do" if self.p <= LEVEL else "are not shown to"
+        p = "p < 0.0001" if self.p < 1e-4 else f"p = {self.p:.2g}"
+        return f"The recipes {does} differ (Friedman, Iman and Davenport: {statistic}, {p})."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +124,18 @@ class CriticalDifferences(display.Displayed):
     def verdict(self) -> str:
         """What the ranks allow one to say, in a sentence or two."""
         best, rank = self.recipes[0], self.ranks[0]
-        told = sum(pair.differs for pair in self.pairs)
+        count = sum(pair.differs for pair in self.pairs)
         where = f"Over {len(self.data)} data sets {best} has the best average rank, {rank:.2f}"
-        if not told:
+        if not count:
             few = len(self.data) < self.needed
             why = f"; with fewer than {self.needed} data sets none can be" if few else ""
-            return f"{where}; no two recipes are told apart{why}."
+            return f"{where}; no two recipes are significantly different{why}."
         alike = [p.other for p in self.pairs if p.one == best and not p.differs]
         if not alike:
-            return f"{where}, and is told apart from all others."
+            return f"{where}, and is significantly different from all others."
         others = f"{alike[0]} is" if len(alike) == 1 else f"{len(alike)} others are"
-        pairs = f"{told} of {len(self.pairs)} pairs of recipes are told apart"
-        return f"{where}; {others} not told apart from it. {pairs}."
+        pairs = f"{count} of {len(self.pairs)} pairs of recipes are"
+        return f"{where}; {others} not significantly different from it. {pairs}."
 
     def to_pandas(self, of: Literal["ranks", "pairs", "scores"] = "ranks") -> "DataFrame":
         """A row a recipe, with its average rank; or a row a pair; or the scores, a row a data set.
@@ -156,11 +168,54 @@ class CriticalDifferences(display.Displayed):
         return found
 
     def plot(self) -> "Figure":
-        """The diagram of critical differences, as a figure of Plotly's."""
-        return display.figure(self, "ranks")
+        """Return the diagram of critical differences as a figure of Plotly."""
+        from heads.interfaces.notebook.pictures import build_plotly_figure
+
+        return build_plotly_figure(plugins.load("heads.extras.ranks.chart:draw_ranks")(self))
+
+    @property
+    def key(self) -> str:
+        """How groups are drawn, in two sentences."""
+        return (
+            f"Average ranks, 1 is the best. Recipes of a group are not significantly different by "
+            f"{TESTS[self.groups]} (5 %). CD, the critical difference of Nemenyi's test: "
+            f"{self.critical_difference:.2f}."
+        )
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show: the ranks, and the pairs that differ."""
+        letters = self.letters
+        ranked = display.Table(
+            headers=("", "average rank", "groups", *self.data),
+            rows=tuple(
+                (
+                    name,
+                    f"{rank:.2f}",
+                    letters[name],
+                    *(f"{row[at]:.3f}" for row in self.scores),
+                )
+                for at, (name, rank) in enumerate(zip(self.recipes, self.ranks, strict=True))
+            ),
+            note=self.key,
+        )
+        notes = [self.friedman.describe(len(self.recipes), len(self.data))] if self.friedman else []
+        if self.left_out:
+            notes.append(f"Left out, since some data set lacks them: {', '.join(self.left_out)}.")
+        pairs = [pair for pair in self.pairs if pair.differs]
+        differing = display.Table(
+            headers=("better", "than", "on data sets", "p (Holm)"),
+            rows=tuple(
+                (pair.one, pair.other, f"{pair.wins} of {len(self.data)}",
+                 "" if pair.p_holm is None else f"{pair.p_holm:.2g}")
+                for pair in pairs
+            ),
+            title="Significantly different:",
+        )  # fmt: skip
+        blocks = (ranked, *notes, *self.notes, *[differing] * bool(pairs))
+        return display.Description(title=self.verdict, blocks=blocks)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: the answer of `heads runs A B … --differences --json`."""
+        """Plain values: the answer of `heads ranks A B … --json`."""
         own = asdict(self)
         if self.friedman and self.friedman.f == inf:  # which JSON does not have
             own["friedman"]["f"] = None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, wilcoxon
 
 import heads
-from heads.evaluation.critical_differences import (
+from heads.extras.ranks.critical_differences import (
     LEVEL,
     _holm,
     _wilcoxon,

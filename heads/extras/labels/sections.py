@@ -1,0 +1,59 @@
+"""The result section that this extra adds, and the files that the page offers below it."""
+
+from typing import Any
+
+from heads.interfaces.views.sections import Answer, Download, ResultSection, Subject
+from heads.runs.leaderboard import Leaderboard
+
+HERE = "heads.extras.labels.sections"
+SECTIONS = (
+    ResultSection(
+        name="labels",
+        question="Which labels may be wrong?",
+        answer=f"{HERE}:find_labels",
+        applies=f"{HERE}:has_probabilities",
+        downloads=(
+            Download(label="Save these as CSV", filename="labels-to-look-at.csv",
+                     rows=f"{HERE}:export_doubtful"),
+            Download(label="Save all rows, these marked", filename="all-rows.csv",
+                     rows=f"{HERE}:export_all"),
+        ),
+        after="mistakes",
+    ),
+)  # fmt: skip
+
+
+def has_probabilities(board: Leaderboard) -> bool:
+    """Return whether the run has saved the probabilities of its heads."""
+    from heads.extras.labels import doubtful_labels as labels
+
+    return labels.has_probabilities(board.folder)
+
+
+def find_labels(subject: Subject) -> Answer:
+    """List the labels that may be wrong."""
+    from heads.extras.labels import doubtful_labels as labels
+
+    found = labels.doubtful_labels(subject.board.folder)
+    number, tested = len(found.places), len(found.tested)
+    return Answer(
+        phrase=f"{number:,} of {tested:,} to look at" if number else "none stands out",
+        sentences=(found.says, *found.notes),
+        tables=(found.table(labels.MOST_SHOWN),) if number else (),
+    )
+
+
+def export_doubtful(subject: Subject) -> tuple[list[str], list[list[Any]]]:
+    """Return the doubtful rows for a spreadsheet."""
+    return _export(subject, whole=False)
+
+
+def export_all(subject: Subject) -> tuple[list[str], list[list[Any]]]:
+    """Return all rows for a spreadsheet, the doubtful ones marked."""
+    return _export(subject, whole=True)
+
+
+def _export(subject: Subject, *, whole: bool) -> tuple[list[str], list[list[Any]]]:
+    from heads.extras.labels import doubtful_labels as labels
+
+    return labels.doubtful_labels(subject.board.folder).sheet(whole=whole)

@@ -1,0 +1,49 @@
+"""The function of the package that this extra adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heads.recipe import Recipe
+from heads.settings import Limits
+from heads.settings import limits as default_limits
+
+if TYPE_CHECKING:
+    from heads.extras.labels.doubtful_labels import DoubtfulLabels
+    from heads.runs.leaderboard import Leaderboard
+
+
+def doubtful_labels(
+    run: str | Path | Leaderboard,
+    *,
+    recipes: Sequence[Recipe | str] = (),
+    limits: Limits | None = None,
+) -> DoubtfulLabels:
+    """Find the labels of a run that may be wrong.
+
+    A label is named where heads that have not learned from its row find another one more probable.
+    It is to be looked at, and may be right. With folds all rows are checked, with a test set the
+    test rows.
+
+    Args:
+        run: The run: its id, its folder, or its leaderboard.
+        recipes: Whose probabilities are averaged, each alike. Default: all heads of the run, and
+            with a weight of a quarter the bag of words.
+
+    Returns:
+        The labels: `.rows` from the most doubtful on, `.conflicts`, `.says`, `.notes` and
+        `.save("to-mend.csv", whole=True)`.
+
+    Raises:
+        DataError: There is no such run, no head of it is done, or it was made before probabilities
+            of all classes were saved.
+    """
+    from heads.extras.labels import doubtful_labels as labels
+    from heads.runs.folder import find
+    from heads.runs.leaderboard import Leaderboard
+
+    public = (limits or default_limits()).public
+    folder = run.folder if isinstance(run, Leaderboard) else find(str(run), is_public=public)
+    return labels.doubtful_labels(folder, recipes)

@@ -1,0 +1,41 @@
+"""The result section that this extra adds."""
+
+from heads.interfaces.views.figures import Chart
+from heads.interfaces.views.sections import Answer, ResultSection, Subject
+from heads.runs.leaderboard import Leaderboard
+
+HERE = "heads.extras.maps.sections"
+SECTIONS = (
+    ResultSection(
+        name="map",
+        question="Which rows lie near each other?",
+        answer=f"{HERE}:describe_map",
+        charts=f"{HERE}:draw_map",
+        applies=f"{HERE}:can_be_drawn",
+        after="numbers",
+    ),
+)
+
+
+def can_be_drawn(board: Leaderboard) -> bool:
+    """Return whether a run has fixed readings, and no more rows than a map holds."""
+    from heads.extras.maps.row_map import MOST_ROWS, readings_of
+    from heads.interfaces.views.sections import find_subject
+
+    head = find_subject(board).head
+    return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head))
+
+
+def describe_map(subject: Subject) -> Answer:
+    """Say how another map is drawn; the map itself takes too long for a short answer."""
+    command = f"heads map {subject.board.run} --method tsne --to map.html"
+    return Answer(sentences=(f"t-SNE keeps more neighbours: {command}",))
+
+
+def draw_map(subject: Subject) -> list[Chart]:
+    """Draw the map of principal components; t-SNE would take minutes."""
+    from heads.extras.maps import chart
+    from heads.extras.maps.row_map import readings_of
+    from heads.extras.maps.verbs import row_map
+
+    return [chart.draw_map(row_map(subject.board, readings_of(subject.board, subject.head)))]

@@ -1,0 +1,223 @@
+"""Result sections: what one asks of a leaderboard, found by name by page, report, shell and JSON.
+
+A section names its functions as ``module:function`` (see `heads.plugins`), so that the page can be
+built before torch is loaded. Extras add their own by `Extra.result_sections`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from heads import plugins
+from heads.display import Table
+from heads.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from heads.interfaces.views.figures import Chart
+    from heads.runs.folder import RunFolder
+    from heads.runs.leaderboard import Leaderboard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a section is about.
+
+    Attributes:
+        board: The leaderboard.
+        head: The recipe that is looked at; "" while no head is done.
+        runs: Other runs that may be shown beside it.
+    """
+
+    board: Leaderboard
+    head: str
+    runs: Sequence[RunFolder] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a section as data.
+
+    Attributes:
+        phrase: The answer in a few words; "" if there is none.
+        sentences: What one should know of it.
+        tables: The numbers behind it.
+    """
+
+    phrase: str = ""
+    sentences: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as JSON has it."""
+        tables = [table.as_json() for table in self.tables]
+        return {"phrase": self.phrase, "sentences": self.sentences, "tables": tables}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that the page offers below a section.
+
+    Attributes:
+        label: The words on the button.
+        filename: The name of the CSV file.
+        rows: Reference of a function that takes the subject and returns headers and rows.
+    """
+
+    label: str
+    filename: str
+    rows: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSection:
+    """One question about a leaderboard.
+
+    Attributes:
+        name: The name by which it is found.
+        question: The question, as a user asks it.
+        answer: Reference of a function that takes a `Subject` and returns an `Answer`. It is called
+            whenever a leaderboard is shown, so it must be quick.
+        charts: Reference of a function that takes a `Subject` and returns at most two charts. It is
+            called when the section is opened.
+        applies: Reference of a function that takes a `Leaderboard` and returns whether it has an
+            answer; all have, if it is "".
+        downloads: Files that the page offers.
+        after: The name of the section that it follows; it comes last, if that is not there.
+    """
+
+    name: str
+    question: str
+    answer: str
+    charts: str = ""
+    applies: str = ""
+    downloads: tuple[Download, ...] = ()
+    after: str = ""
+
+    def has_answer(self, board: Leaderboard) -> bool:
+        """Return whether the leaderboard has an answer to the question."""
+        return not self.applies or bool(plugins.load(self.applies)(board))
+
+    def find_answer(self, subject: Subject) -> Answer:
+        """Return the answer without what takes long."""
+        return plugins.load(self.answer)(subject)
+
+    def draw_charts(self, subject: Subject) -> list[Chart]:
+        """Return the charts."""
+        return list(plugins.load(self.charts)(subject)) if self.charts else []
+
+    def open_answer(self, subject: Subject) -> Answer:
+        """Return the whole answer; the numbers of its charts are its tables if it has no others."""
+        answer = self.find_answer(subject)
+        if answer.tables:
+            return answer
+        charts = self.draw_charts(subject)
+        tables = [
+            Table(headers=chart.headers, rows=chart.rows, title=chart.says, note=chart.key)
+            for chart in charts
+            if chart.rows
+        ]
+        sentences = [chart.says for chart in charts if chart.says and not chart.rows]
+        return replace(answer, sentences=(*answer.sentences, *sentences), tables=tuple(tables))
+
+
+QUESTIONS = "heads.interfaces.views.questions"
+CORE_SECTIONS = (
+    ResultSection(
+        name="tuning",
+        question="Is fine-tuning worth it?",
+        answer=f"{QUESTIONS}:compare_tunings",
+        charts=f"{QUESTIONS}:draw_tunings",
+        applies=f"{QUESTIONS}:has_tunings",
+    ),
+    ResultSection(
+        name="rows",
+        question="Would more rows help?",
+        answer=f"{QUESTIONS}:judge_learning_curve",
+        charts=f"{QUESTIONS}:draw_learning_curve",
+    ),
+    ResultSection(
+        name="confidence",
+        question="Can I trust its confidence?",
+        answer=f"{QUESTIONS}:judge_confidence",
+        charts=f"{QUESTIONS}:draw_confidence",
+        applies=f"{QUESTIONS}:has_classes",
+    ),
+    ResultSection(
+        name="mistakes",
+        question="What does it get wrong?",
+        answer=f"{QUESTIONS}:find_mistakes",
+        charts=f"{QUESTIONS}:draw_mistakes",
+    ),
+    ResultSection(
+        name="disagreements",
+        question="Where do heads disagree?",
+        answer=f"{QUESTIONS}:find_disagreements",
+        applies=f"{QUESTIONS}:has_several_heads",
+    ),
+    ResultSection(
+        name="size",
+        question="Is it worth its size?",
+        answer=f"{QUESTIONS}:judge_size",
+        charts=f"{QUESTIONS}:draw_sizes",
+        applies=f"{QUESTIONS}:has_sizes",
+    ),
+    ResultSection(
+        name="layers",
+        question="Which layer?",
+        answer=f"{QUESTIONS}:compare_layers",
+        charts=f"{QUESTIONS}:draw_layers",
+        applies=f"{QUESTIONS}:has_layers",
+    ),
+    ResultSection(
+        name="estimates",
+        question="Could that be told before any training?",
+        answer=f"{QUESTIONS}:judge_estimates",
+        applies=f"{QUESTIONS}:has_estimates",
+    ),
+    ResultSection(
+        name="numbers",
+        question="All numbers",
+        answer=f"{QUESTIONS}:list_cells",
+        downloads=(Download(label="Save as CSV", filename="leaderboard.csv",
+                            rows=f"{QUESTIONS}:export_cells"),),
+    ),
+    ResultSection(
+        name="models",
+        question="What about another base model?",
+        answer=f"{QUESTIONS}:compare_models",
+        applies=f"{QUESTIONS}:has_base_model",
+    ),
+)  # fmt: skip
+
+
+def result_sections() -> list[ResultSection]:
+    """Return all sections in their order: the core's, and those of extras where they belong."""
+    sections = list(CORE_SECTIONS)
+    for section in plugins.load_sections("result_sections"):
+        names = [one.name for one in sections]
+        at = names.index(section.after) + 1 if section.after in names else len(sections)
+        if section.name not in names:
+            sections.insert(at, section)
+    return sections
+
+
+def find_sections(names: Sequence[str]) -> list[ResultSection]:
+    """Return the sections of these names.
+
+    Raises:
+        DataError: There is no such section.
+    """
+    known = {section.name: section for section in result_sections()}
+    for name in names:
+        if name not in known:
+            raise DataError(f"There is no section '{name[:60]}'.", did_you_mean(name, known))
+    return [known[name] for name in names]
+
+
+def find_subject(board: Leaderboard, head: str = "", runs: Sequence[RunFolder] = ()) -> Subject:
+    """Return what sections are about: the named head, or else the recommended or the best one."""
+    names = {cell.name for cell in board.cells if not cell.is_baseline}
+    chosen = head if head in names else board.recommendation.name or board.best
+    return Subject(board=board, head=chosen, runs=runs)
