@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.backbone.conversion_rules import TWINS, converted_id
+from heads.extras.conversions.rules import TWINS, converted_id
 from heads.backbone.models import MODELS
 from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from heads.data.corpus import Corpus
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
-    from heads.exporters.push import Pushed
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
     from heads.scale.fitting import ShardedComparison
@@ -73,7 +72,6 @@ __all__ = [
     "load",
     "predict",
     "predict_shards",
-    "push",
     "read",
     "resume",
     "tour",
@@ -1237,74 +1235,6 @@ def calibrated(classifier: Classifier) -> Classifier:
     from heads.classifier import calibration
 
     return calibration.calibrated(classifier)
-
-
-def push(
-    head: Classifier | Leaderboard | str,
-    repo: str,
-    *,
-    recipe: str = "",
-    library: str = "",
-    adapter: bool = False,
-    private: bool = False,
-    license: str = "",
-    language: Sequence[str] = (),
-    replace: bool = False,
-    dry_run: bool = False,
-    refit: bool = True,
-) -> Pushed:
-    """Puts a trained head with its base model onto the Hugging Face Hub, with a model card.
-
-    It is exported first, loaded anew and compared, as by `heads.export`. The token is the one that
-    `hf auth login` keeps, or $HF_TOKEN.
-
-    Args:
-        head: A run, by its id or as `heads.train_grid` gives it; or a classifier.
-        repo: Where on the Hub: your name there, and that of a new model, as owner/name.
-        recipe: Which head of a run; the recommended one, or else the best, if not given.
-        library: What is to load it: transformers or sentence-transformers; transformers, if
-            not given.
-        adapter: Send what was learned alone, as an adapter of PEFT for the base model.
-        private: Make a repository that nobody else sees; else it is what its owner's settings say.
-        license: The licence that the card states, such as apache-2.0; that of the base model, where
-            it is known, if not given.
-        language: The languages of the texts, such as en.
-        replace: Put it in the place of a model that is there already, all of whose files go.
-        dry_run: Send nothing: write the folder here, under the model's name, and show the card.
-        refit: Train the head again on all rows first, as `heads.export` does.
-
-    Raises:
-        CheckpointError: There is no token, the Hub does not take it, or it cannot be exported.
-        RecipeError: The library that is asked for cannot compute it.
-        DataError: There is no such run, or no such head in it.
-        LimitError: It is asked for in public mode.
-    """
-    from heads.classifier.classifier import Classifier
-    from heads.exporters import push as exporter
-    from heads.exporters.export import check_library
-
-    here, source = limits_here(), ""
-    exporter.check_push(repo, here, replace=replace, dry_run=dry_run)
-    check_library(library, adapter=adapter)
-    if not isinstance(head, Classifier):
-        from heads.runs.folder import find
-        from heads.runs.leaderboard import leaderboard
-
-        board = leaderboard(find(head)) if isinstance(head, str | Path) else head
-        head = board.classifier(recipe, limits=here)
-        source = str(board.folder.read("run.json")["account"].get("source", ""))
-    return exporter.push(
-        result(head.refitted()) if refit else head,
-        repo,
-        library=library,
-        adapter=adapter,
-        private=private,
-        license=license,
-        language=language,
-        source=source,
-        replace=replace,
-        dry_run=dry_run,
-    )
 
 
 def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT) -> Tracked:

@@ -19,12 +19,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from heads.errors import HeadsError, did_you_mean
 
 GROUP = "heads.plugins"
 log = logging.getLogger("heads")
+
+
+class BaseModelSource(Protocol):
+    """Base models that an extra makes or fetches, by the names that begin as it registers."""
+
+    def find(self, name: str) -> tuple[str, Path]:
+        """Return the id of a base model as users know it, and its folder.
+
+        Raises:
+            ModelError: There is none by that name, or it cannot be written.
+        """
+        ...
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Return what a menu of base models offers: titles and ids."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +165,7 @@ def load_data_source(scheme: str) -> Any:
     return load(sources[scheme]) if scheme in sources else None
 
 
-def find_base_models(name: str) -> Any:
+def find_base_models(name: str) -> BaseModelSource | None:
     """Return the `BaseModelSource` that resolves the name of a base model, or None."""
     for extra in extras():
         for start, reference in extra.base_models.items():
@@ -157,6 +174,6 @@ def find_base_models(name: str) -> Any:
     return None
 
 
-def load_base_models() -> list[Any]:
+def load_base_models() -> list[BaseModelSource]:
     """Return the `BaseModelSource` objects of all extras."""
     return [load(reference) for extra in extras() for reference in extra.base_models.values()]

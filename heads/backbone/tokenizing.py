@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import heads
-from heads import interruption
-from heads.backbone.conversion_rules import family_of
+from heads import interruption, plugins
 from heads.backbone.downloads import end_process
 from heads.backbone.exported import backbone_config, is_exported
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
@@ -43,7 +42,7 @@ def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> A
     """
     from transformers import AutoTokenizer
 
-    is_ours = checkpoint.id == BUNDLED or family_of(checkpoint.id) is not None
+    is_ours = checkpoint.id == BUNDLED or plugins.find_base_models(checkpoint.id) is not None
     is_isolated = limits.public and not is_ours
     try:
         if not is_isolated:

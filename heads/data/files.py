@@ -293,7 +293,7 @@ def place_of(data: str | Path) -> Path:
         what = f"There is no file and no sample called {short(str(data), 80)}."
         hint = f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
         if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)):
-            hint = f"A data set of the Hub is hub:{data}."
+            hint = f"A data set of the Hub is written hub:{data}."
         raise DataError(what, hint)
     return place
 

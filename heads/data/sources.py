@@ -1,5 +1,6 @@
 """Whatever a user gives as data, a sample, a file, a table in memory or the Hub's, to a `Table`."""
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from heads import plugins
 from heads.caching import writing
 from heads.data.arrays import (
     beside,
@@ -22,11 +24,11 @@ from heads.data.formats.parquet_files import stream_columnar
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
-from heads.data.hub_datasets import PREFIX, read_hub
 from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 from heads.settings import Limits
 
+SCHEME = re.compile(r"([a-z]{2,}):(?!//)")
 _TEMPORARY = "Make room there, or name another folder in TMPDIR."
 
 
@@ -37,7 +39,7 @@ def open_source(
 
     Args:
         data: A sample by name, the path of a file or folder, a table in memory, an array of
-            vectors, or the name of a data set of the Hub, such as hub:owner/name.
+            vectors, or a name with the scheme of an extra, such as hub:owner/name.
         header: Whether the first line of a file names the columns; None finds out.
         labels: What stands beside vectors that have no labels: a file, or labels in memory.
 
@@ -176,8 +178,7 @@ def _labels(labels: Any, limits: Limits, header: bool | None) -> Table:
 
 
 def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]:
-    if isinstance(data, str) and data.startswith(PREFIX):
-        table = read_hub(data, limits)
+    if isinstance(data, str) and (table := read_named(data, limits)):
         return table, table.name
     if isinstance(data, str | Path):
         path = place_of(data)
@@ -187,6 +188,18 @@ def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]
     if is_array(data):
         return table_of_vectors(data, limits), VECTOR_COLUMN
     raise _unknown(data)
+
+
+def read_named(name: str, limits: Limits) -> Table | None:
+    """Return the data that a name such as ``hub:owner/name`` stands for; None if it is a path.
+
+    Raises:
+        DataError: There is no such data, or it cannot be read.
+        LimitError: It is more than the limits allow.
+    """
+    scheme = SCHEME.match(name)
+    reader = plugins.load_data_source(scheme[1]) if scheme else None
+    return reader(name, limits) if reader else None
 
 
 def _unknown(data: object) -> DataError:

@@ -20,10 +20,9 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.module import TrainedHead
-from heads.data.hub_datasets import HubSource, source
 from heads.evaluation.metrics import SCORES, Metric, score_called
 from heads.evaluation.statistics import Scores
-from heads.hub import HUB_ID
+from heads.hub import HUB_ID, HubDataset, parse_dataset
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 
@@ -83,7 +82,7 @@ def model_card(
     metric = score_called(scores.metric if scores else "") or SCORES["accuracy"]
     is_mean = head.refit.trainings > 1 if head.refit else bool(scores and scores.own is not None)
     versions = [f"head-to-head {__version__}", *(f"{name} {version(name)}" for name in PACKAGES)]
-    dataset = source(published.source) if published.source else None
+    dataset = parse_dataset(published.source) if published.source else None
     metadata = ModelCardData(
         library_name=library,
         # The pipeline of Transformers loads no folder of another library.
@@ -97,7 +96,7 @@ def model_card(
     if scores:
         title = f"{head.recipe} on {base_name(backbone)}"
         metadata.model_name = published.repo.rpartition("/")[2] or one_line(title)
-        dataset = dataset or HubSource(repo=one_line(head.trained_on))
+        dataset = dataset or HubDataset(repo=one_line(head.trained_on))
         metadata.eval_results = [_eval_result(head, scores, metric, is_mean, dataset)]
     template = Template(TEMPLATE.read_text("utf-8"), trim_blocks=True, undefined=StrictUndefined)
     return template.render(
@@ -158,7 +157,7 @@ def one_line(text: str) -> str:
 
 
 def _eval_result(
-    head: TrainedHead, scores: Scores, metric: Metric, is_mean: bool, dataset: HubSource
+    head: TrainedHead, scores: Scores, metric: Metric, is_mean: bool, dataset: HubDataset
 ) -> EvalResult:
     """Return the score of a head in the Hub's form, with its interval."""
     sign = -1 if metric.scale == "error" else 1  # errors are negated, so that more is better

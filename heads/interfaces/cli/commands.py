@@ -246,26 +246,6 @@ def _texts_of(path: Path) -> tuple[list[str], list[str]]:
     return [first for first, _, _ in parted], pairs
 
 
-@command(formerly="twin")
-def convert(family: str = "") -> Answers:
-    """Makes the bundled model one of another family.
-
-    Args:
-        family: Such as roberta; lists them, if none is given.
-    """
-    from heads.backbone.conversion import TWINS, converted_folder, converted_id
-
-    if family:
-        folder, name = converted_folder(family), converted_id(family)
-        use = f'Use it as any base model: heads compare "Not bad at all." --model {name}'
-        values = {"model": name, "folder": str(folder)}
-        yield values, lambda: print(f"{name} is ready: {folder}", use, sep="\n")
-    else:
-        listed = [(converted_id(name), one.says) for name, one in TWINS.items()]
-        values = [{"model": name, "says": says} for name, says in listed]
-        yield values, lambda: cli.tables.listing(("model", "what it is"), listed)
-
-
 @command()
 def fetch(model: str) -> Answers:
     """Downloads a base model beforehand.
@@ -378,42 +358,6 @@ def _check_form(recipe: str, model: str, library: str, data: str) -> None:
     except RecipeError:  # of pairs of texts the library holds more: as a CrossEncoder
         if not library or not api.read(data).corpus.pairs:
             raise
-
-
-@command(api.push)
-def push(
-    run: str,
-    repo: str,
-    *,
-    recipe: str = "",
-    library: str = "",
-    adapter: bool = False,
-    private: bool = False,
-    license: str = "",
-    language: Sequence[str] = (),
-    replace: bool = False,
-    dry_run: bool = False,
-    refit: bool = True,
-) -> Answers:
-    """Puts a run's best head onto the Hub.
-
-    Args:
-        run: The id of the run, as `heads runs` lists it, or its folder.
-    """
-    found = api.push(
-        run,
-        repo,
-        recipe=recipe,
-        library=library,
-        adapter=adapter,
-        private=private,
-        license=license,
-        language=language,
-        replace=replace,
-        dry_run=dry_run,
-        refit=refit,
-    )
-    yield found.as_json(), lambda: cli.tables.pushed(found)
 
 
 @command(api.track)

@@ -45,7 +45,6 @@ from heads.evaluation.significance import Difference
 from heads.events import Progress
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.exporters.push import Pushed
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -334,20 +333,6 @@ def _describe_head(classifier: Classifier) -> str:
     if head.scores:
         scores = f", {noun_of(head.scores.metric)} {accuracy(head.scores)} on held-out rows"
     return f"{what} ({kind}{scores})"
-
-
-def pushed(found: Pushed) -> None:
-    """Where it is now, or what would have been sent, with its card."""
-    files, one = counted(len(found.exported.files), "file"), found.exported
-    if found.commit:
-        show(f"{found.repo} is on the Hub: {found.url} ({files}, {one.called})", *found.notes)
-        return
-    show(
-        f"Nothing was sent. {found.repo} would be {files} ({one.called}). They lie in the folder "
-        f"{one.folder}, to be looked at; delete it afterwards.",
-        *found.notes,
-    )
-    _console().print(Text(found.card), soft_wrap=True)
 
 
 def tracked(found: Tracked) -> None:
@@ -972,7 +957,6 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     Neighbourhood: lambda result: attributions([], [result]),
     OnnxReport: exported,
     PaddingReport: diagnosis,
-    Pushed: pushed,
     Reading: lambda result: readings([result]),
     ShardedAnswers: answered_shards,
     ShardedComparison: fitted_shards,

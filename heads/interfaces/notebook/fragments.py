@@ -33,7 +33,6 @@ from heads.display import Code, Table
 from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.exporters.push import Pushed
 from heads.interfaces.views import (
     dataset,
     interpretation,
@@ -162,15 +161,6 @@ def _(found: OnnxReport) -> Markup:
     facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
     notes = found.notes if found.int8 else (_exact(found.difference), *found.notes)
     return _facts("One ONNX file", facts, notes, usage=found.usage)
-
-
-@_body.register
-def _(found: Pushed) -> Markup:
-    one = found.exported
-    facts = {"On the Hub": found.url or "nothing was sent", "Recipe": str(one.recipe)}
-    facts |= {} if found.commit else {"Folder": str(one.folder)}
-    notes = (_exact(one.difference), *found.notes)
-    return _facts(f"{found.repo}: {one.called}", facts, notes, one.files)
 
 
 @_body.register

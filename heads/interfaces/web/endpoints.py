@@ -16,11 +16,12 @@ from heads import api
 from heads.backbone.models import BUNDLED
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
-from heads.data.hub_datasets import read_hub
 from heads.data.samples import RECIPES, TEXT
+from heads.data.sources import read_named
 from heads.data.table import ColumnHints, Table, listed, short
 from heads.errors import DataError, LimitError
 from heads.events import Progress
+from heads.hub import PREFIX
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import throttled, typed, unchecked
@@ -363,7 +364,9 @@ def _opened(kept: str, dataset: str) -> tuple[Table, str]:
     if kept and dataset:
         raise DataError("There is a file, and a data set as well.", "Send one of them.")
     if dataset:
-        table = read_hub(dataset, limits())  # never a path of this machine
+        name = dataset if ":" in dataset else f"{PREFIX}{dataset}"
+        if not (table := read_named(name, limits())):  # never a path of this machine
+            raise DataError(f"'{dataset[:80]}' names no data set.", "Send a file.")
         return table, table.name
     if not kept:
         raise DataError("There is no file.", "Send a file of texts and labels.")

@@ -19,7 +19,7 @@ from heads.analysis.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.exporters.push import Pushed
+from heads.extras.hub.pushing import Pushed
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
 from heads.scale.predicting import ShardedAnswers

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heads.backbone.conversion_rules import TWINS, converted_id
+from heads import plugins
 from heads.backbone.hub import cached_folder
 from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import ModelError
@@ -23,7 +23,7 @@ def choices() -> list[tuple[str, str]]:
         state = "bundled" if base.id == BUNDLED else "on this machine" if fetched else "to download"
         found.append((not fetched, f"{base.name} ({base.millions}M, {state})", base.id))
     ranked = [(title, name) for _, title, name in sorted(found, key=lambda one: one[0])]
-    return ranked + [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
+    return ranked + [choice for source in plugins.load_base_models() for choice in source.choices()]
 
 
 def model_of(asked: Location) -> str:

@@ -12,8 +12,8 @@ import slow
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from heads.backbone import conversion as twins
-from heads.backbone.conversion import TWINS, converted_folder, converted_id, family_of
+from heads.extras.conversions import conversion as twins
+from heads.extras.conversions.conversion import TWINS, converted_folder, converted_id, family_of
 from heads.backbone.hub import bundled_folder
 from heads.errors import ModelError
 

@@ -46,6 +46,20 @@ class Pushed(display.Displayed):
     exported: Exported
     notes: tuple[str, ...] = ()
 
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show: where it is, or what would have been sent."""
+        export = self.exported
+        files = f"{len(export.files)} files, {export.called}"
+        exact = f"Loaded anew, its logits differ from ours by at most {export.difference:.1g}."
+        if self.commit:
+            title = f"{self.repo} is on the Hub: {self.url} ({files})"
+            return display.Description(title=title, blocks=(exact, *self.notes))
+        title = f"Nothing was sent. {self.repo} would be {files}."
+        folder = f"They lie in the folder {export.folder}, to be looked at; delete it afterwards."
+        return display.Description(
+            title=title, blocks=(folder, exact, *self.notes, display.Code(self.card))
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return the answer of `heads push --json` as plain values."""
         exported = self.exported.as_json()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import heads
 from heads.data.dataset import data_of
-from heads.data.hub_datasets import HubSource, source
+from heads.extras.hub.datasets import HubSource, source
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
 from heads.hub import hub_folder

@@ -3,7 +3,7 @@
 all-MiniLM-L6-v2 is a BertModel. Many families of Transformers compute the same function under
 other names, or do so once a table has a row more or a matrix is the identity. With such a twin
 the head that a family brings along is the only thing that differs, on real weights and without
-a network. `heads/backbone/conversion.py` writes them.
+a network. `heads/extras/conversions/conversion.py` writes them.
 
 How exact a twin is was measured on the states of real tokens, alone and in padded batches,
 against BertModel with the same attention routine. BERT's own two routines (sdpa and eager)

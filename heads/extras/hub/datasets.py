@@ -20,67 +20,27 @@ from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import read_columnar
 from heads.data.table import PARTS, Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
-from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, repo_folder, size
+from heads.hub import (
+    MARGIN,
+    PREFIX,
+    TIMEOUT,
+    WHOLE,
+    HubDataset,
+    asking,
+    free_bytes,
+    parse_dataset,
+    repo_folder,
+    size,
+)
 from heads.settings import Limits, is_offline
 
-PREFIX = "hub:"
 CONVERTED = "refs/convert/parquet"
-WHOLE = "default"  # what a configuration is called where there is but one
 MOST_FILES = 1_000
-_FORM = re.compile(
-    r"(?P<repo>[^@:]+)(?:@(?P<revision>[0-9A-Za-z._/-]+))?"
-    r"(?::(?P<config>[^:]+))?(?::(?P<split>[^:]+))?"
-)
-_WRITE = "Write hub:owner/name, hub:owner/name:config or hub:owner/name:config:split."
 _LATER = "Try again once connected, or give a file."
 _UNLISTED = "Read offline: whether the Hub has more of its files or splits is not known here."
 _NUMBERED = re.compile(r"(.+?-)(\d+)(-of-(\d+))(?:-[0-9a-f]+)?")  # a stem: one of so many files
 _USES = ("train", "validation", "test")
 _UNKNOWN = frozenset(("", "-1", "-1.0"))  # how a test set says that its labels are kept secret
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubSource:
-    """A data set of the Hub as a user writes it, such as hub:nyu-mll/glue:sst2.
-
-    Attributes:
-        repo: Its id, owner/name.
-        config: One of its configurations, or "".
-        split: One of its splits, or "" for all that are called train, validation or test.
-        revision: A commit, or "" for what is there now.
-    """
-
-    repo: str
-    config: str = ""
-    split: str = ""
-    revision: str = ""
-
-    def __str__(self) -> str:
-        repo = f"{self.repo}@{self.revision}" if self.revision else self.repo
-        config = self.config or (WHOLE if self.split else "")
-        return PREFIX + ":".join(filter(None, (repo, config, self.split)))
-
-    @property
-    def called(self) -> str:
-        """A short name: that of the data set, with its configuration and split where they count."""
-        parts = (self.repo, "" if self.config == WHOLE else self.config, self.split)
-        return ":".join(filter(None, parts))
-
-
-def source(text: str) -> HubSource:
-    """Reads a data set's name; what stands alone behind a colon may be a split instead.
-
-    >>> str(source("hub:nyu-mll/glue:sst2:train"))
-    'hub:nyu-mll/glue:sst2:train'
-
-    Raises:
-        DataError: It is no name of one.
-    """
-    match = _FORM.fullmatch(text.removeprefix(PREFIX).strip())
-    names = match.groupdict("") if match else {"repo": "", "revision": ""}
-    if not HUB_ID.fullmatch(names["repo"]) or ".." in names["revision"]:
-        raise DataError(f"'{short(text, 80)}' names no data set of the Hub.", _WRITE)
-    return HubSource(**names)
 
 
 def read_hub(text: str, limits: Limits) -> Table:
@@ -94,7 +54,7 @@ def read_hub(text: str, limits: Limits) -> Table:
         DataError: There is no such data set, or it cannot be reached or read.
         LimitError: It holds more than this place allows.
     """
-    asked = source(text)
+    asked = parse_dataset(text)
     if limits.public:
         hint = "Download it and send it as a file."
         raise LimitError("Data sets of the Hub are for local use.", hint)
@@ -108,13 +68,13 @@ def read_hub(text: str, limits: Limits) -> Table:
         _check_size(found, files, listed, limits)
         folder = _downloaded(found, files, listed)
     parts = [] if found.split else sorted({part for _, _, part in files})
-    note = f"Read from the Hub: {found.called} at {found.revision[:7]}, as Parquet."
+    note = f"Read from the Hub: {found.title} at {found.revision[:7]}, as Parquet."
     classes = listed.classes.get(found.config)
     if not classes and len(listed.classes) == 1:  # its card may not name the only configuration
         (classes,) = listed.classes.values()
     table = read_columnar(
         [(folder / file, split) for file, _, split in files],
-        found.called,
+        found.title,
         limits,
         note,
         SPLIT if len(parts) > 1 else "",
@@ -151,7 +111,7 @@ class _Listing:
     folder: Path | None = None
 
 
-def _listed(asked: HubSource) -> _Listing:
+def _listed(asked: HubDataset) -> _Listing:
     """Asks the Hub what there is: no more than names, sizes and what its card says."""
     import huggingface_hub
     from huggingface_hub.errors import RevisionNotFoundError
@@ -171,7 +131,7 @@ def _listed(asked: HubSource) -> _Listing:
     )
 
 
-def _kept(asked: HubSource) -> _Listing:
+def _kept(asked: HubDataset) -> _Listing:
     """What is on this machine of a data set, where the network must not be used.
 
     That is what the Hub has listed when it was downloaded, whether all of it is here or not; of
@@ -283,7 +243,7 @@ def _of_features(features: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
 # --- Which of it is meant, and how much that is.
 
 
-def _chosen(asked: HubSource, listed: _Listing) -> tuple[HubSource, list[tuple[str, str, str]]]:
+def _chosen(asked: HubDataset, listed: _Listing) -> tuple[HubDataset, list[tuple[str, str, str]]]:
     """The configuration and split that are meant, with their files."""
     configs = list(dict.fromkeys(config for _, config, _ in listed.parts))
     if not configs:
@@ -322,7 +282,7 @@ def _some(names: Sequence[str], most: int = 12) -> str:
 
 
 def _check_whole(
-    found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, folder: Path
+    found: HubDataset, files: Sequence[tuple[str, str, str]], listed: _Listing, folder: Path
 ) -> None:
     """Refuses to read a part of what is meant as if it were all of it."""
     lacking = {
@@ -335,7 +295,7 @@ def _check_whole(
         return
     parts = {part for *_, part in files}
     whole = sorted(parts - {*lacking.values()})
-    what = f"{len(lacking)} of the {count(len(files), 'file')} of {found.called} are not on this "
+    what = f"{len(lacking)} of the {count(len(files), 'file')} of {found.title} are not on this "
     what += f"machine ({_some(sorted(lacking), 3)}), and this process is told to stay offline"
     hint = "Unset it while connected"
     if whole:
@@ -344,25 +304,25 @@ def _check_whole(
 
 
 def _check_size(
-    found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing, limits: Limits
+    found: HubDataset, files: Sequence[tuple[str, str, str]], listed: _Listing, limits: Limits
 ) -> None:
     """Refuses a download that is too large, before it begins."""
     sizes = [listed.sizes[name] for name, _, _ in files]
     known = [one for one in sizes if isinstance(one, int) and one >= 0]
     if len(known) < len(sizes):
-        what = f"The Hub does not say how large the files of {found.called} are."
+        what = f"The Hub does not say how large the files of {found.title} are."
         raise DataError(what, "Download it and give a file.")
     total = sum(known)
     if len(files) > MOST_FILES or total > limits.upload_bytes:
-        what = f"{found.called} is a download of {size(total)} in {count(len(files), 'file')}; "
+        what = f"{found.title} is a download of {size(total)} in {count(len(files), 'file')}; "
         what += f"this place reads {size(limits.upload_bytes)} in {MOST_FILES:,} at most."
         raise LimitError(what, "Name a smaller configuration, or one split.")
     if free_bytes() < total + MARGIN:
-        what = f"There is no room on this disk for {found.called}, a download of {size(total)}."
+        what = f"There is no room on this disk for {found.title}, a download of {size(total)}."
         raise DataError(what, "Make room, or name a smaller one.")
 
 
-def _downloaded(found: HubSource, files: Sequence[tuple[str, str, str]], listed: _Listing) -> Path:
+def _downloaded(found: HubDataset, files: Sequence[tuple[str, str, str]], listed: _Listing) -> Path:
     """Downloads some files of a data set into the Hub's cache; the folder that holds them."""
     import huggingface_hub
 

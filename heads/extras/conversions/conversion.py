@@ -1,6 +1,6 @@
 """Writes the bundled model as another family's checkpoint, once, and finds it again.
 
-What is done to the weights stands in `heads/backbone/conversion_rules.py`; here it is carried out.
+What is done to the weights stands in `heads/extras/conversions/rules.py`; here it is carried out.
 Config and tensors must fit the installed Transformers' own class exactly, else nothing is written.
 Only a pooler may be lacking, where AutoModel adds one that the family's classifier never reads
 (RoBERTa and its kin). Their own checkpoints lack it too, so that AutoModel reports
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.backbone.config_check import shown
-from heads.backbone.conversion_rules import TWINS, Conversion, converted_id, family_of
 from heads.backbone.hub import bundled_folder, verify
 from heads.backbone.models import BUNDLED, BUNDLED_SHA256
 from heads.caching import writing
 from heads.errors import ModelError, did_you_mean
+from heads.extras.conversions.rules import TWINS, Conversion, converted_id, family_of
 from heads.settings import kept_folder
 
 if TYPE_CHECKING:
