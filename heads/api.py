@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from heads.analysis.padding.report import PaddingReport
     from heads.analysis.scoring import FileScores
     from heads.analysis.selection import Named, Reading, SelectedHeads
-    from heads.analysis.tour import Tour
     from heads.catalog.catalog import Catalogue
     from heads.classifier.classifier import Classifier
     from heads.classifier.head_model import HeadForSequenceClassification, TransformersProblem
@@ -74,7 +73,6 @@ __all__ = [
     "predict_shards",
     "read",
     "resume",
-    "tour",
     "track",
     "train",
     "train_grid",
@@ -134,27 +132,6 @@ def compare(
         if isinstance(event, Compared):
             return event.comparison
     raise AssertionError("a comparison ends in its result")
-
-
-def tour(*, limits: Limits | None = None) -> Tour:
-    """Answers five questions that people ask about heads, by measurements made here.
-
-    Each compares two heads on the same rows of the sample `sentiment`. The first time their heads
-    are trained, which takes a minute.
-
-    Returns:
-        The steps with their differences and intervals: `.steps`, `.board`, and
-        `.save("tour.html")`, one file for a stage: guess first, then look.
-
-    Raises:
-        HeadsError: The disk takes nothing.
-    """
-    from heads.analysis.tour import Tour, touring
-
-    for event in touring(limits or limits_here()):
-        if isinstance(event, Tour):
-            return event
-    raise AssertionError("a tour ends in its result")
 
 
 # --- Data, and heads trained on them.

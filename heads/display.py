@@ -69,10 +69,6 @@ class Renderer(Protocol):
         """A picture of a result."""
         ...
 
-    def story(self, result: Any, address: str, /) -> str:
-        """A result as the text of one HTML file that needs no server."""
-        ...
-
 
 _loaders: list[Callable[[], Renderer]] = []
 _text_functions: list[Callable[[Any], str]] = []
@@ -108,15 +104,6 @@ class Displayed:
 def figure(result: Displayed, kind: str, **of: str) -> "Figure":
     """A picture of a result, one of Plotly's figures."""
     return _loaders[0]().figure(result, kind, **of)
-
-
-def story(result: Any, address: str = "") -> str:
-    """A result as the text of one HTML file that needs no server and no network.
-
-    Args:
-        address: Of a page that shows the same; none without it.
-    """
-    return _loaders[0]().story(result, address)
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads import display
@@ -18,7 +17,6 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
-from heads.caching import write_page
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import HeadInputs, check_second, head_inputs
 from heads.classifier.module import TrainedHead
@@ -300,20 +298,6 @@ class Comparison(display.Displayed):
     def is_unanimous(self) -> bool:
         """Whether all heads give the same answer."""
         return is_unanimous(self.predictions)
-
-    def save(self, to: str | Path, address: str = "") -> Path:
-        """Writes it as one HTML file that needs no server: guess first, then look.
-
-        Args:
-            to: Such as story.html.
-            address: Of a page that others can open: it gets a link to the same there, and its QR
-                code.
-
-        Raises:
-            DataError: The name does not end in .html, or the disk does not take it.
-        """
-        write_page(path := Path(to), lambda: display.story(self, address))
-        return path
 
     def to_pandas(self) -> "DataFrame":
         """A row a recipe and class: its logit, its probability, and whether it is the answer.

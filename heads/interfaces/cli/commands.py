@@ -10,7 +10,6 @@ from typing import Any
 
 from heads import api
 from heads.backbone.models import BUNDLED
-from heads.caching import check_free
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, EndpointError, LimitError, RecipeError
 from heads.interfaces import cli
@@ -39,65 +38,18 @@ def compare(
     sample: str = "",
     run: str = "",
     raw: bool = False,
-    to: Path | None = None,
-    address: str = "",
 ) -> Answers:
     """Compares a text under several recipes.
 
     Args:
         text: The sentence, or - to read it from standard input.
-        to: Write it as one HTML file that needs no server, such as story.html.
-        address: Of a page that others can open; the file gets a link to the same there, and its
-            QR code.
     """
     from heads.analysis.comparison import comparing
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
     asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    _check_story(to, address)
     found = last_of(comparing(sentence(text), pair, **asked, raw=raw)).comparison
-    if to is not None:
-        found.save(to, address)
-    yield found.as_json(), lambda: cli.tables.comparison(found, to)
-
-
-def _check_story(to: Path | None, address: str) -> None:
-    """Refuses what cannot be written or linked before anything is computed."""
-    if to is not None and to.suffix.lower() not in (".html", ".htm"):
-        raise DataError(f"{to.name} is no HTML file.", "Let its name end in .html.")
-    if to is not None:
-        check_free(to)
-    if address and not to:
-        raise DataError("An address is for the file that is written.", "Add --to story.html.")
-    if address and not address.startswith(("http://", "https://")):
-        what = f"{address[:80]} is no address of a page."
-        raise DataError(what, "Write it whole, such as https://example.org/.")
-
-
-@command(api.tour)
-def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> Answers:
-    """Five questions about heads, answered here.
-
-    Args:
-        check: Say whether all is ready for a stage: here, trained, warm, and without a network.
-        to: Write it as one HTML file that needs no server, such as tour.html.
-        address: Of a page that others can open; each step gets a link to the same there, and its
-            QR code.
-    """
-    from heads.analysis.stage import checking
-    from heads.analysis.tour import touring
-
-    _check_story(to, address)
-    stage = last_of(checking(limits())) if check else None
-    found = stage.tour if stage else last_of(touring(limits()))
-    if to is not None:
-        found.save(to, address)
-    if stage is None:
-        yield found.as_json(), lambda: cli.tables.tour(found, to)
-        return
-    yield stage.as_json(), lambda: cli.tables.stage(stage, to)
-    if not stage.is_ready:
-        raise DataError("Not all is ready for a stage.", "See what stands there.")
+    yield found.as_json(), lambda: cli.tables.comparison(found)
 
 
 @command(api.explain)

@@ -5,7 +5,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -30,8 +29,6 @@ from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
-from heads.analysis.stage import StageCheck
-from heads.analysis.tour import CHOICES, Tour
 from heads.backbone.given import is_given
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.calibration import CALIBRATED
@@ -76,7 +73,6 @@ from heads.runs.spec import RunSpec
 from heads.scale.fitting import ShardedComparison
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
-from heads.study.mteb import Reproduced
 from heads.trackers import Tracked
 from heads.training.search import CurvePointTried, SeedFitting
 
@@ -131,7 +127,7 @@ def draw_table(table: display.Table) -> Table:
     return drawn
 
 
-def comparison(found: Comparison, to: Path | None = None) -> None:
+def comparison(found: Comparison) -> None:
     """Print a class a row and a recipe a column, a table for each set of classes."""
     sets = list(dict.fromkeys(p.classes for p in found.predictions))
     tables = [_answers([p for p in found.predictions if p.classes == classes]) for classes in sets]
@@ -148,33 +144,7 @@ def comparison(found: Comparison, to: Path | None = None) -> None:
     lines.append(f"{caption}.")
     if any(p.thresholds and p.scores for p in found.predictions):
         lines.append("Each label is given above a threshold of its own (--json shows them).")
-    lines += [f"The same as one HTML file: {to}"] * (to is not None)
     show(found.verdict, *tables, *lines)
-
-
-def tour(found: Tour, to: Path | None) -> None:
-    """Five questions, each with what was measured."""
-    metric = SCORES[found.board.metric]
-    for number, step in enumerate(found.steps, start=1):
-        one = step.difference
-        scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
-        show(f"{number}. {step.question.asks}", Padding(Group(
-            Text(step.question.guess),
-            Text(f"{CHOICES[step.right]} {one.name} less {one.other}: {apart(one, metric)}, "
-                 f"95 % interval, on {step.rows:,} rows."),
-            Text(f"{metric.title}: {scores}."),
-        ), (0, 0, 0, 3)))  # fmt: skip
-    said = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"
-    show(said)
-
-
-def stage(found: StageCheck, to: Path | None) -> None:
-    """What has to hold on a stage, and whether it does."""
-    table = table_of("", "", "")
-    table.show_header = False
-    for one in found.checks:
-        table.add_row("ready" if one.is_ready else "NOT READY", one.what, one.says)
-    show(table, *[f"The tour as one HTML file: {to}"] * (to is not None))
 
 
 def _answers(predictions: Sequence[Prediction]) -> Table:
@@ -929,15 +899,6 @@ def _chosen(one: Mapping[str, Any]) -> str:
     return f"{name}{told}" if one["recommended"] else f"best: {name}{told}" * bool(name)
 
 
-def reproduced(found: Reproduced) -> None:
-    """The published figures beside those computed here."""
-    table = table_of(found.name, "here", "published")
-    table.add_row("accuracy", repr(found.accuracy), repr(found.published.accuracy))
-    table.add_row("macro-F1", repr(found.f1), repr(found.published.f1))
-    told = "Equal to every digit." if found.equal else "Not equal."
-    show(table, f"{told} Published: {found.published.source}.")
-
-
 _TABLES: dict[type, Callable[[Any], None]] = {
     Ablation: lambda result: ablations([result]),
     AdapterReport: adapter,
@@ -960,6 +921,5 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     Reading: lambda result: readings([result]),
     ShardedAnswers: answered_shards,
     ShardedComparison: fitted_shards,
-    Tour: lambda result: tour(result, None),
     Tracked: tracked,
 }

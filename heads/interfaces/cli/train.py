@@ -16,7 +16,7 @@ from heads.backbone.models import BUNDLED
 from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import Answers, command, last_of
+from heads.interfaces.cli.shell import Answers, command
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
@@ -235,20 +235,6 @@ def _delete(names: Sequence[str]) -> None:
     for run in chosen:
         run.delete()
         print(f"{run.id} is deleted.")
-
-
-@command()
-def reproduce(name: str, *, data: Path) -> Answers:
-    """Computes a published figure anew.
-
-    Args:
-        name: Such as banking77.
-        data: The folder of its train.csv and test.csv.
-    """
-    from heads.study import mteb
-
-    found = last_of(mteb.reproduce(name, data, limits()))
-    yield found.as_json(), lambda: cli.tables.reproduced(found)
 
 
 @command(inherits=True)

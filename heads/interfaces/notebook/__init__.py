@@ -2,4 +2,3 @@
 
 from heads.interfaces.notebook.fragments import html as html
 from heads.interfaces.notebook.pictures import figure as figure
-from heads.interfaces.views.story import story as story

@@ -24,7 +24,6 @@ from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
 from heads.analysis.scoring import FileScores
 from heads.analysis.selection import Reading
-from heads.analysis.tour import CHOICES, Tour
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.classifier import Classifier
 from heads.classifier.fine_tuned import fine_tuned_warning
@@ -40,7 +39,7 @@ from heads.interfaces.views import (
     whole_files,
 )
 from heads.interfaces.views import explanation as explained
-from heads.interfaces.views.format import accuracy, apart, between, count, counted, titled
+from heads.interfaces.views.format import accuracy, between, count, counted, titled
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
@@ -256,23 +255,6 @@ def _(found: ShardedComparison) -> Markup:
     ]
     headers = ("Recipe", name.title, "95 %", "Parameters")
     return render("table.html", says=found.verdict, headers=headers, rows=rows)
-
-
-@_body.register
-def _(found: Tour) -> Markup:
-    name = SCORES[found.board.metric]
-    rows = [
-        (
-            step.question.asks,
-            CHOICES[step.right],
-            f"{one.name} less {one.other}: {apart(one, name)}",
-        )
-        for step in found.steps
-        for one in (step.difference,)
-    ]
-    says = f"On {found.board.data}, with 95 % intervals. As one file for a stage: .save(…)"
-    headers = ("Question", "Answer", name.title)
-    return render("table.html", says=says, headers=headers, rows=rows)
 
 
 _body.register(Ablation, lambda found: interpretation.ablations([found]))

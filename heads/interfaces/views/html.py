@@ -3,25 +3,35 @@
 Every value is escaped: a text of a user's stays a text. A template that lacks a value fails.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    auto_reload=False,
-)
+TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, **values: Any) -> Markup:
-    """A template of this folder, such as "lanes.html", with its values."""
-    return Markup(ENVIRONMENT.get_template(template).render(**values))
+def make_renderer(*folders: Path) -> Callable[..., Markup]:
+    """Return a function that renders a template of these folders, or else of this package."""
+    environment = Environment(
+        loader=FileSystemLoader([*folders, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+
+    def render(template: str, **values: Any) -> Markup:
+        """Render a template, such as "lanes.html", with its values."""
+        return Markup(environment.get_template(template).render(**values))
+
+    return render
+
+
+render = make_renderer()
 
 
 def busy(says: str, share: float | None = None) -> Markup:

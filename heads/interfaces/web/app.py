@@ -14,6 +14,7 @@ from heads import plugins
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints, janitor
 from heads.interfaces.web.location import OPENING, Location
+from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
 from heads.interfaces.web.server import Page
 from heads.interfaces.web.slots import pool
@@ -61,7 +62,7 @@ def build() -> Page:
             arrival = your_data.build(page, opening, query, mine, jobs, job)
         first = try_it.first_screen(opening, place)
         with gr.Column(elem_id="place-learn", elem_classes="place"):
-            learn.build(opening)
+            learn.build(PageParts(query=query, opening=opening))
         try_it.arriving(page, opening, first, place, mine)
         page.unload(panel.handlers.left)
         your_data.came(page, arrival, jobs)

@@ -1,5 +1,6 @@
 // What the page does in the browser: where one is stands in the URL, and clicks reach the server.
 window.heads = {
+  kept: ["__theme", "present"],  // fields of the address that say how the page is shown
   // Hands clicks on whatever says data-do to a component's listeners, with its data.
   delegate(element, trigger) {
     element.addEventListener("click", (event) => {
@@ -7,7 +8,6 @@ window.heads = {
       if (!found || event.ctrlKey || event.metaKey) return;
       const data = { ...found.dataset };
       if (data.do === "copy") return heads.copy(found, data.text);
-      if (data.do === "story") return document.querySelector("#save-story")?.click();
       if (data.do === "scroll") return document.querySelector(data.to)?.scrollIntoView({ behavior: "smooth" });
       if (data.do === "theme") return heads.theme();
       if (data.do === "skip") { event.preventDefault(); return [...document.querySelectorAll("#sentence textarea, #file button, #place-learn button")].find((one) => one.offsetParent)?.focus(); }
@@ -148,7 +148,7 @@ window.heads = {
     const step = (fields) => ["place", "run", "sample", "model", "recipes", "lane", "show", "result",
       "head"].map((name) => fields.get(name) || "").join("|");
     const moved = step(next) !== step(before);
-    for (const name of ["__theme", "present", "vote"])
+    for (const name of heads.kept)
       if (before.has(name)) next.set(name, before.get(name));
     // A long text stays in the tab: browsers and servers cut long addresses.
     const long = (next.get("text") || "").length + (next.get("pair") || "").length > heads.LONGEST;
@@ -231,7 +231,6 @@ window.heads = {
     for (const lane of document.querySelectorAll(".lane"))
       lane.classList.toggle("open", lane.dataset.lane === fields.get("lane"));
     document.body.classList.toggle("present", fields.has("present"));
-    document.body.classList.toggle("vote", fields.has("vote"));
     for (const link of document.querySelectorAll("#strip nav a"))
       link.dataset.place === place ? link.setAttribute("aria-current", "page")
         : link.removeAttribute("aria-current");
@@ -258,36 +257,6 @@ window.heads = {
       close.click();
       from?.focus();
     }
-  },
-
-  // On stage: the room votes before the answers are shown.
-  vote(element) {
-    const draw = () => {
-      document.body.classList.remove("revealed");
-      const names = [...new Set([...document.querySelectorAll("#lanes .rows > span:not(.more)")]
-        .map((one) => one.textContent))];
-      element.replaceChildren();
-      const bar = document.createElement("div");
-      bar.id = "vote";
-      bar.append("What do you say?");
-      for (const name of names) {
-        const button = document.createElement("button");
-        let votes = 0;
-        const told = () => { button.textContent = `${name} ${votes}`; };
-        button.addEventListener("click", () => { votes += 1; told(); });
-        told(); bar.append(button);
-      }
-      const reveal = document.createElement("button");
-      reveal.textContent = "Reveal";
-      reveal.addEventListener("click", () => document.body.classList.add("revealed"));
-      bar.append(reveal); element.append(bar);
-    };
-    let last = "";
-    new MutationObserver(() => {
-      if (!document.body.classList.contains("vote")) return;
-      const now = document.querySelector("#lanes")?.textContent || "";
-      if (now !== last) { last = now; draw(); }
-    }).observe(document.body, { childList: true, subtree: true, attributes: true });
   },
 
   theme() {

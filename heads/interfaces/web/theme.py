@@ -41,7 +41,7 @@ THEME = Base(
 HERE = Path(__file__).parent
 # Charts, tables and heads are drawn alike on the page and in the report.
 VIEWS = HERE.parent / "views"
-SHEETS = (HERE / "page.css", VIEWS / "board.css", VIEWS / "steps.css")
+SHEETS = (HERE / "page.css", VIEWS / "board.css")
 CSS = "\n".join(sheet.read_text("utf-8") for sheet in SHEETS)
 # Gradio keeps a style sheet to its own container, but Plotly measures texts outside of it.
 NARROW = "@media (max-width: 860px) { tspan[style*='letter-spacing'] { display: none; } }"

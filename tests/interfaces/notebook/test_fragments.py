@@ -15,7 +15,7 @@ from shard_files import vectors_file
 import heads
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
 from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
-from heads.analysis.tour import Tour
+from heads.extras.talks.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport

@@ -1,88 +1,32 @@
-"""Learn: what a head is, a tour of five questions, what sets two apart, and what padding does."""
+"""Learn: what a head is, which weights are pretrained, what sets two apart, and padding."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
 from heads.backbone.models import BUNDLED, MODELS
-from heads.interfaces.views.html import busy, render
-from heads.interfaces.web.guards import failed, guarded, saves, shared_address
+from heads.interfaces.views.html import render
+from heads.interfaces.web.guards import failed
+from heads.interfaces.web.page_sections import PageParts, draw_page_sections
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
-from heads.interfaces.web.startup import Opening
 from heads.settings import limits
 
 LEARNS = pool("looks")
 ONE, OTHER, PADDED = "bert", "roberta", "gpt2"
-TOUR = (
-    "Five questions that people ask about heads",
-    "Each is answered by a measurement made here: two heads on the same rows.",
-)
-APART = (
-    "What does BERT's head do that RoBERTa's does not?",
-    "Choose any two families of Transformers, or two recipes, or two models.",
-)
-WEIGHTS = (
-    "Which weights are pretrained?",
-    "The base model’s. Of a head, only what the checkpoint holds; everything else is new.",
-)
-PADDING = (
-    "Why do my logits change with padding?",
-    "Which harmless-looking changes of the input alter the logits, by how much, and what to do.",
-)
 
 
-def build(opening: Opening) -> None:
-    """Draws the place; its answers are made once the base model can be asked."""
+def build(parts: PageParts) -> None:
+    """Draw the place; its answers are made once the base model can be asked."""
     with gr.Column(elem_classes="topic"):
         gr.HTML(render("learn_head.html"), js_on_load=CLICKS)
-    with gr.Column(elem_classes="topic"):
-        _tour()
-    with gr.Column(elem_classes="topic"):
-        _weights(opening)
-    with gr.Column(elem_classes="topic"):
-        _apart(opening)
-    with gr.Column(elem_classes="topic"):
-        _padding(opening)
+    draw_page_sections("learn", parts)
 
 
-def _tour() -> None:
-    gr.HTML(render("learn_title.html", title=TOUR[0], says=TOUR[1]))
-    with gr.Accordion("Guess, then see", open=False, elem_id="tour", elem_classes="fold") as fold:
-        steps = gr.HTML("")
-        save = gr.Button("Save as one HTML file", size="sm", visible=False)
-        saves(save, _tour_as_file, [], "tour.html", "looks")
-    fold.expand(_steps, None, [steps, save], **LEARNS, **QUIET)
-
-
-def _steps() -> Iterator[list[Any]]:
-    """The five steps; the first time their heads are trained, and it says how far that is."""
-    from heads.analysis.tour import Tour, touring
-    from heads.interfaces.views import story
-
-    try:
-        for event in touring(limits()):
-            if isinstance(event, Tour):
-                yield [story.steps(event), gr.update(visible=True)]
-            else:
-                yield [busy(event.says, event.share), gr.skip()]
-    except Exception as error:
-        yield [failed(error), gr.skip()]
-
-
-@guarded
-def _tour_as_file(request: gr.Request) -> str:
-    from heads.api import tour
-    from heads.interfaces.views.story import of_tour
-
-    return of_tour(tour(limits=limits()), shared_address(request))
-
-
-def _weights(opening: Opening) -> None:
-    gr.HTML(render("learn_title.html", title=WEIGHTS[0], says=WEIGHTS[1]))
+def draw_weights(parts: PageParts) -> None:
+    """Draw two menus, and the origin of every tensor of a recipe on a base model."""
     with gr.Column(elem_classes="two-menus"):
         recipe = gr.Dropdown(
             ["cls+bert"], value="cls+bert", label="Head", allow_custom_value=True, interactive=True
@@ -92,7 +36,7 @@ def _weights(opening: Opening) -> None:
             interactive=True,
         )  # fmt: skip
     found = gr.HTML("", elem_id="weights")
-    opening.fills([recipe, found], _weights_of_bert)
+    parts.opening.fills([recipe, found], _weights_of_bert)
     gr.on([recipe.input, model.input], weights, [recipe, model], found, **LEARNS, **QUIET)
 
 
@@ -113,8 +57,8 @@ def weights(recipe: str, model: str) -> Any:
         return failed(error)
 
 
-def _apart(opening: Opening) -> None:
-    gr.HTML(render("learn_title.html", title=APART[0], says=APART[1]))
+def draw_families(parts: PageParts) -> None:
+    """Draw two menus, what sets the two heads apart, and the catalogue."""
     with gr.Column(elem_classes="two-menus"):  # a row would come later, and push all down
         one, other = (
             gr.Dropdown(
@@ -129,7 +73,7 @@ def _apart(opening: Opening) -> None:
     with gr.Accordion("All of them", open=False, elem_id="catalogue", elem_classes="fold") as fold:
         table = gr.HTML("")
     fold.expand(_rows, None, table, **LEARNS, **QUIET)
-    opening.fills([one, other, says, *cards], _example)
+    parts.opening.fills([one, other, says, *cards], _example)
     gr.on([one.input, other.input], apart, [one, other], [says, *cards], **LEARNS, **QUIET)
 
 
@@ -172,8 +116,8 @@ def _rows() -> Any:
         return failed(error)
 
 
-def _padding(opening: Opening) -> None:
-    gr.HTML(render("learn_title.html", title=PADDING[0], says=PADDING[1]))
+def draw_padding(parts: PageParts) -> None:
+    """Draw a menu of models, and what padding does to one."""
     model = gr.Dropdown(
         [PADDED],
         value=PADDED,
@@ -183,7 +127,7 @@ def _padding(opening: Opening) -> None:
         interactive=True,
     )
     found = gr.HTML("", elem_id="padding")
-    opening.fills([model, found], _padded)
+    parts.opening.fills([model, found], _padded)
     model.input(examined, model, found, **LEARNS, **QUIET)
 
 

@@ -13,8 +13,9 @@ from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import failure, render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import clicked, failed, guarded, saves, shared_address
+from heads.interfaces.web.guards import clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
+from heads.interfaces.web.page_sections import PageParts, draw_page_sections
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import (
     PendingQuestion,
@@ -22,7 +23,6 @@ from heads.interfaces.web.places.answers import (
     Shown,
     answering,
     chips,
-    compared,
     line,
     offering,
     under,
@@ -109,11 +109,10 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         )  # fmt: skip
         line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
         raw = gr.Checkbox(False, label="raw logits", container=False, elem_id="raw")
-    gr.HTML("", js_on_load="heads.vote(element)")  # seen with ?present=1&vote=1
     verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
-    saves(gr.Button("Save", elem_id="save-story"), _story, [query], "story.html", "infer")
+    draw_page_sections("try", PageParts(query=query, opening=opening))
     place = Try(
         query=query, text=text, pair=pair, lanes=lanes, under=below,
         answers=[error, verdict, lanes, line, below],
@@ -393,14 +392,6 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
         text, pair = (*SAMPLES[name].tries[0], "")[:2]
         return replace(new, text=text, pair=pair)
     return new if new.has_pairs else replace(new, pair="")
-
-
-@guarded
-def _story(query: str, request: gr.Request) -> str:
-    """What the heads say, as one HTML file; with a link where others can open this page."""
-    from heads.interfaces.views.story import of_comparison
-
-    return of_comparison(compared(Location.of(query).suited()), shared_address(request))
 
 
 # --- What it opens with.

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from heads import display
 from heads.analysis.comparison import comparing
-from heads.analysis.tour import QUESTIONS, SAMPLE, Tour, touring
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
+from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
 from heads.settings import Limits
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
@@ -34,7 +35,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageCheck:
+class StageCheck(display.Displayed):
     """All that has to hold on a stage, with the tour that was made while it was looked at."""
 
     checks: tuple[Checked, ...]
@@ -44,6 +45,15 @@ class StageCheck:
     def is_ready(self) -> bool:
         """Whether all of it holds."""
         return all(one.is_ready for one in self.checks)
+
+    def describe(self) -> display.Description:
+        """Return what the shell shows: every check and whether it is ready."""
+        rows = [
+            ("ready" if one.is_ready else "NOT READY", one.what, one.says) for one in self.checks
+        ]
+        table = display.Table(headers=("", "check", "result"), rows=tuple(rows))
+        title = "All is ready for a stage." if self.is_ready else "Not all is ready for a stage."
+        return display.Description(title=title, blocks=(table,))
 
     def as_json(self) -> dict[str, Any]:
         """The checks and the tour, as plain values."""

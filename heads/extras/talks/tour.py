@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heads import display
+from heads import display, plugins
 from heads.analysis.comparison import Compared, Comparison, comparing
 from heads.analysis.differences import apart_by_name
 from heads.analysis.explanation import pooler_says
@@ -22,8 +22,10 @@ from heads.backbone.models import BUNDLED
 from heads.caching import make_room, write_page
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
+from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
+from heads.interfaces.views.format import apart
 from heads.parts.resolve import resolve
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -159,8 +161,25 @@ class Tour(display.Displayed):
         Raises:
             DataError: The name does not end in .html, or the disk does not take it.
         """
-        write_page(path := Path(to), lambda: display.story(self, address))
+        write = plugins.load("heads.extras.talks.story:write_story")
+        write_page(path := Path(to), lambda: write(self, address))
         return path
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show: every question with what was measured."""
+        metric = SCORES[self.board.metric]
+        blocks = list[str]()
+        for number, step in enumerate(self.steps, start=1):
+            own = step.difference
+            scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
+            blocks += [
+                f"{number}. {step.question.asks}",
+                f"   {step.question.guess}",
+                f"   {CHOICES[step.right]} {own.name} minus {own.other}: {apart(own, metric)}, "
+                f"95 % interval, on {step.rows:,} rows. {metric.title}: {scores}.",
+            ]
+        title = f"Five questions about heads, measured on {self.board.data}"
+        return display.Description(title=title, blocks=tuple(blocks))
 
     def as_json(self) -> dict[str, Any]:
         """The questions with what was measured, as plain values."""

@@ -10,8 +10,8 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress
-from heads.study import mteb
-from heads.study.mteb import BENCHMARKS, Reproduced, drawn
+from heads.extras.reproduce import mteb
+from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, drawn
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from heads import display
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.data.corpus import check_text
@@ -88,7 +89,7 @@ BENCHMARKS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduced:
+class Reproduced(display.Displayed):
     """The figures computed here, beside the published ones.
 
     Attributes:
@@ -109,8 +110,19 @@ class Reproduced:
     published: Published
     equal: bool
 
+    def describe(self) -> display.Description:
+        """Return what the shell shows: the figures computed here and the published ones."""
+        rows = (
+            ("accuracy", repr(self.accuracy), repr(self.published.accuracy)),
+            ("macro-F1", repr(self.f1), repr(self.published.f1)),
+        )
+        table = display.Table(headers=(self.name, "here", "published"), rows=rows)
+        title = "Equal to every digit." if self.equal else "Not equal."
+        source = f"Published: {self.published.source}."
+        return display.Description(title=title, blocks=(table, source))
+
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the figures as plain values."""
         return asdict(self) | {"accuracies": list(self.accuracies)}
 
 

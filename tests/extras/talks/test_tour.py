@@ -16,7 +16,7 @@ from heads.analysis import stage, tour
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.interfaces.cli.app import main
-from heads.interfaces.views import story
+from heads.extras.talks import story
 from heads.interfaces.web.location import Location
 from heads.parts.resolve import resolve
 from heads.settings import limits

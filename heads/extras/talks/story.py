@@ -13,16 +13,17 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from heads.analysis.comparison import Comparison
-from heads.analysis.tour import CHOICES, SAMPLE, Tour, TourStep
 from heads.classifier.pretrained import OWN
 from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
+from heads.extras.talks.tour import CHOICES, SAMPLE, Tour, TourStep
 from heads.interfaces.views.format import counted
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import make_renderer
 from heads.runs.folder import find
 from heads.settings import limits, runs_folder
 
 HERE = Path(__file__).parent
+render = make_renderer(HERE / "templates")
 SHEETS = (HERE / "templates" / "story.css", HERE / "steps.css")
 LONGEST_LINK = 1_500  # letters; a longer one makes a QR code that no telephone reads from a seat
 
@@ -52,18 +53,19 @@ class StoryPage:
     link: str = ""
 
 
-def story(found: Comparison | Tour, address: str = "") -> str:
-    """A result as the text of one HTML file.
+def write_story(found: Comparison | Tour, address: str = "") -> str:
+    """Return a comparison or a tour as the text of one HTML file.
 
     Args:
-        address: Of a page that others can open, such as https://example.org/: each page of the
-            story gets a link to the same there, and its QR code. None without it.
+        found: The result.
+        address: The address of a page that others can open, such as https://example.org/: each
+            page of the story gets a link to the same there, and its QR code. None without it.
     """
     return of_tour(found, address) if isinstance(found, Tour) else of_comparison(found, address)
 
 
 def of_comparison(found: Comparison, address: str = "") -> str:
-    """A comparison as one HTML file; `address` as in `story`."""
+    """A comparison as one HTML file; `address` as in `write_story`."""
     sentence = " ↔ ".join(filter(None, (found.text, found.pair)))
     guess = f"What do {counted(len(found.predictions), 'head')} say of it: all the same?"
     page = StoryPage(
@@ -101,7 +103,7 @@ def _id_of(run: str) -> str:
 
 
 def of_tour(tour: Tour, address: str = "") -> str:
-    """The tour as one HTML file; `address` as in `story`."""
+    """The tour as one HTML file; `address` as in `write_story`."""
     board = tour.board
     of = f"{counted(board.rows, 'row')} of the sample {board.data}, {board.model}"
     return document("Five questions about classification heads", pages(tour, address), of)

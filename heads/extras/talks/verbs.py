@@ -1,0 +1,53 @@
+"""The functions of the package that this extra adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heads.caching import write_page
+from heads.settings import Limits
+from heads.settings import limits as default_limits
+
+if TYPE_CHECKING:
+    from heads.analysis.comparison import Comparison
+    from heads.extras.talks.tour import Tour
+
+
+def tour(*, limits: Limits | None = None) -> Tour:
+    """Answer five questions that people ask about heads, by measurements made here.
+
+    Each compares two heads on the same rows of the sample `sentiment`. The first time their heads
+    are trained, which takes a minute.
+
+    Returns:
+        The steps with their differences and intervals: `.steps`, `.board`, and
+        `.save("tour.html")`, one file for a stage: guess first, then look.
+
+    Raises:
+        HeadsError: The disk is full.
+    """
+    from heads.extras.talks.tour import Tour, touring
+
+    for event in touring(limits or default_limits()):
+        if isinstance(event, Tour):
+            return event
+    raise AssertionError("a tour ends in its result")
+
+
+def save_story(comparison: Comparison, to: str | Path, *, address: str = "") -> Path:
+    """Write a comparison as one HTML file that needs no server: guess first, then look.
+
+    Args:
+        comparison: From `heads.compare`.
+        to: The file, such as story.html.
+        address: The address of a page that others can open: the file gets a link to the same
+            comparison there, and its QR code.
+
+    Raises:
+        DataError: The name does not end in .html, or the file cannot be written.
+    """
+    from heads.extras.talks.story import write_story
+
+    write_page(path := Path(to), lambda: write_story(comparison, address))
+    return path
