@@ -2,7 +2,7 @@
 # make test      set everything up, Chromium too where that is possible, and run the tests but
 #                those marked slow (TESTS=tests/parts for some)
 # make test-all  the same with the slow ones: what CI runs
-# make check     format, lint and types
+# make check     format, lint and types; prints the lines of each part beside its budget
 # make docs      write what README.md and docs have of the code and of measured figures anew, and
 #                build the docs as a site, build/docs; what is wrong with a page is an error
 # make screenshots  take the pictures of docs/tour.md anew, in Chromium
@@ -36,6 +36,7 @@ check: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python -m deploy.budget
 
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py

@@ -26,11 +26,11 @@ from benchmarks import stored
 from benchmarks.rounds import answered
 from benchmarks.stored import Cell, Table, figure, score
 from benchmarks.venvs import environment
-from heads.extras.labels.doubts import Doubts, doubts
 from heads.evaluation.predictions import MAJORITY, TFIDF
+from heads.extras.labels.doubtful_labels import WORDS
+from heads.extras.labels.doubts import Doubts, doubts
 from heads.problem import SINGLE_LABEL
 from heads.runs.cells import kept, probabilities_of_cell
-from heads.extras.labels.doubtful_labels import WORDS
 from heads.runs.folder import RunFolder
 from heads.runs.spec import load
 

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heads.extras.conversions.rules import TWINS, converted_id
 from heads.backbone.models import MODELS
 from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import METRICS, SCORES
+from heads.extras.conversions.rules import TWINS, converted_id
 from heads.parts.pooled import pooled
 from heads.parts.registry import (
     Head,

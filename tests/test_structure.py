@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from heads import plugins
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "heads").rglob("*.py"))
 # Packages whose import takes long, which `import heads` must not touch.
@@ -40,7 +42,9 @@ def test_every_public_name_loads_and_is_listed():
     assert {"compare", "explain", "pooling", "head"} <= set(heads.__all__)
     for name in heads.__all__:
         assert getattr(heads, name) is not None
-    assert dir(heads) == sorted(heads.__all__)
+    assert {*dir(heads)} == {*heads.__all__, *plugins.verbs()}
+    for name in plugins.verbs():
+        assert callable(getattr(heads, name))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = heads.nonsense
 

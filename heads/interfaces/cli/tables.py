@@ -716,7 +716,13 @@ def _grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> T
 
 
 def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | None = None) -> None:
-    """Print the verdict, a cell a row, and the notes that were not told before."""
+    """Print the verdict, a cell a row, and the notes that were not told before.
+
+    Args:
+        found: The leaderboard.
+        told: Notes that were printed before.
+        run: The run; with it the short answers to the questions about it are printed too.
+    """
     show(*([f"Warning: {found.warning}"] if found.warning else []))
     lines = found.verdict
     show(*(Text(line, style="bold" if not n else "") for n, line in enumerate(lines)))
@@ -748,8 +754,9 @@ def leaderboard(found: Leaderboard, told: Sequence[str] = (), run: RunFolder | N
         keys.append(told)
     show(*([" ".join(keys)] if keys else []))
     show(*_remarks(found))
-    answer_questions(found)
-    show(*([f"The run is {run.id}: {run.path}"] if run else []))
+    if run:
+        answer_questions(found)
+        show(f"The run is {run.id}: {run.path}")
 
 
 def answer_questions(board: Leaderboard, names: Sequence[str] = ()) -> None:

@@ -217,7 +217,7 @@ def runs(
         if show:
             yield values, lambda: cli.tables.answer_questions(board, show)
         else:
-            yield values, lambda: cli.tables.leaderboard(board)
+            yield values, lambda: cli.tables.leaderboard(board, run=board.folder)
     else:
         yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
 

@@ -30,6 +30,7 @@ from heads.interfaces.views.format import (
 )
 from heads.interfaces.views.sections import Answer, Subject
 from heads.problem import REGRESSION, ProblemType
+from heads.runs.cells import Cell
 from heads.runs.drill_down import Disagreement, closeup, disagreements, layered, mix_of
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, facts_of
@@ -134,16 +135,21 @@ def find_mistakes(subject: Subject) -> Answer:
     look = closeup(subject.board, subject.head)
     measures, tables = look.cell.measures, list[Table]()
     if not look.problem.has_classes:
-        rows = [
-            (measure.label, measure.shown(value))
-            for measure in ranked(REGRESSION, measures.metric)
-            if (value := measure.of(look.cell)) is not None
-        ]
-        rows.insert(1, ("its 95 % interval", between(measures, "to")))
-        tables = [Table(headers=("Measure", "Value"), rows=tuple(rows))]
+        tables = [_measure_table(look.cell)]
     elif measures.labels:
         tables = [_label_table(measures.labels)]
     return Answer(phrase=answers.confused(look), tables=tuple(tables))
+
+
+def _measure_table(cell: Cell) -> Table:
+    """Return every measure of predicted numbers."""
+    rows = [
+        (measure.label, measure.shown(value))
+        for measure in ranked(REGRESSION, cell.measures.metric)
+        if (value := measure.of(cell)) is not None
+    ]
+    rows.insert(1, ("its 95 % interval", between(cell.measures, "to")))
+    return Table(headers=("Measure", "Value"), rows=tuple(rows))
 
 
 def _label_table(labels: Sequence[Any]) -> Table:

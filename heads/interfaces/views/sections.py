@@ -219,5 +219,5 @@ def find_sections(names: Sequence[str]) -> list[ResultSection]:
 def find_subject(board: Leaderboard, head: str = "", runs: Sequence[RunFolder] = ()) -> Subject:
     """Return what sections are about: the named head, or else the recommended or the best one."""
     names = {cell.name for cell in board.cells if not cell.is_baseline}
-    chosen = head if head in names else board.recommendation.name or board.best
-    return Subject(board=board, head=chosen, runs=runs)
+    chosen = [name for name in (head, board.recommendation.name, board.best) if name in names]
+    return Subject(board=board, head=chosen[0] if chosen else "", runs=runs)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import slow
 import torch
+from shell_runs import run
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from heads.extras.conversions import conversion as twins
-from heads.extras.conversions.conversion import TWINS, converted_folder, converted_id, family_of
 from heads.backbone.hub import bundled_folder
 from heads.errors import ModelError
+from heads.extras.conversions import conversion as twins
+from heads.extras.conversions.conversion import TWINS, converted_folder, converted_id, family_of
 
 TEXTS = (
     "a gob of drivel so sickly sweet , even the eager consumers will retch it up",
@@ -256,3 +257,17 @@ def test_other_tensors_in_the_installed_transformers_are_noticed() -> None:
     config = twins._config(rows, {"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 9})
     with pytest.raises(ModelError, match=r"has other tensors in roberta: embeddings\."):
         twins._fitted(rows, config, {})
+
+
+def test_a_conversion_is_made_and_used_like_any_base_model(capfd):
+    code, out, _ = run(capfd, "convert")
+    assert code == 0
+    assert "all-MiniLM-L6-v2-as-roberta" in out.replace("\n", "")
+    code, out, _ = run(capfd, "convert", "roberta", "--json")
+    name = json.loads(out)["model"]
+    code, out, _ = run(capfd, "explain", "own", "--model", name)
+    assert code == 0
+    assert "classifier.out_proj" in out
+    assert "This head is random" in out.replace("\n", " ")
+    code, _, err = run(capfd, "convert", "robert")
+    assert (code, "Did you mean 'roberta'?" in err) == (2, True)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 import heads
 from heads.data.dataset import data_of
-from heads.extras.hub.datasets import HubSource, source
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
-from heads.hub import hub_folder
+from heads.hub import HubDataset, hub_folder, parse_dataset
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -74,8 +73,8 @@ NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
     at=NAME.filter(lambda name: ".." not in name) | st.just(""),
 )
 def test_a_name_comes_back_as_it_was_written(owner, name, config, split, at):
-    one = HubSource(repo=f"{owner}/{name}", config=config, split=split, revision=at)
-    assert source(str(one)) == one
+    one = HubDataset(repo=f"{owner}/{name}", config=config, split=split, revision=at)
+    assert parse_dataset(str(one)) == one
 
 
 @settings(max_examples=50, deadline=None)
@@ -83,7 +82,7 @@ def test_a_name_comes_back_as_it_was_written(owner, name, config, split, at):
 def test_any_other_name_is_one_sentence(text):
     told = ""
     try:
-        found = source(f"hub:{text}").repo
+        found = parse_dataset(f"hub:{text}").repo
     except DataError as error:
         found, told = "", str(error)
     assert found in text
@@ -190,7 +189,7 @@ def test_what_is_not_there_is_told_with_what_is(fake, glue):
     assert refused("hub:no/such").startswith("The Hub has no public data set called no/such.")
     assert refused("hub:a/b/c").startswith("'hub:a/b/c' names no data set of the Hub.")
     assert refused("hub:a/b@../../c").startswith("'hub:a/b@../../c' names no data set of the Hub.")
-    assert refused("nyu/glue").endswith("A data set of the Hub is hub:nyu/glue.")
+    assert refused("nyu/glue").endswith("hub:nyu/glue.")
     glue.branches.clear()
     told = refused("hub:nyu/glue:sst2")
     assert told.startswith("nyu/glue has no Parquet files on the Hub, and a script of its own is")

@@ -10,13 +10,17 @@ import pytest
 import torch
 from fake_hub import COMMIT
 from huggingface_hub import ModelCard
+from shown_results import HOSTILE, check_shown
 from tiny_models import WORDS
 
 import heads
 from heads.backbone.models import BUNDLED
 from heads.errors import CheckpointError, DataError, LimitError, RecipeError
+from heads.exporters.export import Exported
 from heads.exporters.model_card import Publication, model_card
+from heads.extras.hub.pushing import Pushed
 from heads.interfaces.cli.app import main
+from heads.recipe import Recipe
 
 # The Hub's client sends large files in a way that its HTTP library has given up.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -239,3 +243,12 @@ def test_the_class_pushes_itself_with_its_code(on_saving, hub, tiny, tmp_path, m
         model.push_to_hub("me/untrained")
     files = {path.name for path in hub.models["me/untrained"].folder.iterdir()}
     assert {"config.json", "model.safetensors", "modeling_head_to_head.py"} <= files
+
+
+def test_a_push_is_shown_by_notebook_and_shell(tmp_path):
+    exported = Exported(
+        folder=tmp_path, native=True, called=HOSTILE, recipe=Recipe.parse("cls+bert"),
+        files=(HOSTILE,), usage=HOSTILE, notes=(HOSTILE,), difference=1e-6,
+    )  # fmt: skip
+    for commit in ("", "abc"):
+        check_shown(Pushed(repo=HOSTILE, url="", commit=commit, card="a card", exported=exported))

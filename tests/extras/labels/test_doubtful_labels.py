@@ -1,17 +1,19 @@
 """Labels of a run that were made wrong are found, and written so that one can mend them."""
 
 import csv
+import json
 import random
 
 import pytest
 import torch
+from shown_results import HOSTILE, check_shown
 
 import heads
 from heads.data.samples import SAMPLES
 from heads.errors import DataError
+from heads.extras.labels.doubtful_labels import doubtful_labels, has_probabilities
 from heads.runs import cells
 from heads.runs.cells import probabilities_of_cell
-from heads.extras.labels.doubtful_labels import doubtful_labels, has_probabilities
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import leaderboard
 from heads.settings import PUBLIC
@@ -250,3 +252,18 @@ def test_numbers_far_from_the_prediction_are_told_without_probabilities(place):
     read = heads.read(found.save(place / "numbers-again.csv", whole=True))
     assert read.corpus.numbers == pytest.approx(found.spec.corpus.numbers)
     assert read.corpus.pairs == found.spec.corpus.pairs
+
+
+def test_labels_are_shown_by_notebook_and_shell(tiny, tmp_path):
+    words = {"good": ["fine", "great", "lovely"], "bad": ["awful", "poor", "dull"]}
+    lines = [
+        {"text": f"{HOSTILE} {word} {n}", "label": label if n else other}
+        for (label, own), other in zip(words.items(), ("bad", "good"), strict=True)
+        for word in own
+        for n in range(12)
+    ]
+    path = tmp_path / "few.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    once = heads.ExperimentConfig(seeds=1, curve=False)
+    board = heads.train_grid(path, recipes=["mean+ridge"], model=str(tiny()), config=once)
+    check_shown(heads.doubtful_labels(board))

@@ -6,8 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from heads.extras.labels.doubts import averaged, doubts, out_of_fold, thresholds
-from heads.evaluation.predictions import CellPredictions
+from heads.evaluation.predictions import (
+    CellPredictions,
+    average_by_row,
+    average_out_of_fold,
+)
+from heads.extras.labels.doubts import doubts, thresholds
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 CASES = {"rows": st.integers(0, 40), "classes": st.integers(2, 6), "seed": st.integers(0, 999)}
@@ -143,7 +147,7 @@ def test_numbers_far_from_the_prediction_are_named_and_a_shift_of_all_is_none():
 
 
 def test_every_tested_row_stands_once_with_the_mean_of_its_seeds():
-    rows, told = averaged(
+    rows, told = average_by_row(
         [torch.tensor([4, 1]), torch.tensor([1, 7])],
         [torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0], [5.0]])],
     )
@@ -154,6 +158,6 @@ def test_every_tested_row_stands_once_with_the_mean_of_its_seeds():
 def test_probabilities_are_those_of_the_temperature():
     logits = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
     outcome = CellPredictions(name="x", rows=(torch.tensor([1, 0]),), logits=(logits,))
-    rows, told = out_of_fold(outcome, SINGLE_LABEL, 2.0)
+    rows, told = average_out_of_fold(outcome, SINGLE_LABEL, 2.0)
     assert rows.tolist() == [0, 1]
     assert told.flip(0) == pytest.approx((logits / 2).softmax(dim=1).numpy())

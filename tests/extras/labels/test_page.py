@@ -10,16 +10,17 @@ import pytest
 
 import heads
 from heads.data.dataset import read
-from heads.interfaces.views import doubtful_labels as view
-from heads.interfaces.views.questions import QUESTIONS
-from heads.interfaces.web import endpoints, run_access
+from heads.extras.labels import doubtful_labels as labels
+from heads.extras.labels import endpoints, sections
+from heads.interfaces.views.sections import find_sections, find_subject
+from heads.interfaces.web import run_access
 from heads.interfaces.web.places import result_folds
-from heads.interfaces.web.places.result_folds import CHARTS, LABELS
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig, limits
 
+SECTION = sections.SECTIONS[0]
 EVIL = "<img src=x onerror=x>"
 
 
@@ -49,25 +50,23 @@ def query(run):
 
 
 def drawn(run):
-    return str(result_folds._answers(LABELS)(query(run), None)[-1])
+    return str(result_folds._open_section(SECTION)(query(run), None)[-1])
 
 
 def test_the_fold_says_how_many_and_lists_the_first(trained):
     board, found = leaderboard(trained), heads.doubtful_labels(trained.path)
-    question = result_folds.questions()[LABELS]
-    assert question.name == "labels"
-    assert question.applies(board)
-    assert question.brief(board, "") == f"{len(found.rows)} of {len(found.tested)} to look at"
+    assert SECTION in find_sections(["labels"])
+    assert SECTION.has_answer(board)
+    answer = SECTION.find_answer(find_subject(board))
+    assert answer.phrase == f"{len(found.rows)} of {len(found.tested)} to look at"
+    assert len(answer.tables[0].rows) == min(len(found.rows), labels.MOST_SHOWN)
     html = drawn(trained)
-    assert html.count("<li>") == min(len(found.rows), view.SHOWN)
     assert found.rows[0].suggested in html
     assert "A label that is named may be right" in html
-    assert len(result_folds.FOLDS) == len(QUESTIONS) + 2
-    assert result_folds.questions()[result_folds.NUMBERS].name == "numbers"
 
 
 def test_a_text_stays_a_text(trained, monkeypatch):
-    monkeypatch.setattr(view, "SHOWN", 1000)
+    monkeypatch.setattr(labels, "MOST_SHOWN", 1000)
     html = drawn(trained)
     assert EVIL not in html
     shown = any(EVIL in one.text for one in heads.doubtful_labels(trained.path).rows)
@@ -75,22 +74,21 @@ def test_a_text_stays_a_text(trained, monkeypatch):
 
 
 def test_what_is_left_out_is_counted(trained, monkeypatch):
-    monkeypatch.setattr(view, "SHOWN", 2)
+    monkeypatch.setattr(labels, "MOST_SHOWN", 2)
     left = len(heads.doubtful_labels(trained.path).rows) - 2
     assert f"And {left} more" in drawn(trained)
 
 
 def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
-    asked = query(trained)
-    some = list(csv.DictReader(io.StringIO(result_folds._sheet(asked, whole=False)[1:])))
-    whole = list(csv.DictReader(io.StringIO(result_folds._sheet(asked, whole=True)[1:])))
+    files = [result_folds._write_csv(one, query(trained)) for one in SECTION.downloads]
+    some, whole = (list(csv.DictReader(io.StringIO(file[1:]))) for file in files)
     assert len(whole) == 100
     assert [row["text"] for row in whole if row["doubtful"]] == sorted(
         (row["text"] for row in some), key=[row["text"] for row in whole].index
     )
-    monkeypatch.setattr(result_folds, "MOST_CELLS", 10)
+    monkeypatch.setattr(result_folds, "MAX_CELLS", 10)
     with pytest.raises(gr.Error, match="more than a browser saves"):
-        result_folds._sheet(asked, whole=True)
+        result_folds._write_csv(SECTION.downloads[1], query(trained))
 
 
 def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained, monkeypatch):
@@ -111,7 +109,7 @@ def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained,
         with pytest.raises(gr.Error, match="There is no such run"):
             endpoints.labels(name)
         assert "There is no such run" in str(
-            result_folds._answers(LABELS)(f"?place=data&result={name}", None)[CHARTS]
+            result_folds._open_section(SECTION)(f"?place=data&result={name}", None)[-1]
         )
 
 
@@ -120,4 +118,4 @@ def test_a_run_of_before_has_no_such_fold(trained, tmp_path):
     for path in (copy / "cells").glob("*.probabilities.safetensors"):
         path.unlink()
     board = leaderboard(type(trained)(path=copy))
-    assert not result_folds.questions()[LABELS].applies(board)
+    assert not SECTION.has_answer(board)

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from shown_results import check_shown
 
 import heads
-from heads.extras.maps import row_map as maps
 from heads.data.vectors import Vectors
+from heads.extras.maps import chart
+from heads.extras.maps import row_map as maps
 from heads.features.extraction import extract
-from heads.interfaces.views import charts
 from heads.parts.resolve import resolve
 
 READINGS = ("mean", "cls@1")
@@ -170,12 +171,12 @@ def test_the_readings_stand_side_by_side_with_one_legend(found):
 
 def test_of_many_labels_the_commonest_have_colours_and_numbers_a_scale(found):
     labels = tuple(f"label {at // 3}" if at < 36 else f"rare {at}" for at in range(60))
-    figure = charts.row_map(replace(found, labels=labels)).figure
+    figure = chart.draw_map(replace(found, labels=labels)).figure
     named = [trace["name"] for trace in figure["data"] if trace["showlegend"]]
-    assert named[0] == charts.OTHER
-    assert len(named) == 1 + len(charts.MANY)
-    assert len({trace["marker"]["color"] for trace in figure["data"]}) == 1 + len(charts.MANY)
-    numbers = charts.row_map(replace(found, numbers=tuple(map(float, range(60))))).figure
+    assert named[0] == chart.OTHER
+    assert len(named) == 1 + len(chart.MANY)
+    assert len({trace["marker"]["color"] for trace in figure["data"]}) == 1 + len(chart.MANY)
+    numbers = chart.draw_map(replace(found, numbers=tuple(map(float, range(60))))).figure
     assert [len(trace["x"]) for trace in numbers["data"]] == [60, 60]
     assert numbers["data"][0]["marker"]["showscale"]
 
@@ -186,7 +187,7 @@ def test_without_a_reading_the_usual_ones_are_drawn(data, tiny):
     vectors = np.random.default_rng(0).normal(size=(60, 5))
     given = heads.row_map(heads.read(vectors, labels=list("xyz") * 20))
     assert [one.reading for one in given.readings] == ["vectors"]
-    assert charts.row_map(given).says.startswith("60 rows of vectors as they were given, by")
+    assert chart.draw_map(given).says.startswith("60 rows of vectors as they were given, by")
 
 
 def test_of_given_vectors_only_those_that_are_drawn_are_taken_in(monkeypatch):
@@ -202,3 +203,7 @@ def test_of_given_vectors_only_those_that_are_drawn_are_taken_in(monkeypatch):
         _, _, axes = np.linalg.svd(drawn, full_matrices=False)
         wanted = np.abs(drawn @ axes[:2].T)
         assert np.abs(np.array([one.x, one.y]).T) == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_map_is_shown_by_notebook_and_shell(found):
+    check_shown(found, is_foreign=False)

@@ -1,5 +1,6 @@
 """Average ranks over data sets: the published example, SciPy's tests, and what cannot be told."""
 
+import json
 from itertools import combinations, product
 from math import inf, sqrt
 
@@ -10,8 +11,10 @@ from boards import board_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, wilcoxon
+from shown_results import HOSTILE, check_shown
 
 import heads
+from heads.extras.ranks.chart import draw_ranks
 from heads.extras.ranks.critical_differences import (
     LEVEL,
     _holm,
@@ -245,3 +248,30 @@ def test_a_table_of_scores_will_do():
         heads.critical_differences({"a": {"x": 1, "y": 1}, "b": {"x": 1}})
     with pytest.raises(heads.HeadsError, match="no test 'dunn'"):
         heads.critical_differences(table, groups="dunn")
+
+
+RANKED = critical_differences({
+    f"data set {n}": {HOSTILE: 0.9 + n / 100, "b": 0.1 * n, "c": 0.2 * n, "d": 0.15 * n - 1}
+    for n in range(9)
+})  # fmt: skip
+
+
+def test_the_diagram_has_names_in_order_bars_over_groups_and_the_ruler():
+    chart = draw_ranks(RANKED)
+    figure = chart.figure
+    assert "&lt;img" in json.dumps(figure, allow_nan=False)
+    bars = [trace for trace in figure["data"] if trace["mode"] == "lines+markers"]
+    at = dict(zip(RANKED.recipes, RANKED.ranks, strict=True))
+    assert [one["x"] for one in bars] == [[at[name] for name in own] for own in RANKED.cliques]
+    lines = [trace for trace in figure["data"] if trace["mode"] == "lines"]
+    assert {one["x"][0] for one in lines} == set(RANKED.ranks)
+    sides = [one["x"][-1] for one in lines]
+    assert sides == [1, 1, 4, 4]
+    (ruler,) = figure["layout"]["shapes"]
+    assert ruler["x1"] - ruler["x0"] == pytest.approx(RANKED.critical_difference)
+    named = [one for one in figure["layout"]["annotations"] if one.get("yref") != "paper"]
+    assert len(named) == 4
+
+
+def test_ranks_are_shown_by_notebook_and_shell():
+    check_shown(RANKED)

@@ -12,6 +12,7 @@ from heads.errors import DataError
 from heads.events import Progress
 from heads.extras.reproduce import mteb
 from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, drawn
+from heads.interfaces.cli.app import main
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:
@@ -87,3 +88,11 @@ def test_other_data_is_refused(small, train, says):
 def test_an_unknown_name_is_refused(tmp_path):
     with pytest.raises(DataError, match="no published figures here for 'imdb'"):
         list(mteb.reproduce("imdb", tmp_path, LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("nonsense", "nonsense"), ("banking77", "train.csv of banking77")]
+)
+def test_the_command_says_in_a_sentence_what_is_not_there(name, says, capfd):
+    assert main(["reproduce", name, "--data", "/nowhere"]) == 2
+    assert says in capfd.readouterr().err

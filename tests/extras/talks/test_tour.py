@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from boards import CLOSE, FAR, board_of
+from shown_results import check_shown
 
 import heads
-from heads.analysis import stage, tour
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
+from heads.extras.talks import stage, story, tour
 from heads.interfaces.cli.app import main
-from heads.extras.talks import story
 from heads.interfaces.web.location import Location
 from heads.parts.resolve import resolve
 from heads.settings import limits
@@ -127,7 +128,7 @@ def comparison(tiny):
 
 
 def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
-    place = comparison.save(tmp_path / "story.html")
+    place = heads.save_story(comparison, tmp_path / "story.html")
     page = place.read_text("utf-8")
     assert "<b>Not</b>" not in page
     assert "&lt;b&gt;Not&lt;/b&gt; bad &amp; cheap." in page
@@ -135,7 +136,9 @@ def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
     assert "<svg" not in page
     assert "Open it on the page" not in page
     assert place.stat().st_mode & 0o444 == 0o444
-    linked = comparison.save(tmp_path / "linked.html", ADDRESS).read_text("utf-8")
+    linked = heads.save_story(comparison, tmp_path / "linked.html", address=ADDRESS).read_text(
+        "utf-8"
+    )
     assert "<svg" in linked
     assert f'href="{ADDRESS}/?text=%3Cb%3ENot' in linked
 
@@ -149,30 +152,30 @@ def test_a_link_to_heads_of_a_run_leads_to_the_same_or_is_not_there(tiny, tmp_pa
     inside = heads.train_grid(frame, **asked).folder
     for run in (inside.id, inside.id[:-1], str(inside.path)):
         found = heads.compare("a cat", run=run, recipes=["cls+ridge", "mean+logistic"])
-        (link,) = re.findall(rf'href="{ADDRESS}/(\?[^"]+)"', story.story(found, ADDRESS))
+        (link,) = re.findall(rf'href="{ADDRESS}/(\?[^"]+)"', story.write_story(found, ADDRESS))
         there = Location.of(html.unescape(link))
         assert (there.run, there.text) == (inside.id, "a cat")
         again = heads.compare(**there.asked)
         assert [one.logits for one in again.predictions] == [o.logits for o in found.predictions]
     shutil.move(inside.path, tmp_path / "elsewhere")
     found = heads.compare("a cat", run=str(tmp_path / "elsewhere"))
-    assert ADDRESS not in story.story(found, ADDRESS)  # which no page finds
+    assert ADDRESS not in story.write_story(found, ADDRESS)  # which no page finds
     shutil.move(tmp_path / "elsewhere", inside.path)
     monkeypatch.setenv("HEADS_PUBLIC", "1")
-    assert ADDRESS not in story.story(replace(found, run=inside.id), ADDRESS)
+    assert ADDRESS not in story.write_story(replace(found, run=inside.id), ADDRESS)
 
 
 def test_the_head_that_a_model_came_with_is_linked_as_that(tiny):
     model = str(tiny("bert", "ForSequenceClassification"))
     found = heads.compare("a cat", recipes=["own", "mean+linear"], model=model)
-    assert "recipes=own%2Cmean%2Blinear" in story.story(found, ADDRESS)
+    assert "recipes=own%2Cmean%2Blinear" in story.write_story(found, ADDRESS)
 
 
 def test_several_heads_are_guessed_first(tiny):
     found = heads.compare(
         "Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny())
     )  # fmt: skip
-    page = story.story(found)
+    page = story.write_story(found)
     (right,) = re.findall(r'id="guess-1-(\d)" class="right"', page)
     assert (right == "1") == found.is_unanimous
 
@@ -187,17 +190,17 @@ def test_several_heads_are_guessed_first(tiny):
 )
 def test_what_does_not_fit_is_said_before_anything_is_computed(given, says, capfd, monkeypatch):
     monkeypatch.setattr("heads.analysis.comparison.comparing", lambda *_, **__: pytest.fail("ran"))
-    for command in (["compare", "Bad."], ["demo"]):
+    for command in [["story", "Bad."]] * ("--to" in given) + [["demo"]]:
         assert main([*command, *given]) == 2
         assert says in " ".join(capfd.readouterr().err.split())
 
 
 def test_a_file_that_cannot_be_written_is_a_sentence(comparison, tmp_path):
     with pytest.raises(HeadsError, match=r"story\.txt is no HTML file"):
-        comparison.save(tmp_path / "story.txt")
+        heads.save_story(comparison, tmp_path / "story.txt")
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(HeadsError, match="cannot be written"):
-        comparison.save(tmp_path / "file" / "story.html")
+        heads.save_story(comparison, tmp_path / "file" / "story.html")
 
 
 def test_a_code_is_drawn_of_what_a_telephone_can_read():
@@ -235,3 +238,7 @@ def test_the_story_goes_on_where_server_and_network_are_gone(found, tmp_path, ch
 def test_the_sample_is_the_one_that_the_page_opens_with():
     assert tour.SAMPLE in SAMPLES
     assert Path(SAMPLES[tour.SAMPLE].path).is_file()
+
+
+def test_a_tour_is_shown_by_notebook_and_shell():
+    check_shown(tour.Tour(steps=(), board=board_of(**CLOSE, **FAR)), is_foreign=False)

@@ -155,18 +155,6 @@ def test_padding_is_examined_of_a_family_and_of_the_bundled_model(capsys):
     assert not next(f for f in found["findings"] if f["case"] == "right_padded")["changes"]
 
 
-def test_a_conversion_is_made_and_used_like_any_base_model(capsys):
-    code, out, _ = run(capsys, "convert")
-    assert code == 0
-    assert "all-MiniLM-L6-v2-as-roberta" in out.replace("\n", "")
-    code, out, _ = run(capsys, "convert", "roberta", "--json")
-    name = json.loads(out)["model"]
-    code, out, _ = run(capsys, "explain", "own", "--model", name)
-    assert code == 0
-    assert "classifier.out_proj" in out
-    assert "This head is random" in out.replace("\n", " ")
-
-
 @pytest.mark.slow
 def test_a_head_is_exported_and_comes_back_as_own(tmp_path, capsys):
     folder = str(tmp_path / "mine")
@@ -243,7 +231,6 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["diff", "perceiver", "bert"], "attention decoder"),
         (["padding", "nothing-of-the-kind"], "nothing-of-the-kind"),
         (["padding", "layoutlmv2"], "detectron2"),
-        (["convert", "robert"], "Did you mean 'roberta'?"),
         (["explain", "own", "--model", "/nowhere"], "There is no folder /nowhere"),
         (["export", "own", "/tmp/never-written"], "has no trained head"),
         (["export", "mean+linear", "/tmp/never-written", "--data", "no.csv"], "no file and no"),
@@ -328,15 +315,13 @@ def test_the_command_alone_shows_its_help(capsys):
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     assert run(capsys, "--help") == run(capsys, "-h") == (0, out, "")
-    for name in ("compare", "padding", "inspect", "convert", "work"):
+    for name in ("compare", "padding", "inspect", "export", "work"):
         assert f"\n  {name} " in out
         assert run(capsys, name, "--help")[0] == 0
     assert run(capsys, "--version") == (0, f"heads {heads.__version__}\n", "")
 
 
-@pytest.mark.parametrize(
-    ("old", "name"), [("doctor", "padding"), ("look", "inspect"), ("twin", "convert")]
-)
+@pytest.mark.parametrize(("old", "name"), [("doctor", "padding"), ("look", "inspect")])
 def test_a_command_answers_to_the_name_that_it_had(capsys, old, name):
     shown = run(capsys, name, "--help")[1]
     assert run(capsys, old, "--help") == (0, shown.replace(f"heads {name}", f"heads {old}"), "")

@@ -1,11 +1,9 @@
-"""`heads train`, `runs`, `work`, `export --run` and `reproduce`, run as a user runs them."""
+"""`heads train`, `runs`, `work` and `export --run`, run as a user runs them."""
 
-import contextlib
 import csv
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from shell_runs import QUICK, RECIPES, ROWS, TRAIN, run
 
 from heads.errors import ModelError
 from heads.interfaces.cli.app import main
@@ -21,48 +20,7 @@ from heads.interfaces.docstrings import arguments, flag
 from heads.runs.folder import RunFolder, find
 from heads.settings import ExperimentConfig
 
-ROWS = 60
-RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
-TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
-QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
-
-
-@pytest.fixture(scope="module")
-def file(place):
-    """Sixty rows of a sample."""
-    from heads.data.samples import SAMPLES
-
-    with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as whole:
-        rows = list(csv.reader(whole))
-    path = place / "reviews.csv"
-    with path.open("w", encoding="utf-8", newline="") as part:
-        csv.writer(part).writerows(rows[: ROWS + 1])
-    return path
-
-
-def quiet(*arguments):
-    """The exit code, stdout and stderr, for a fixture."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(list(map(str, arguments)))
-    return code, out.getvalue(), err.getvalue()
-
-
-@pytest.fixture(scope="module")
-def trained(file):
-    """What `heads train --json` printed of a small run."""
-    code, out, err = quiet("train", file, *TRAIN, *QUICK, "--json")
-    assert code == 0, err
-    return json.loads(out)
-
-
-def run(capfd, *arguments):
-    capfd.readouterr()
-    code = main(list(map(str, arguments)))
-    out, err = capfd.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
 
 
 # Training
@@ -211,54 +169,23 @@ def test_runs_are_listed_shown_and_compared(capfd, trained):
     assert (own["state"], own["best"]) == ("finished", trained["best"])
     code, out, _ = run(capfd, "runs", trained["run"], "--json")
     assert code == 0
-    assert json.loads(out) == {key: trained[key] for key in json.loads(out)}
+    shown = json.loads(out)
+    assert shown.pop("answers")["rows"] == trained["answers"]["rows"]
+    assert shown == {key: trained[key] for key in shown}
+    code, out, _ = run(capfd, "runs", trained["run"], "--show", "numbers,disagreements")
+    assert code == 0
+    assert "Where do heads disagree?" in out
+    code, out, _ = run(capfd, "runs", trained["run"], "--show", "numbers", "--json")
+    (table,) = json.loads(out)["answers"]["numbers"]["tables"]
+    assert len(table["rows"]) == len(trained["cells"])
+    code, _, err = run(capfd, "runs", trained["run"], "--show", "number")
+    assert (code, "Did you mean 'numbers'?" in err) == (2, True)
     code, out, _ = run(capfd, "runs", trained["run"][:-1], trained["run"], "--json")
     assert [one["run"] for one in json.loads(out)] == [trained["run"]] * 2
     for named in ([], [trained["run"]], [trained["run"]] * 2):
         code, out, _ = run(capfd, "runs", *named)
         assert code == 0
         assert "reviews" in out or "mean+linear" in out
-
-
-def test_labels_that_may_be_wrong_are_listed_and_written(capfd, trained, tmp_path):
-    code, out, _ = run(capfd, "labels", trained["run"], "--json")
-    found = json.loads(out)
-    assert code == 0
-    assert (found["tested"], found["file"], found["unit"]) == (ROWS, "reviews", "line")
-    assert sorted(found["cells"]) == sorted([*RECIPES, "tfidf"])
-    assert found["labels"]
-    assert {"line", "text", "label", "suggested", "agree"} <= set(found["labels"][0])
-    code, out, _ = run(capfd, "labels", trained["run"], "--most", "1", "-r", "mean+linear")
-    assert "labels to review: 1 head, none" in " ".join(out.split())
-    assert "Note: A label that is named may be right" in out
-    code, out, err = run(capfd, "labels", trained["run"], "--most", "0", "--to", tmp_path / "x.csv")
-    assert f"wrote {len(found['labels'])} rows" in err
-    assert "more: --most 0" not in out
-    whole = tmp_path / "all.jsonl"
-    assert run(capfd, "labels", trained["run"], "--to", whole, "--all")[0] == 0
-    assert len(whole.read_text("utf-8").splitlines()) == ROWS
-    assert run(capfd, "read", whole)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--all"], "none is named. Add --to FILE."),
-        (["--to", "x.docx"], "End it in .csv, .tsv, .jsonl, .parquet."),
-        (["-r", "max+linear"], "has no trained head max+linear."),
-    ],
-)
-def test_labels_asked_for_in_a_way_that_does_not_fit(capfd, trained, arguments, sentence):
-    code, out, err = run(capfd, "labels", trained["run"], *arguments)
-    assert (code, out) == (2, "")
-    assert sentence in err
-
-
-def test_labels_are_never_written_over_a_file(capfd, trained, file):
-    before = file.read_bytes()
-    code, _, err = run(capfd, "labels", trained["run"], "--to", file, "--all")
-    assert (code, "is there already" in err) == (2, True)
-    assert file.read_bytes() == before
 
 
 def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, trained):
@@ -274,40 +201,6 @@ def test_runs_that_were_not_scored_alike_are_said_not_to_compare(capfd, file, tr
     told = " ".join(out.split())
     assert trained["protocol"] in told
     assert other["protocol"] in told
-
-
-def test_recipes_are_ranked_over_the_data_sets_of_runs(capfd, tmp_path, trained):
-    folder = Path(trained["folder"])
-    other = tmp_path / "other"
-    shutil.copytree(folder, other)
-    facts = RunFolder(path=other).read("run.json")
-    facts |= {"data": "other reviews", "fingerprint": "another"}
-    RunFolder(path=other).write("run.json", facts)
-    named = ["runs", folder, other, "--differences"]
-    code, out, _ = run(capfd, *named, "--json")
-    assert code == 0
-    found = json.loads(out)
-    assert found["data"] == ["reviews", "other reviews"]
-    scores = {cell["recipe"]: cell["score"] for cell in trained["cells"] if not cell["baseline"]}
-    for row in found["scores"]:
-        assert dict(zip(found["recipes"], row, strict=True)) == pytest.approx(scores)
-    assert found["needed"] == 7
-    code, out, _ = run(capfd, *named, "--groups", "nemenyi", "--to", tmp_path / "ranks.html")
-    assert code == 0
-    assert "Nemenyi's test" in out
-    page = (tmp_path / "ranks.html").read_text("utf-8")
-    assert "Plotly.newPlot" in page
-    assert "cdn.plot.ly" not in page.partition("Plotly.newPlot")[0][:2000]
-    for wrong, says in (
-        ((*named, "--to", tmp_path / "ranks.png"), "Let its name end in .html."),
-        (("runs", folder, "--to", "x.html"), "belong to --differences"),
-        (("runs", folder, "--differences"), "at least two"),
-        (("runs", folder, folder, "--differences"), "all of the same rows"),
-        (("runs", folder, other, "--differences", "--groups", "dunn"), "dunn"),
-    ):
-        code, _, err = run(capfd, *wrong)
-        assert code == 2
-        assert says in err
 
 
 def test_a_run_is_deleted_and_then_unknown(capfd, file):
@@ -463,8 +356,6 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
         (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "../.."], "There is no run called"),
-        (["reproduce", "nonsense", "--data", "/nowhere"], "nonsense"),
-        (["reproduce", "banking77", "--data", "/nowhere"], "train.csv of banking77"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, file, arguments, sentence):

@@ -5,31 +5,25 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pandas
 import pytest
 from boards import CLOSE, FAR, board_of
 from shard_files import vectors_file
+from shown_results import HOSTILE, check_shown
 
 import heads
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
 from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
-from heads.extras.talks.tour import Tour
-from heads.display import Displayed
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.extras.hub.pushing import Pushed
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
-from heads.settings import ExperimentConfig
 from heads.trackers import Tracked
 
-HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(1)</script>&amp;"
 NUMBERS = "mean+ridge?pair=uv_prod"
-MOST_BYTES = 24_000  # of the largest, the catalogue of 127 families
 
 
 def read(tmp_path):
@@ -47,23 +41,6 @@ def features(place):
     """Features with a hostile name."""
     found = FeatureShards.opened(vectors_file(place / "w.parquet", 10))
     return replace(found, readings={HOSTILE: 12}, model=HOSTILE, to=HOSTILE)
-
-
-def doubtful(model, place):
-    """The labels of a few hostile rows, of which some are wrong."""
-    words = {"good": ["fine", "great", "lovely"], "bad": ["awful", "poor", "dull"]}
-    rows = [
-        (f"{HOSTILE} {word} {n}", label if n else {"good": "bad", "bad": "good"}[label])
-        for label, own in words.items()
-        for word in own
-        for n in range(12)
-    ]
-    frame = pandas.DataFrame(rows, columns=["text", "label"])
-    once = ExperimentConfig(seeds=1, curve=False)
-    board = heads.train_grid(
-        frame, recipes=["mean+ridge"], model=model, config=once, out=place / "run"
-    )
-    return heads.doubtful_labels(board)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +62,6 @@ def results(tmp_path_factory, tiny):
         "explanation": replace(heads.explain("cls+roberta", model=model), notes=(HOSTILE,)),
         "data": read(place),
         "padding": replace(heads.examine(model), notes=(HOSTILE,)),
-        "map": heads.row_map("sentiment", ["mean"], most=30, model=model),
-        "ranks": heads.critical_differences(
-            {name: {HOSTILE: 1.0, "b": 2.0, "c": 2.5} for name in ("x", HOSTILE)}
-        ),
         "catalogue": heads.catalogue(),
         "entry": heads.catalogue()[0],
         "classifier": trained,
@@ -104,22 +77,6 @@ def results(tmp_path_factory, tiny):
         "onnx": OnnxReport(
             path=place / "a.onnx", size_bytes=9, inputs=(), texts=3, usage=HOSTILE, **written
         ),
-        "pushed": Pushed(
-            repo=HOSTILE,
-            url="",
-            commit="",
-            card=HOSTILE,
-            notes=(HOSTILE,),
-            exported=Exported(
-                folder=place,
-                native=True,
-                called=HOSTILE,
-                recipe=Recipe.parse("cls+bert"),
-                files=(HOSTILE,),
-                usage=HOSTILE,
-                **written,
-            ),
-        ),
         "tracked": Tracked(
             tracker="trackio",
             project=HOSTILE,
@@ -131,7 +88,6 @@ def results(tmp_path_factory, tiny):
         ),
         "answers": heads.predict(read_as_frame(), recipe=trained),
         "scores": heads.evaluate("sentiment", recipe=trained),
-        "labels": doubtful(model, place),
         "adapter": AdapterReport(
             folder=HOSTILE,
             kind="LORA",
@@ -178,7 +134,6 @@ def results(tmp_path_factory, tiny):
             heads.fit_shards(vectors_file(place / "v.parquet", 400), recipes=["vectors+ridge"]),
             data=HOSTILE,
         ),
-        "tour": Tour(steps=(), board=board),
         "attribution": inside.attribute(HOSTILE)[0],
         "flips": inside.flips("Good.", [HOSTILE]),
         "ablation": heads.Inspector(recipes=["cls+modernbert"], model=model).ablate(
@@ -189,27 +144,9 @@ def results(tmp_path_factory, tiny):
     }
 
 
-class Tags(HTMLParser):
-    """All tags with their attributes, and whether each is closed that needs it."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.seen, self.open = [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        if tag not in ("br", "wbr", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def test_every_result_that_can_be_shown_is_tried_here(results):
     drawn = {type(one) for one in results.values()}
-    assert drawn == set(_body.registry) - {object}
-    assert all(issubclass(kind, Displayed) for kind in drawn)
+    assert drawn >= set(_body.registry) - {object}
 
 
 def test_whatever_a_public_function_gives_shows_itself():
@@ -220,20 +157,14 @@ def test_whatever_a_public_function_gives_shows_itself():
             assert given in drawn, name
 
 
-def test_a_fragment_is_whole_small_and_asks_for_nothing(results):
+FOREIGN = ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
+           "flips", "tracked", "answers", "adapter", "shards", "sharded answers")  # fmt: skip
+
+
+def test_a_result_is_whole_small_and_foreign_text_stays_text(results):
     for name, result in results.items():
-        html = result._repr_html_()
-        tags = Tags(html)
-        assert tags.open == [], name
-        assert len(html) < MOST_BYTES, name
-        assert {tag for tag, _ in tags.seen}.isdisjoint(
-            {"img", "script", "link", "iframe", "object", "button", "input", "form"}
-        ), name
-        for tag, attributes in tags.seen:
-            assert not any(one.startswith("on") or one == "src" for one in attributes), (name, tag)
-        (style,) = re.findall("<style>(.*?)</style>", html)
-        assert "url(" not in style
-        assert "@import" not in style
+        if name != "classifier":  # whose repr is one line
+            check_shown(result, is_foreign=name in FOREIGN)
 
 
 def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
@@ -246,25 +177,9 @@ def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
         assert set(colours) <= {"inherit"}, rule
 
 
-def test_foreign_text_is_shown_to_the_letter(results):
-    for name in ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-                 "flips", "pushed", "tracked", "answers", "labels", "adapter", "shards",
-                 "sharded answers"):  # fmt: skip
-        assert "&lt;img" in results[name]._repr_html_(), name
-
-
 def test_it_is_shown_without_any_call_of_the_users():
     code = "import heads; print('heads-shown' in heads.catalogue()._repr_html_())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
-
-
-def test_print_shows_a_table_and_no_dataclass(results):
-    for name, result in results.items():
-        text = str(result)
-        if name != "classifier":  # its repr is one line
-            assert not re.search(r"\w+\(\w+=", text.replace(HOSTILE, "")), name
-        assert text.strip(), name
-        assert len(text) < MOST_BYTES, name
 
 
 # As tables of pandas

@@ -7,7 +7,7 @@ import pytest
 from boards import CLOSE, FAR, WAYS, board_of, in_ways, measures_of, stages
 
 import heads
-from heads.interfaces.notebook.pictures import PICTURES, drawn
+from heads.interfaces.notebook.pictures import PICTURES, build_plotly_figure
 from heads.interfaces.views import charts
 
 
@@ -86,7 +86,7 @@ def test_of_many_classes_the_likeliest_are_drawn_and_numbers_without_a_scale_of_
     assert len(chart.rows) == 20
     assert chart.rows[0] == ("class 29", "71 %")
     assert chart.key == "The 20 likeliest of 30 classes."
-    assert drawn(chart).layout.title.text.endswith(chart.key)
+    assert build_plotly_figure(chart).layout.title.text.endswith(chart.key)
     asked = {"recipes": ["mean+ridge?pair=uv_prod"], "sample": "similarity", "model": str(tiny())}
     numbers = heads.compare("a", "b", **asked)
     figure = numbers.plot()

@@ -13,11 +13,11 @@ from boards import CLOSE, FAR, LOOK, POINTS, SCALED, board_of, measures_of, stag
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heads.extras.ranks.critical_differences import critical_differences
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import BASELINES
 from heads.interfaces.views import charts
 from heads.interfaces.views.charts import Chart, Tile
+from heads.interfaces.views.figures import score_axis
 from heads.interfaces.views.format import IN_WORDS, MEASURES, shares
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
@@ -41,12 +41,6 @@ def heat(tiles=TILES, measure=ACCURACY, recipes=RECIPES, **more) -> Any:
     return charts._heat(list(map(resolve, recipes)), tiles, measure, **more)
 
 
-RANKED = critical_differences({
-    f"data set {n}": {HOSTILE: 0.9 + n / 100, "b": 0.1 * n, "c": 0.2 * n, "d": 0.15 * n - 1}
-    for n in range(9)
-})  # fmt: skip
-
-
 def every_chart() -> dict[str, Chart | None]:
     board = board_of(stopped=["max+linear"], **CLOSE, **FAR)
     curve = stages(**{"mean+linear": (0.7, 0.8), HOSTILE: (0.6, 0.7)})
@@ -68,7 +62,6 @@ def every_chart() -> dict[str, Chart | None]:
         "f1": charts.f1([0.5, None, *([0.7] * 28)], names),
         "mix": charts.mix([0.2, 0.5, 0.3]),
         "scatter": charts.scatter(LOOK),
-        "critical_differences": charts.critical_differences(RANKED),
         "class_counts": charts.class_counts({HOSTILE: 3, "b": 9}),
         "number_counts": charts.number_counts([0.1, 0.2, 5.0]),
     }
@@ -115,26 +108,8 @@ def test_a_foreign_text_is_drawn_to_the_letter(name):
         assert not MARKUP.search(OWN.sub("", text)), text
         assert text == "%{text}" or "%{" not in text
         assert "$" not in text
-    if name in ("growth", "confusion", "f1", "class_counts", "critical_differences"):
+    if name in ("growth", "confusion", "f1", "class_counts"):
         assert "&lt;img" in json.dumps(CHARTS[name].figure)
-
-
-# Recipes over several data sets
-
-
-def test_the_diagram_has_names_in_order_bars_over_groups_and_the_ruler():
-    figure = charts.critical_differences(RANKED).figure
-    bars = [trace for trace in figure["data"] if trace["mode"] == "lines+markers"]
-    at = dict(zip(RANKED.recipes, RANKED.ranks, strict=True))
-    assert [one["x"] for one in bars] == [[at[name] for name in own] for own in RANKED.cliques]
-    lines = [trace for trace in figure["data"] if trace["mode"] == "lines"]
-    assert {one["x"][0] for one in lines} == set(RANKED.ranks)
-    sides = [one["x"][-1] for one in lines]
-    assert sides == [1, 1, 4, 4]
-    (ruler,) = figure["layout"]["shapes"]
-    assert ruler["x1"] - ruler["x0"] == pytest.approx(RANKED.critical_difference)
-    named = [one for one in figure["layout"]["annotations"] if one.get("yref") != "paper"]
-    assert len(named) == 4
 
 
 # The forest plot
@@ -228,7 +203,7 @@ def test_an_axis_of_scores_holds_them_and_no_more_than_there_can_be(values, metr
         for one in values
     ]
     factor = 100 if name.is_share else 1
-    low, high = (end / factor for end in charts._scores(values, name)["range"])
+    low, high = (end / factor for end in score_axis(values, name)["range"])
     assert low < high
     assert low <= min(values) + 1e-9
     assert max(values) <= high + 1e-9

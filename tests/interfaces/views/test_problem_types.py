@@ -11,13 +11,13 @@ import torch
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import tables
-from heads.interfaces.views import charts, dataset, head_details
+from heads.interfaces.views import charts, dataset, questions
 from heads.interfaces.views.format import TIME, offered
-from heads.interfaces.views.questions import QUESTIONS, head_of
 from heads.interfaces.views.report import report
+from heads.interfaces.views.sections import find_subject, result_sections
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs import learning_curve
-from heads.runs.drill_down import closeup, disagreements, layered, mix_weights
+from heads.runs.drill_down import closeup, layered, mix_weights
 from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
@@ -92,22 +92,26 @@ def text(html):
 
 
 def test_every_question_is_answered_and_drawn_as_the_kind_wants_it(runs, problem, board):
-    head = head_of(board)
-    asked = {one.asks: one for one in QUESTIONS if one.applies(board)}
-    assert ("Can I trust its confidence?" in asked) == problem.has_classes
-    assert ("Which layer?" in asked) == (problem is SINGLE_LABEL)
-    for one in asked.values():
-        found = one.draw(board, head)
-        assert found.charts or found.html
-        assert len(found.charts) <= 2
-        assert not one.brief(board, head).endswith(".")
-        for chart in found.charts:
+    subject = find_subject(board)
+    asked = {one.name: one for one in result_sections() if one.has_answer(board)}
+    assert ("confidence" in asked) == problem.has_classes
+    assert ("layers" in asked) == (problem is SINGLE_LABEL)
+    for section in asked.values():
+        charts_of, answer = section.draw_charts(subject), section.open_answer(subject)
+        assert charts_of or answer.sentences or answer.tables
+        assert len(charts_of) <= 2
+        assert not answer.phrase.endswith(".")
+        json.dumps(answer.as_json(), allow_nan=False)
+        for table in answer.tables:
+            assert {len(row) for row in table.rows} <= {len(table.headers)}
+        for chart in charts_of:
             assert chart.says
             json.dumps(chart.figure, allow_nan=False)
-    wrong = asked["What does it get wrong?"].draw(board, head)
-    assert len(wrong.charts) == {SINGLE_LABEL: 2, MULTI_LABEL: 0, REGRESSION: 1}[problem]
+    wrong = asked["mistakes"].draw_charts(subject)
+    assert len(wrong) == {SINGLE_LABEL: 2, MULTI_LABEL: 0, REGRESSION: 1}[problem]
+    (numbers,) = asked["numbers"].find_answer(subject).tables
     for title in (one.title for one in offered(board.cells) if one.name != TIME):
-        assert title in text(asked["All numbers"].draw(board, head).html)
+        assert title in numbers.headers
 
 
 def test_the_recommended_head_is_the_same_everywhere(runs, problem, board):
@@ -120,7 +124,7 @@ def test_the_recommended_head_is_the_same_everywhere(runs, problem, board):
         assert kept["recommended_score"] == board.cell(use.name).measures.score
         assert str(board.classifier().head.trained_as) == use.name
         assert use.name in charts.forest(board).says
-        assert head_of(board) == use.name
+        assert find_subject(board).head == use.name
     assert str(charts.forest(board).figure).count("★") == bool(use.name)
     assert use.because.replace("`", "") in text(report(board))
 
@@ -131,7 +135,7 @@ def test_a_measure_of_another_kind_shows_the_score(runs, problem, board):
 
 
 def test_the_report_says_what_the_scores_are(runs, problem, board):
-    told = text(report(board, disagreements(runs[problem])))
+    told = text(report(board))
     assert f"{SCORES[problem]} by pooling and head" in told
     assert ("Accuracy" in told) == (problem is SINGLE_LABEL)
     assert ("Which layer?" in told) == (problem is SINGLE_LABEL)
@@ -143,14 +147,13 @@ def test_the_report_says_what_the_scores_are(runs, problem, board):
 
 def test_the_terminal_shows_every_kind(runs, problem, board, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    tables.leaderboard(board)
+    tables.leaderboard(board, run=board.folder)
     told = " ".join(capsys.readouterr().out.split())
     assert {SINGLE_LABEL: "Accuracy", MULTI_LABEL: "Micro-F1", REGRESSION: "Spearman"}[
         problem
     ] in told
-    assert ("How sure " in told) == (problem is not REGRESSION)
-    assert ("mean+linear, layer by layer:" in told) == (problem is SINGLE_LABEL)
-    assert ("mean@mix+linear has learned to read embeddings" in told) == (problem is SINGLE_LABEL)
+    assert ("Can I trust its confidence?" in told) == (problem is not REGRESSION)
+    assert ("Which layer?" in told) == (problem is SINGLE_LABEL)
     tables.side_by_side([board, board])
     cell = board.cell(board.best)
     assert tables.scored(cell) in " ".join(capsys.readouterr().out.split())
@@ -193,7 +196,7 @@ def test_predicted_numbers_stand_against_the_true_ones(runs):
     assert len(points) == cell.measures.rows
     error = sum((true - said) ** 2 for true, said in points) / len(points)
     assert error == pytest.approx(cell.measures.values["mean_squared_error"], rel=1e-5)
-    assert "its 95 % interval" in text(head_details.numbers(cell))
+    assert "its 95 % interval" in questions._measure_table(cell).rows[1][0]
 
 
 def test_a_leaderboard_of_every_kind_is_json(board):

@@ -11,10 +11,9 @@ import pytest
 
 from heads.data.dataset import read
 from heads.interfaces.views.head_details import chosen_says
-from heads.interfaces.views.questions import QUESTIONS, head_of
 from heads.interfaces.views.report import report
+from heads.interfaces.views.sections import find_subject, result_sections
 from heads.runs import learning_curve
-from heads.runs.drill_down import disagreements
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest, load
@@ -51,7 +50,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def html(found):
-    return report(leaderboard(found), disagreements(found))
+    return report(leaderboard(found))
 
 
 def body(html):
@@ -142,11 +141,10 @@ def test_it_says_what_the_leaderboard_says(found, html):
         assert cell.name in shown
         assert f"{cell.measures.low * 100:.1f} to {cell.measures.high * 100:.1f}" in shown
     assert board.curve_says.replace("`", "") in shown
-    for one in QUESTIONS:
-        if one.applies(board):
-            brief = one.brief(board, head_of(board))
-            assert one.asks in shown
-            assert brief[1:] in shown
+    for section in result_sections():
+        if section.has_answer(board):
+            assert section.question in shown
+            assert section.find_answer(find_subject(board)).phrase[1:] in shown
     facts = load(found)
     assert all(number in shown for number in facts.versions.values())
     assert time.strftime("%Y-%m-%d", time.localtime(facts.created)) in shown

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from heads.interfaces.cli import tables
 from heads.interfaces.views import charts, ways_of_learning
-from heads.interfaces.views.questions import QUESTIONS
+from heads.interfaces.views.sections import find_sections, find_subject, result_sections
 from heads.runs.cells import TuningReport
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import USUAL_TUNES
@@ -35,12 +35,12 @@ ONE, TWO = tuned_board(**WAYS), tuned_board(**WAYS, **OTHER)
 
 
 def test_the_question_is_asked_first_where_there_is_an_answer():
-    first = QUESTIONS[0]
-    assert first.name == "ways"
-    assert first.applies(ONE)
-    assert not first.applies(board_of(**{"mean+linear": (0, 300)}))
-    assert len(first.draw(ONE, "").charts) == 1
-    assert len(first.draw(TWO, "").charts) == 2
+    first = result_sections()[0]
+    assert first.name == "tuning"
+    assert first.has_answer(ONE)
+    assert not first.has_answer(board_of(**{"mean+linear": (0, 300)}))
+    assert len(first.draw_charts(find_subject(ONE))) == 1
+    assert len(first.draw_charts(find_subject(TWO))) == 2
 
 
 def test_the_answer_is_a_phrase():
@@ -75,20 +75,13 @@ def test_a_row_says_what_a_way_gives_and_what_it_takes():
     assert rows[3][2].startswith("−10.0 (−")
 
 
-def test_the_page_says_each_way_in_words():
-    html = str(ways_of_learning.tables(ONE))
-    assert "Last 2 layers</b> <code>last2</code>" in html
-    assert "an addition of rank 8" in html
-    assert "{rank}" not in html
-    assert "<h4>" not in html  # what there is one of needs no heading
-    both = str(ways_of_learning.tables(TWO))
-    assert both.count("<h4>") == both.count("<table") == 2
-    assert all(one.says in both for one in TWO.ways_of_learning)
-    assert not any(
-        one.says in str(ways_of_learning.tables(TWO, said=2)) for one in TWO.ways_of_learning
-    )
-    drawn = QUESTIONS[0].draw(TWO, "")
-    assert [chart.key == "" for chart in drawn.charts] == [True, False]
+def test_every_recipe_has_a_table_of_its_ways():
+    (section,) = find_sections(["tuning"])
+    answer = section.find_answer(find_subject(TWO))
+    assert [table.title for table in answer.tables] == [
+        f"{ways.recipe}: {ways.says}" for ways in TWO.ways_of_learning
+    ]
+    assert [row[0] for row in answer.tables[0].rows][1] == "Last 2 layers (last2)"
 
 
 def test_the_chart_marks_the_best_way_and_the_frozen_score():
@@ -112,11 +105,12 @@ def test_the_chart_marks_the_best_way_and_the_frozen_score():
 def test_a_shell_of_any_width_shows_every_number(width, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(tables, "_console", lambda: Console(file=out, width=width))
-    tables._ways(ONE)
+    monkeypatch.setattr(tables, "all_runs", list)
+    tables.answer_questions(ONE, ["tuning"])
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     words = set(out.getvalue().split())
-    assert {"frozen", "last2", "lora", "full", "22.6M", "11.0k", "320"} <= words
+    assert {"(frozen)", "(last2)", "(lora)", "(full)", "22.6M", "11.0k", "320"} <= words
     assert " ".join(ONE.ways_of_learning[0].says.split()) in " ".join(out.getvalue().split())
 
 

@@ -7,13 +7,16 @@ from html.parser import HTMLParser
 import pytest
 from boards import CLOSE, FAR, LOOK, SCALED, board_of, label
 
+from heads import plugins
 from heads.data.table import Columns
+from heads.display import Table
 from heads.evaluation.predictions import BASELINES
-from heads.interfaces.views import dataset, head_details, leaderboard, predictions
+from heads.interfaces.views import dataset, head_details, leaderboard, questions
 from heads.interfaces.views import format as form
 from heads.interfaces.views.format import MEASURES, ends, headers
 from heads.interfaces.views.html import render
-from heads.interfaces.views.questions import QUESTIONS, sheet, table
+from heads.interfaces.views.questions import export_cells, list_cells
+from heads.interfaces.views.sections import Answer, find_subject, result_sections
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement
 
@@ -40,14 +43,19 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize(
     "drawn",
     [
-        head_details.labels([label(HOSTILE, 0.5)]),
-        predictions.disagreements(
-            [
-                Disagreement(
-                    line=1, text=HOSTILE, pair=HOSTILE, label=HOSTILE, share=0.5,
-                    answers=((HOSTILE, HOSTILE, 0.5),),
-                )
-            ]
+        render(
+            "answer.html",
+            says=[HOSTILE],
+            answer=Answer(
+                sentences=(HOSTILE,),
+                tables=(
+                    Table(
+                        headers=(HOSTILE,), rows=((HOSTILE,),), title=HOSTILE, note=HOSTILE,
+                        recipes=(HOSTILE,),
+                    ),
+                ),
+            ),
+            opens=True,
         ),
         leaderboard.coded(f"`{HOSTILE}` is {HOSTILE}"),
         leaderboard.broken(HOSTILE),
@@ -94,10 +102,13 @@ def test_one_head_is_set_against_the_recommended():
     assert told["Against mean+linear"].endswith(": more than chance")
     unpaired = replace(board.cell("mean+mlp"), to_recommended=None)
     assert head_details.against(board, unpaired) == "+0.2"
-    assert "★" in table(board)
-    headers, rows = sheet(board)
-    assert headers[-1] == "Against the recommended"
-    assert headers[-1] in table(board)
+    (table,) = list_cells(find_subject(board)).tables
+    assert (
+        dict(zip(table.recipes, (row[0] for row in table.rows), strict=True))["mean+linear"]
+        == "mean+linear ★"
+    )
+    headers, rows = export_cells(find_subject(board))
+    assert headers[-1] == table.headers[-1] == "Against the recommended"
     assert [row[-1] for row in rows] == list(against.values())
     assert all(len(row) == len(headers) for row in rows)
 
@@ -117,37 +128,35 @@ def test_a_chart_says_what_its_signs_mean_where_it_has_any():
         assert "quiet" not in render("chart.html", chart="x", says="y", **nothing)
 
 
-def test_every_question_has_a_name_of_its_own():
-    names = [one.name for one in QUESTIONS]
-    assert all(names)
-    assert len(set(names)) == len(names)
+def test_sections_are_found_by_name_and_all_that_they_name_is_there():
+    sections = result_sections()
+    assert len({section.name for section in sections}) == len(sections)
+    for section in sections:
+        for reference in (section.answer, section.charts, section.applies):
+            assert not reference or callable(plugins.load(reference))
+        assert all(callable(plugins.load(download.rows)) for download in section.downloads)
 
 
 def test_disagreements_name_a_few_heads_the_surest_first():
     answers = [(f"head{n}", "yes", n / 10) for n in range(5)] + [("other", "no", 0.5)]
     found = Disagreement(line=2, text="t", pair="", label="no", answers=tuple(answers), share=1 / 6)
-    drawn = predictions.disagreements([found])
-    assert "head4 (40 %), head3 (30 %), head2 (20 %) and 2 more" in drawn
-    assert '<dt class="right">no</dt>' in drawn
-    assert "agree on every text" in predictions.disagreements([])
+    assert questions._group_answers(found, SINGLE_LABEL) == (
+        "yes: head4 (40 %), head3 (30 %), head2 (20 %) and 2 more; no: other (50 %)"
+    )
 
 
 def test_of_numbers_the_lowest_and_the_highest_are_shown_and_nobody_says_how_sure():
     answers = [(f"head{n}", f"{n - 3}", None) for n in range(9)]
     found = Disagreement(line=2, text="t", pair="", label="5", answers=tuple(answers), share=1.0)
-    drawn = predictions.disagreements([found], REGRESSION)
-    assert re.findall(r"<dt.*?>(.*?)</dt>", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
-    assert "and 3 other answers" in drawn
+    drawn = questions._group_answers(found, REGRESSION)
+    assert re.findall(r"(−?\d+): head", drawn) == ["−3", "−2", "−1", "3", "4", "5"]
+    assert drawn.endswith("and 3 other answers")
     assert "%" not in drawn
 
 
 def test_labels_stand_with_the_worst_first_and_what_nobody_tested_last():
     found = [label("good", 0.9), label("none", None), label("bad", 0.1)]
-    assert re.findall(r"<tr><th>(\w+)</th><td>", head_details.labels(found)) == [
-        "bad",
-        "good",
-        "none",
-    ]
+    assert [row[0] for row in questions._label_table(found).rows] == ["bad", "good", "none"]
 
 
 def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
@@ -191,6 +200,6 @@ def test_abstaining_is_told_where_it_halves_the_errors():
 def test_every_measure_of_numbers_has_its_row():
     values = {"spearman": 0.8, "mean_squared_error": 1234.5}
     measures = replace(LOOK.cell.measures, values=values)
-    drawn = head_details.numbers(replace(LOOK.cell, measures=measures))
-    assert "<th>Mean squared error (less is better)</th><td>1,234</td>" in drawn
-    assert "<th>its 95 % interval</th><td>0.700 to 0.900</td>" in drawn
+    rows = questions._measure_table(replace(LOOK.cell, measures=measures)).rows
+    assert ("Mean squared error (less is better)", "1,234") in rows
+    assert rows[1] == ("its 95 % interval", "0.700 to 0.900")

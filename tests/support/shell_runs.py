@@ -1,0 +1,52 @@
+"""The shell as a user runs it, and a small run that it has trained."""
+
+import contextlib
+import csv
+import io
+import json
+
+import pytest
+
+from heads.interfaces.cli.app import main
+
+ROWS = 60
+RECIPES = ("mean+linear", "cls+ridge", "mean+roberta")
+TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
+QUICK = ["--folds", "2", "--no-curve"]
+
+
+@pytest.fixture(scope="module")
+def file(place):
+    """Sixty rows of a sample."""
+    from heads.data.samples import SAMPLES
+
+    with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as whole:
+        rows = list(csv.reader(whole))
+    path = place / "reviews.csv"
+    with path.open("w", encoding="utf-8", newline="") as part:
+        csv.writer(part).writerows(rows[: ROWS + 1])
+    return path
+
+
+def quiet(*arguments):
+    """The exit code, stdout and stderr, for a fixture."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(map(str, arguments)))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained(file):
+    """What `heads train --json` printed of a small run."""
+    code, out, err = quiet("train", file, *TRAIN, *QUICK, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def run(capfd, *arguments):
+    capfd.readouterr()
+    code = main(list(map(str, arguments)))
+    out, err = capfd.readouterr()
+    assert "Traceback" not in err
+    return code, out, err
