@@ -4,6 +4,7 @@ Public names are loaded on first use, so that ``import heads`` stays light.
 """
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads import display, plugins, registration
@@ -113,10 +114,15 @@ display.drawn_by(_renderer, _text)
 registration.register()
 
 
+def _is_module(name: str) -> bool:
+    return any((Path(folder) / end).exists() for folder in __path__ for end in (name, f"{name}.py"))
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name], __name__), name)
-    elif name.startswith("_") or name not in (verbs := plugins.verbs()):
+    # ``from heads import api`` asks for the name before it imports the module: no extra is needed.
+    elif name.startswith("_") or _is_module(name) or name not in (verbs := plugins.verbs()):
         raise AttributeError(f"module 'heads' has no attribute '{name}'")
     else:
         value = plugins.load(verbs[name])

@@ -1,0 +1,198 @@
+"""Extras plug in: without them the core is whole, and anybody can write one."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heads import plugins
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = sorted(path.parent.name for path in (ROOT / "heads" / "extras").glob("*/__init__.py"))
+SHOWN = """
+import json, sys
+import typer
+import heads
+from heads import plugins
+from heads.interfaces.cli import app
+from heads.interfaces.views.sections import result_sections
+from heads.interfaces.web.app import build
+
+page = build()
+calls = [call.api_name for call in page.fns.values() if call.api_visibility == "public"]
+markup = [str(block.value) for block in page.blocks.values() if type(block).__name__ == "HTML"]
+print(json.dumps({
+    "extras": [extra.name for extra in plugins.extras()],
+    "verbs": dir(heads),
+    "commands": list(app._load_commands("--help").commands),
+    "sections": [section.name for section in result_sections()],
+    "endpoints": calls,
+    "topics": [text for text in markup if "<h2" in text],
+}))
+"""
+
+
+def run_code(code: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh process that also imports what lies in a folder."""
+    search = os.pathsep.join(map(str, filter(None, (path, ROOT))))
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": search}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+
+
+def list_shown(*before: str, path: Path | None = None) -> dict:
+    """Return what a fresh process offers after some lines of code."""
+    code = "\n".join(["import sys", *before, SHOWN])
+    output = run_code(code, path)
+    assert output.returncode == 0, output.stderr
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return list_shown()
+
+
+def test_without_any_extra_page_and_shell_show_the_core_and_nothing_else(whole):
+    core = list_shown("sys.modules['heads.extras'] = None")
+    assert core["extras"] == []
+    assert set(whole["extras"]) >= set(FOLDERS)
+    for kind, names in core.items():
+        assert set(names) <= set(whole[kind]), kind
+    assert set(core["commands"]) >= {
+        "compare", "explain", "diff", "parts", "families", "padding", "fetch", "export", "app",
+        "read", "train", "runs", "predict", "evaluate", "inspect", "edit", "ablate", "readings",
+    }  # fmt: skip
+    added = {name for extra in plugins.extras() for name in extra.verbs}
+    assert set(whole["verbs"]) - set(core["verbs"]) == added
+    assert set(core["sections"]) == {
+        "tuning", "rows", "confidence", "mistakes", "disagreements", "size", "layers", "estimates",
+        "numbers", "models",
+    }  # fmt: skip
+    assert len(core["topics"]) < len(whole["topics"])
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_an_extra_knows_no_other_and_its_manifest_imports_only_the_registry(name):
+    folder = ROOT / "heads" / "extras" / name
+    others = {f"heads.extras.{other}" for other in FOLDERS if other != name}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for module in modules:
+                assert ".".join(module.split(".")[:3]) not in others, (path, module)
+                if path == folder / "__init__.py":
+                    assert module == "heads.plugins"
+
+
+def test_the_core_imports_no_extra():
+    registry = ROOT / "heads" / "plugins.py"
+    for path in (ROOT / "heads").rglob("*.py"):
+        if "extras" not in path.parts and path != registry:
+            assert "heads.extras" not in path.read_text("utf-8"), path
+
+
+@pytest.mark.parametrize("arguments", [[], ["compare", "--help"]])
+def test_no_extra_is_loaded_before_it_is_needed(arguments):
+    code = f"""
+import sys
+import heads
+from heads.interfaces.cli.app import main
+{"main(" + repr(arguments) + ")" if arguments else "heads.compare"}
+print([name for name in sys.modules if name.startswith("heads.extras")])
+"""
+    output = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_whatever_an_extra_names_is_there():
+    for extra in plugins.extras():
+        references = [*extra.verbs.values(), *extra.run_backends.values()]
+        references += [*extra.data_sources.values(), *extra.base_models.values()]
+        for part in ("commands", "result_sections", "page_sections", "endpoints", "server",
+                     "middleware", "admission"):  # fmt: skip
+            references += filter(None, [getattr(extra, part)])
+        assert references, extra.name
+        for reference in references:
+            assert plugins.load(reference) is not None
+
+
+PLUGIN = """
+from heads.plugins import Extra
+
+EXTRA = Extra(
+    name="sample",
+    summary="A sample.",
+    verbs={"count_words": "sample_plugin.parts:count_words"},
+    commands="sample_plugin.parts",
+    result_sections="sample_plugin.parts:SECTIONS",
+)
+"""
+PARTS = '''
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import command
+from heads.interfaces.views.sections import Answer, ResultSection
+
+
+def count_words(text):
+    """Return the number of words of a text."""
+    return len(text.split())
+
+
+@command()
+def words(text: str):
+    """Counts the words of a text.
+
+    Args:
+        text: The text.
+    """
+    number = count_words(text)
+    yield {"words": number}, lambda: cli.tables.show(f"{number} words")
+
+
+def judge(subject):
+    return Answer(phrase=f"{len(subject.board.cells)} cells")
+
+
+SECTIONS = (
+    ResultSection(name="cells", question="How many?", answer="sample_plugin.parts:judge"),
+)
+'''
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A package of somebody else, installed with an entry point."""
+    package, facts = tmp_path / "sample_plugin", tmp_path / "sample_plugin-1.0.dist-info"
+    package.mkdir()
+    facts.mkdir()
+    (package / "__init__.py").write_text(PLUGIN, "utf-8")
+    (package / "parts.py").write_text(PARTS, "utf-8")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: sample-plugin\nVersion: 1.0\n")
+    entry_points = "[heads.plugins]\nsample = sample_plugin:EXTRA\n"
+    (facts / "entry_points.txt").write_text(entry_points + "broken = sample_plugin:NOTHING\n")
+    return tmp_path
+
+
+def test_somebody_elses_extra_adds_a_command_a_section_and_a_verb(installed, whole):
+    shown = list_shown(path=installed)
+    for kind, name in (
+        ("extras", "sample"), ("verbs", "count_words"), ("commands", "words"),
+        ("sections", "cells"),
+    ):  # fmt: skip
+        assert set(shown[kind]) - set(whole[kind]) == {name}
+    code = """
+import heads
+from heads.interfaces.cli.app import main
+print(heads.count_words("a b"))
+main(["words", "a b c", "--json"])
+"""
+    output = run_code(code, installed)
+    assert output.stdout.splitlines()[0] == "2"
+    assert '"words": 3' in output.stdout
+    assert "the extra sample_plugin:NOTHING cannot be loaded" in output.stderr
