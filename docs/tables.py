@@ -20,7 +20,6 @@ from heads.catalog.catalog import CatalogEntry, catalogue
 from heads.catalog.families import FORMS
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import METRICS, SCORES
-from heads.extras.conversions.rules import TWINS, converted_id
 from heads.parts.pooled import pooled
 from heads.parts.registry import (
     Head,
@@ -45,7 +44,8 @@ PARTS = Path(__file__).with_name("parts.md")
 STATISTICS = Path(__file__).with_name("statistics.md")
 FAQ = Path(__file__).with_name("faq.md")
 QUESTIONS = Path(__file__).with_name("questions.json")
-PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ)
+CONVERSIONS = Path(__file__).with_name("extras") / "conversions.md"
+PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ, CONVERSIONS)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
@@ -74,10 +74,7 @@ def tables() -> dict[str, str]:
                 for m in MODELS
             ),
         ),
-        "twins": _table(
-            ("model", "what was done to the bundled model"),
-            ((f"`{converted_id(name)}`", twin.says) for name, twin in TWINS.items()),
-        ),
+        "twins": _list_conversions(),
         "forms": _table(
             ("form", "what its head does", "recipe", "families"),
             (_form(name) for name in dict.fromkeys(form.name for form in FORMS)),
@@ -227,6 +224,16 @@ def _given(part: Pooling) -> str:
 def _sizes(part: Pooling, width: int) -> tuple[int, ...]:
     """What a learned part is made for: as many layers as there are, or the width of a state."""
     return (5,) if part.kind == layers.kind else (width,)
+
+
+def _list_conversions() -> str:
+    """Return the table of the extra `conversions`, if it is there."""
+    try:
+        from heads.extras.conversions.rules import TWINS, converted_id
+    except ImportError:
+        return ""
+    rows = ((f"`{converted_id(name)}`", twin.says) for name, twin in TWINS.items())
+    return _table(("model", "what was done to the bundled model"), rows)
 
 
 def _form(name: str) -> tuple[str, ...]:

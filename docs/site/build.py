@@ -25,15 +25,16 @@ ABOVE = {
     "assets/examples/README.md": "samples.md",
 }
 NAV = {
-    "Start": ("tour", "faq", "teaching"),
+    "Start": ("tour", "faq"),
     "What is computed": (
-        "parts", "catalogue", "statistics", "training", "tuning", "long-texts", "looking", "labels",
+        "parts", "catalogue", "statistics", "training", "tuning", "long-texts", "looking",
         "samples",
     ),
     "In use": (
         "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders", "endpoints",
         "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
+    "Extras": ("extras", *(f"extra-{path.stem}" for path in sorted(DOCS.glob("extras/*.md")))),
     "The project": (
         "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",
     ),
@@ -51,6 +52,7 @@ def places() -> dict[Path, str]:
     """Every file that is part of the site, and where it lies in it."""
     found = {ROOT / path: name for path, name in ABOVE.items()}
     found |= {path: path.name for path in sorted(DOCS.glob("*.md"))}
+    found |= {path: f"extra-{path.name}" for path in sorted(DOCS.glob("extras/*.md"))}
     pictures = (*DOCS.glob("*"), *DOCS.glob("images/*"), *(ROOT / "assets").glob("*"))
     return found | {path: path.name for path in sorted(pictures) if path.suffix in PICTURES}
 

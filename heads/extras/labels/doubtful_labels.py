@@ -39,7 +39,8 @@ from heads.runs.unseen_classes import never_met
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# How much counted words count: of 0, 1/4, 1/2 and 1 it ranks best over five sets (docs/labels.md).
+# The weight of the bag of words: of 0, 1/4, 1/2 and 1 the best over five data sets, see
+# docs/extras/labels.md.
 WORDS = 0.25
 MOST_SHOWN = 20  # of the most doubtful ones
 LONGEST = 120  # letters of a text in a table

@@ -13,7 +13,7 @@ Legend: n tested rows, c classes or labels.
 Source: Northcutt, Jiang and Chuang 2021, Confident Learning: Estimating Uncertainty in Dataset
 Labels, JAIR 70: equations 1 and 2 (confident joint and thresholds), section 3.2 (pruning by rank of
 self-confidence). Of the ways to choose rows there this one found the most labels that were made
-wrong, and named the fewest right ones: docs/labels.md.
+wrong, and named the fewest right ones: docs/extras/labels.md.
 """
 
 from dataclasses import dataclass
