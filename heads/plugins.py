@@ -59,7 +59,8 @@ class Extra:
             takes the name and the limits and returns a `heads.data.table.Table`.
         base_models: `BaseModelSource` objects by the beginning of the names that they resolve.
         result_sections: A tuple of `heads.interfaces.views.sections.ResultSection`.
-        page_sections: A tuple of `heads.interfaces.web.sections.PageSection`.
+        lane_sections: A tuple of `heads.interfaces.web.lane_sections.LaneSection`.
+        page_sections: A tuple of `heads.interfaces.web.page_sections.PageSection`.
         endpoints: A tuple of endpoints of the page: functions, each with the name of its slots.
         server: A context manager in which a server runs, or a process that it starts.
         middleware: A function that takes the ASGI application and the page, and returns an ASGI
@@ -76,6 +77,7 @@ class Extra:
     data_sources: Mapping[str, str] = field(default_factory=dict)
     base_models: Mapping[str, str] = field(default_factory=dict)
     result_sections: str = ""
+    lane_sections: str = ""
     page_sections: str = ""
     endpoints: str = ""
     server: str = ""

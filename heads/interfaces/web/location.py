@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from heads.backbone.models import BUNDLED
 from heads.data.samples import PAIR_RECIPES, RECIPES, SAMPLES
+from heads.interfaces.web.lane_sections import lane_sections
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
 PLACES = ("try", "data", "learn")
-SECTIONS = ("why", "how", "numbers", "compare", "take")
+SECTIONS = tuple(section.name for section in lane_sections())
 OPENING_SAMPLE = "sentiment"
 MOST = 4  # heads side by side
 

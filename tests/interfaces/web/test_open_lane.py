@@ -89,13 +89,13 @@ def test_a_temperature_out_of_range_is_a_sentence(power):
 
 def test_a_lane_shows_its_numbers_chain_and_what_sets_it_apart():
     asked = Location(text="Fine.", recipes=("mean+linear", "cls+roberta"), lane=2)
-    table, slider, warm = open_lane.numbers(asked)
+    table, slider, warm = next(open_lane.numbers(asked))
     assert "positive" in table
     assert slider["visible"]
     assert "At temperature 1:" in warm
     assert "At temperature 3.2" in open_lane.tempered(asked, 0.5)
     assert open_lane._numbers_csv(asked.query).count("cls+roberta") == 3
-    (chain,) = open_lane.how(asked)
+    (chain,) = next(open_lane.how(asked))
     assert "out_proj" in chain
     *_, (other, view) = open_lane.compare_lanes(asked, "")
     assert other["value"] == "mean+linear"
@@ -144,7 +144,7 @@ def test_numbers_have_no_classes_to_choose_from():
     found = stands(open_lane.why(asked, "", "others"))
     assert not found["label"]["visible"]
     assert "What moves the number" in found["tokens"]
-    table, slider, warm = open_lane.numbers(asked)
+    table, slider, warm = next(open_lane.numbers(asked))
     assert (slider["visible"], warm) == (False, "")
     assert "%" not in table
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 
+from heads import plugins
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress, result
@@ -17,6 +18,7 @@ from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import as_csv, clicked, failed, guarded, saves, throttled
 from heads.interfaces.web.janitor import exporting
+from heads.interfaces.web.lane_sections import SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
@@ -185,8 +187,8 @@ def edited(asked: Location, lines: str) -> Any:
 # --- How, and the numbers.
 
 
-def how(asked: Location) -> list[Any]:
-    """Return the chain of the head, from tokens to logits."""
+def how(asked: Location) -> Stream:
+    """Yield the chain of the head, from tokens to logits."""
     from heads.analysis.explanation import explain
     from heads.interfaces.views import explanation
 
@@ -204,9 +206,9 @@ def how(asked: Location) -> list[Any]:
             head=one.head,
         )
         title = run_access.title_of(asked.run) if asked.run else SAMPLES[asked.sample].title
-        return [explanation.explanation(found, title)]
+        yield [explanation.explanation(found, title)]
     except Exception as error:
-        return [failed(error)]
+        yield [failed(error)]
 
 
 def compare_lanes(asked: Location, other: str) -> Stream:
@@ -271,8 +273,8 @@ def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOu
     return next((n for n in known if answers[n] != answers[0]), known[0])
 
 
-def numbers(asked: Location) -> list[Any]:
-    """Return every class with its numbers, the temperature, and what the head says at it."""
+def numbers(asked: Location) -> Stream:
+    """Yield every class with its numbers, the temperature, and what the head says at it."""
     from heads.analysis.selection import reading
     from heads.interfaces.views import interpretation
 
@@ -283,13 +285,13 @@ def numbers(asked: Location) -> list[Any]:
             from heads.classifier.prediction import cuts_of
 
             cuts = cuts_of(one.head)
-        return [
+        yield [
             interpretation.numbers(reading(said), cuts),
             gr.update(visible=said.problem.has_classes, value=0),
             _tempered(asked, said, 0),
         ]
     except Exception as error:
-        return [failed(error), gr.skip(), ""]
+        yield [failed(error), gr.skip(), ""]
 
 
 @guarded
@@ -422,22 +424,24 @@ class PanelHandlers:
         return shown(asked)
 
     def load(
-        self, asked: Location, label: str, against: str, other: str, request: gr.Request
+        self, asked: Location, parts: SectionParts, inputs: Sequence[str], request: gr.Request
     ) -> Stream:
-        """The values of the open section's components; none where they stand there already."""
+        """Yield the values of the open section's components; none where they stand already."""
         visitor = request.session_hash or ""
         before = self.questions.of(visitor)
         if not is_open(asked) or (before and _stands(before, asked)):
             return
         if not self._may_load(visitor, asked):
-            yield from loading(asked, label, against, other)  # it says why not
+            yield from _load_section(asked, inputs)  # it says why not
             return
         question = self.questions.begin(visitor, asked)
         is_typed = before is not None and _is_typed(before.asked, asked)
         if is_typed and not _has_settled(question):
             return
         # While one types, the other head stays; a panel that opens chooses one that disagrees.
-        yield from until_over(question, loading(asked, label, against, other if is_typed else ""))
+        if not (is_typed or parts.keeps_inputs):
+            inputs = [""] * len(inputs)
+        yield from until_over(question, _load_section(asked, inputs))
 
     def _may_load(self, visitor: str, asked: Location) -> bool:
         """Whether its base model is at hand; else it is shown anew once that is."""
@@ -492,22 +496,18 @@ def _is_typed(before: Location, now: Location) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """The components of the panel, by section."""
+    """The components of the panel, those of its sections by their names."""
 
     area: gr.Column
     head: gr.HTML
     tabs: gr.Tabs
-    why: list[Any]
-    how: list[Any]
-    numbers: list[Any]
-    compare: list[Any]
-    take: list[Any]
+    sections: dict[str, SectionParts]
     query: gr.Textbox
     handlers: PanelHandlers
 
     @property
     def moves(self) -> dict[str, Any]:
-        """The event that opens or closes the panel, as where one is says."""
+        """The event that opens or closes the panel, as the address says."""
         return {
             "fn": self.handlers.moved,
             "inputs": self.query,
@@ -520,51 +520,52 @@ class Panel:
     @property
     def loads(self) -> dict[str, Any]:
         """The event that fills the open section."""
-        given = [self.query, self.why[1], self.why[2], self.compare[0]]
         return {
             "fn": self.load,
-            "inputs": given,
-            "outputs": [one for name in SECTIONS for one in getattr(self, name)],
+            "inputs": [self.query, *(one for own in self.sections.values() for one in own.inputs)],
+            "outputs": [one for own in self.sections.values() for one in own.outputs],
             "trigger_mode": "always_last",
             **LOOKS,
             **QUIET,
         }
 
-    def load(self, query: str, label: str, against: str, other: str, request: gr.Request) -> Stream:
-        """The values of the open section's components; the others stay."""
-        asked = Location.of(query)
-        same = {name: [gr.skip()] * len(getattr(self, name)) for name in SECTIONS}
-        yield [one for name in SECTIONS for one in same[name]]  # a stream yields something
-        for own in self.handlers.load(asked, label or "", against or "", other or "", request):
-            yield [one for name in SECTIONS for one in (same | {asked.show: own})[name]]
+    def load(self, request: gr.Request, query: str, *values: str) -> Stream:
+        """Yield the values of the open section's components; the others stay."""
+        asked, given = Location.of(query), iter(values)
+        inputs = {
+            name: [next(given) or "" for _ in own.inputs] for name, own in self.sections.items()
+        }
+        same = {name: [gr.skip()] * len(own.outputs) for name, own in self.sections.items()}
+        yield [one for own in same.values() for one in own]  # a stream yields something
+        parts = self.sections[asked.show]
+        for shown_values in self.handlers.load(asked, parts, inputs[asked.show], request):
+            yield [one for own in (same | {asked.show: shown_values}).values() for one in own]
 
 
 def build(place: Try) -> Panel:
-    """Draws the panel below the lanes; it is closed."""
-    asking = PanelHandlers()
+    """Draw the panel below the lanes; it is closed."""
+    handlers, sections, tabs_of = PanelHandlers(), dict[str, SectionParts](), dict[str, gr.Tab]()
     with gr.Column(visible=False, elem_id="panel") as area:
         head = gr.HTML("", elem_id="panel-head", js_on_load=CLICKS)
         with gr.Tabs(elem_id="sections") as tabs:
-            sections = {}
-            with gr.Tab("Why", id="why", elem_id="section-why") as sections["why"]:
-                why_parts = _draw_why(place, asking)
-            with gr.Tab("How", id="how", elem_id="section-how") as sections["how"]:
-                how_parts = [gr.HTML("", elem_id="chain")]
-            with gr.Tab("Numbers", id="numbers", elem_id="section-numbers") as sections["numbers"]:
-                number_parts = _draw_numbers(place)
-            with gr.Tab("Compare", id="compare", elem_id="section-compare") as sections["compare"]:
-                compare_parts = _draw_compare(place)
-            with gr.Tab("Take it", id="take", elem_id="section-take") as sections["take"]:
-                take_parts = _draw_take(place, asking)
+            for section in lane_sections():
+                name = section.name
+                with gr.Tab(section.title, id=name, elem_id=f"section-{name}") as tabs_of[name]:
+                    sections[name] = plugins.load(section.draw)(place, handlers)
     panel = Panel(
-        area=area, head=head, tabs=tabs, why=why_parts, how=how_parts, numbers=number_parts,
-        compare=compare_parts, take=take_parts, query=place.query, handlers=asking,
-    )  # fmt: skip
-    _wire(place, panel, sections)
+        area=area, head=head, tabs=tabs, sections=sections, query=place.query, handlers=handlers
+    )
+    _wire(place, panel, tabs_of)
     return panel
 
 
-def _draw_why(place: Try, asking: PanelHandlers) -> list[Any]:
+def draw_how(place: Try, handlers: PanelHandlers) -> SectionParts:
+    """Draw the chain of the head."""
+    return SectionParts(outputs=[gr.HTML("", elem_id="chain")])
+
+
+def draw_why(place: Try, asking: PanelHandlers) -> SectionParts:
+    """Draw tokens, neighbours, edits and layers of a head."""
     status = gr.HTML("", elem_id="why-status")
     with gr.Row():
         label = gr.Dropdown(
@@ -592,10 +593,11 @@ def _draw_why(place: Try, asking: PanelHandlers) -> list[Any]:
         lambda query, lines: edited(Location.of(query), lines), [place.query, lines], flips, **run
     )
     anew.click(asking.trained_anew, place.query, layers, **run)
-    return outputs
+    return SectionParts(outputs=outputs, inputs=(label, against))
 
 
-def _draw_compare(place: Try) -> list[Any]:
+def draw_compare(place: Try, handlers: PanelHandlers) -> SectionParts:
+    """Draw the menu of the other lanes, and two heads side by side."""
     other = gr.Dropdown(
         [], label="Compare with", interactive=True, elem_id="against", min_width=220
     )
@@ -605,10 +607,11 @@ def _draw_compare(place: Try) -> list[Any]:
         yield from compare_lanes(Location.of(query), other or "")
 
     other.input(chosen, [place.query, other], [other, view], **LOOKS, **QUIET)
-    return [other, view]
+    return SectionParts(outputs=[other, view], inputs=(other,), keeps_inputs=False)
 
 
-def _draw_numbers(place: Try) -> list[Any]:
+def draw_numbers(place: Try, handlers: PanelHandlers) -> SectionParts:
+    """Draw the numbers of every class, and the temperature."""
     table = gr.HTML("", elem_id="numbers")
     # Hidden boxes in a tab are shown once the tab is opened by a click, so none is kept here.
     button = gr.Button("Save as CSV", size="sm")
@@ -620,10 +623,11 @@ def _draw_numbers(place: Try) -> list[Any]:
         lambda query, power: tempered(Location.of(query), power), [place.query, power], warm,
         preprocess=False, trigger_mode="always_last", **LOOKS, **QUIET,
     )  # fmt: skip
-    return outputs
+    return SectionParts(outputs=outputs)
 
 
-def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
+def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:
+    """Draw the forms in which a head is taken along."""
     gr.Markdown(downloads.SAYS, elem_classes="quiet")
     form = gr.Radio([downloads.FOLDER, downloads.ONNX], value=downloads.FOLDER, label="As")
     prepare = gr.Button(
@@ -633,7 +637,7 @@ def _draw_take(place: Try, asking: PanelHandlers) -> list[Any]:
     file = gr.DownloadButton("Download the head", visible=False, variant="primary", size="sm")
 
     prepare.click(asking.prepared, [place.query, form], [told, file], **EXPORTS, **QUIET)
-    return [form, prepare, told, file]
+    return SectionParts(outputs=[form, prepare, told, file])
 
 
 def shown(asked: Location) -> list[Any]:
@@ -648,18 +652,10 @@ def shown(asked: Location) -> list[Any]:
     return [gr.update(visible=True), head, gr.Tabs(selected=asked.show)]
 
 
-def loading(asked: Location, label: str, against: str, other: str) -> Stream:
-    """The values of the open section's components."""
-    if asked.show == "why":
-        yield from why(asked, label, against)
-    elif asked.show == "how":
-        yield how(asked)
-    elif asked.show == "compare":
-        yield from compare_lanes(asked, other)
-    elif asked.show == "numbers":
-        yield numbers(asked)
-    else:
-        yield from takes(asked)
+def _load_section(asked: Location, inputs: Sequence[str]) -> Stream:
+    """Yield the values of the open section's components."""
+    (section,) = (section for section in lane_sections() if section.name == asked.show)
+    yield from plugins.load(section.load)(asked, *inputs)
 
 
 def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:

@@ -74,7 +74,7 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
                     gr.Plot(show_label=False, container=False, visible=False, min_width=320)
                     for _ in range(CHARTS * bool(section.charts))
                 ]
-            answers[name] = gr.HTML("", elem_id=f"section-{name}", js_on_load=CLICKS)
+            answers[name] = gr.HTML("", elem_id=f"answer-{name}", js_on_load=CLICKS)
             with gr.Row(elem_classes="saves"):
                 for download in section.downloads:
                     save = gr.Button(download.label, size="sm")

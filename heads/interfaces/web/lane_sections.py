@@ -1,0 +1,61 @@
+"""Lane sections: the tabs of an opened lane. Extras add their own by `Extra.lane_sections`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from heads import plugins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionParts:
+    """The components of a section.
+
+    Attributes:
+        outputs: Those that are filled when the section is opened.
+        inputs: Those whose values loading depends on.
+        keeps_inputs: Whether the inputs count also where another lane is opened.
+    """
+
+    outputs: list[Any]
+    inputs: tuple[Any, ...] = ()
+    keeps_inputs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSection:
+    """A tab of an opened lane.
+
+    Attributes:
+        name: Its name in the address.
+        title: The word on the tab.
+        draw: Reference of a function that takes the place `Try` and the `PanelHandlers`, draws the
+            section and returns its `SectionParts`.
+        load: Reference of a generator function that takes the `Location` and the values of the
+            inputs, and yields values of the outputs.
+    """
+
+    name: str
+    title: str
+    draw: str
+    load: str
+
+
+PANEL = "heads.interfaces.web.places.open_lane"
+CORE_SECTIONS = (
+    LaneSection(name="why", title="Why", draw=f"{PANEL}:draw_why", load=f"{PANEL}:why"),
+    LaneSection(name="how", title="How", draw=f"{PANEL}:draw_how", load=f"{PANEL}:how"),
+    LaneSection(
+        name="numbers", title="Numbers", draw=f"{PANEL}:draw_numbers", load=f"{PANEL}:numbers"
+    ),
+    LaneSection(
+        name="compare", title="Compare", draw=f"{PANEL}:draw_compare", load=f"{PANEL}:compare_lanes"
+    ),
+    LaneSection(name="take", title="Take it", draw=f"{PANEL}:draw_take", load=f"{PANEL}:takes"),
+)
+
+
+def lane_sections() -> tuple[LaneSection, ...]:
+    """Return all tabs: the core's, then those of extras."""
+    return (*CORE_SECTIONS, *plugins.load_sections("lane_sections"))
