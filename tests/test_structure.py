@@ -40,7 +40,7 @@ def test_every_public_name_loads_and_is_listed():
     assert {"compare", "explain", "pooling", "head"} <= set(heads.__all__)
     for name in heads.__all__:
         assert getattr(heads, name) is not None
-    assert dir(heads) == sorted(heads.__all__)
+    assert dir(heads) == sorted({*heads.__all__, *heads.plugins.verbs()})
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = heads.nonsense
 

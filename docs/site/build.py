@@ -31,9 +31,10 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders", "endpoints",
-        "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
+        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders",
+        "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
+    "Extras": ("extra-serving", "extra-tracking"),
     "The project": (
         "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",
     ),
@@ -51,6 +52,7 @@ def places() -> dict[Path, str]:
     """Every file that is part of the site, and where it lies in it."""
     found = {ROOT / path: name for path, name in ABOVE.items()}
     found |= {path: path.name for path in sorted(DOCS.glob("*.md"))}
+    found |= {path: f"extra-{path.name}" for path in sorted(DOCS.glob("extras/*.md"))}
     pictures = (*DOCS.glob("*"), *DOCS.glob("images/*"), *(ROOT / "assets").glob("*"))
     return found | {path: path.name for path in sorted(pictures) if path.suffix in PICTURES}
 

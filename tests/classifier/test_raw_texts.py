@@ -15,8 +15,6 @@ from torch import Tensor
 
 from heads.analysis.attribution import attributions
 from heads.analysis.counterfactuals import flipped, suggested
-from heads.analysis.endpoint.probes import probes_of
-from heads.analysis.endpoint.variants import other_inputs
 from heads.analysis.padding.subject import SENTENCES
 from heads.analysis.selection import answered
 from heads.api import load
@@ -27,6 +25,8 @@ from heads.data.arrays import texts_of
 from heads.data.text import CONTROLS
 from heads.errors import CheckpointError
 from heads.exporters.verification import verify_logits
+from heads.extras.serving.probes import probes_of
+from heads.extras.serving.variants import other_inputs
 from heads.scale.extraction import _hash
 
 ROUNDING = 1e-6  # of the largest logit

@@ -13,8 +13,6 @@ from boards import CLOSE, FAR, board_of
 from shard_files import vectors_file
 
 import heads
-from heads.analysis.adapter_check import AdapterFinding, AdapterReport
-from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.tour import Tour
 from heads.display import Displayed
 from heads.exporters.export import Exported
@@ -25,7 +23,6 @@ from heads.recipe import Recipe
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
 from heads.settings import ExperimentConfig
-from heads.trackers import Tracked
 
 HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(1)</script>&amp;"
 NUMBERS = "mean+ridge?pair=uv_prod"
@@ -120,41 +117,9 @@ def results(tmp_path_factory, tiny):
                 **written,
             ),
         ),
-        "tracked": Tracked(
-            tracker="trackio",
-            project=HOSTILE,
-            group=HOSTILE,
-            place=HOSTILE,
-            see=HOSTILE,
-            logged=(HOSTILE,),
-            notes=(HOSTILE,),
-        ),
         "answers": heads.predict(read_as_frame(), recipe=trained),
         "scores": heads.evaluate("sentiment", recipe=trained),
         "labels": doubtful(model, place),
-        "adapter": AdapterReport(
-            folder=HOSTILE,
-            kind="LORA",
-            base=HOSTILE,
-            called=HOSTILE,
-            rank=1,
-            learned=(HOSTILE,),
-            saved=(HOSTILE,),
-            head="whole",
-            outputs=2,
-            labels=(HOSTILE, "b"),
-            findings=(AdapterFinding(says=HOSTILE, hint=HOSTILE, weight="fault"),),
-        ),
-        "endpoint": EndpointReport(
-            url=HOSTILE,
-            server="Gradio",
-            served=HOSTILE,
-            model=HOSTILE,
-            recipe="cls+bert",
-            probes=1,
-            asked=(HOSTILE,),
-            findings=(EndpointFinding(weight="fault", kind="labels", says=HOSTILE, hint=HOSTILE),),
-        ),
         "shards": features(place),
         "sharded answers": ShardedAnswers(
             head=HOSTILE,
@@ -248,7 +213,7 @@ def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
 
 def test_foreign_text_is_shown_to_the_letter(results):
     for name in ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-                 "flips", "pushed", "tracked", "answers", "labels", "adapter", "shards",
+                 "flips", "pushed", "answers", "labels", "shards",
                  "sharded answers"):  # fmt: skip
         assert "&lt;img" in results[name]._repr_html_(), name
 

@@ -22,6 +22,7 @@ from heads.backbone.hub import CONFIG_BYTES, as_json
 from heads.backbone.safety import Checkpoint, admit, check_name, is_folder
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, ModelError
+from heads.interfaces.views.format import counted
 from heads.settings import Limits
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
@@ -50,6 +51,11 @@ class AdapterFinding:
     weight: Weight
     says: str
     hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Return the finding with its weight and what to do."""
+        return " ".join(filter(None, (f"{self.weight.capitalize()}:", self.says, self.hint)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,20 @@ class AdapterReport(display.Displayed):
         if not self.outputs:
             return "The adapter goes onto a classifier whose head is in the base model's own files."
         return f"Adapter and head are both here: a classifier of {self.outputs} outputs."
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show."""
+        rank = f" of rank {self.rank}" * bool(self.rank)
+        onto = f" ({self.called})" * bool(self.called)
+        lines = [f"{self.kind or 'PEFT'}{rank} for {self.base}{onto}."]
+        if self.learned:
+            lines.append(
+                f"Learned: {counted(len(self.learned), 'module')}, such as {self.learned[0]}."
+            )
+        lines.append(f"Saved whole: {', '.join(self.saved) or 'nothing'}.")
+        lines += [f"Labels: {', '.join(self.labels)}."] * bool(self.labels)
+        findings = [one.sentence for one in self.findings]
+        return display.Description(title=self.verdict, blocks=(*findings, *lines))
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -23,11 +23,11 @@ from served_classifiers import (
 from tiny_models import LIMITS
 
 import heads
-from heads.analysis.endpoint import clients
-from heads.analysis.endpoint.clients import Http, Scores, connect, scores_of
-from heads.analysis.endpoint.labels import OtherLabels, labels_of
-from heads.analysis.endpoint.report import EndpointReport
 from heads.errors import DataError, EndpointError, HeadsError, LimitError
+from heads.extras.serving import clients
+from heads.extras.serving.clients import Http, Scores, connect, scores_of
+from heads.extras.serving.labels import OtherLabels, labels_of
+from heads.extras.serving.report import EndpointReport
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC
 

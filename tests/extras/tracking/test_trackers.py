@@ -15,9 +15,9 @@ from tiny_models import WORDS
 
 import heads
 from heads.errors import DataError, HeadsError, LimitError
+from heads.extras.tracking.trackers import TITLES, Entry, Tracked, entries, group_of
 from heads.interfaces.cli.app import main
 from heads.runs.leaderboard import Leaderboard
-from heads.trackers import TITLES, Entry, entries, group_of
 
 LABELS = ("qwertz", "asdfgh", "yxcvbn")
 RECIPES = ["cls+bert", "mean+logistic"]
@@ -303,3 +303,11 @@ def test_the_shell_logs_a_run_and_prints_json_alone(library, board, capsys):
     assert found["see"] == "trackio show --project 'of mine'"
     assert main(["track", str(board.folder.path), "trackio", "--project", "of mine"]) == 0
     assert found["see"] in capsys.readouterr().out
+
+
+def test_a_result_shows_where_it_is_and_how_to_see_it():
+    facts = {"project": "<b>", "group": "run-1", "place": "here", "logged": ("a", "b")}
+    found = Tracked(tracker="trackio", see="trackio show", notes=("2 are left.",), **facts)
+    assert str(found).split("\n")[0] == "2 cells of run-1 are in <b> of trackio: here"
+    assert "<pre>trackio show</pre>" in found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from heads import display
+from heads.interfaces.views.format import percent
 
 Weight = Literal["fault", "note"]
 
@@ -24,6 +25,11 @@ class EndpointFinding:
     kind: str
     says: str
     hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Return the finding with its weight and what to do."""
+        return " ".join(filter(None, (f"{self.weight.capitalize()}:", self.says, self.hint)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,18 @@ class EndpointReport(display.Displayed):
         if kinds <= {"truncation", "padding"}:
             return f"The head is the checkpoint's own, but texts are not read as it reads: {many}."
         return f"The server's answers are not those of the checkpoint's own head: {many}."
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show."""
+        served = f", which serves {self.served}" * bool(self.served)
+        lines = [f"{self.server} at {self.url}{served}, held to {self.model} ({self.recipe})."]
+        if self.difference is not None:
+            share = self.agreement
+            same = "" if share is None else f"; {percent(share)} of labels are the same"
+            lines.append(f"Largest difference of two scores: {self.difference:.2g}{same}.")
+        findings = [one.sentence for one in self.findings]
+        asked = f"Asked: {' '.join(self.asked)}"
+        return display.Description(title=self.verdict, blocks=(*findings, *lines, asked))
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.analysis.endpoint import clients
-from heads.analysis.endpoint.asking import ask_one
-from heads.analysis.endpoint.fitting import (
+from heads.extras.serving import clients
+from heads.extras.serving.asking import ask_one
+from heads.extras.serving.fitting import (
     ALIKE,
     BETTER,
     HALF,
@@ -24,10 +24,10 @@ from heads.analysis.endpoint.fitting import (
     Verdict,
     halved_misfit,
 )
-from heads.analysis.endpoint.labels import Labels
-from heads.analysis.endpoint.probes import Probes
-from heads.analysis.endpoint.report import EndpointFinding, fault, note
-from heads.analysis.endpoint.variants import Inputs, Variants, cuts, encoded
+from heads.extras.serving.labels import Labels
+from heads.extras.serving.probes import Probes
+from heads.extras.serving.report import EndpointFinding, fault, note
+from heads.extras.serving.variants import Inputs, Variants, cuts, encoded
 
 MOST_LONG = 2_000  # tokens of a text that is sent
 SCANNED = 160  # tokens of a text that is tried cut at every place

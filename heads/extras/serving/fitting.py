@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from heads.analysis.endpoint.variants import (
+from heads.extras.serving.variants import (
     Deviation,
     Inputs,
     Read,

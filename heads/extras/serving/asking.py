@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from heads import interruption
-from heads.analysis.endpoint import clients
-from heads.analysis.endpoint.fitting import LOGITS
-from heads.analysis.endpoint.probes import Probes
-from heads.analysis.endpoint.report import EndpointFinding, note
+from heads.extras.serving import clients
+from heads.extras.serving.fitting import LOGITS
+from heads.extras.serving.probes import Probes
+from heads.extras.serving.report import EndpointFinding, note
 
 REPEATED = 4  # texts that are asked twice: with dropout on no two answers are the same
 

@@ -30,6 +30,7 @@ from heads import display
 from heads.errors import DataError, HeadsError, LimitError, did_you_mean
 from heads.events import Progress
 from heads.hub import HUB_ID
+from heads.interfaces.views.format import counted
 from heads.runs.cells import Cell
 from heads.runs.folder import DATED, UNGUESSABLE, find
 from heads.runs.leaderboard import Leaderboard
@@ -86,6 +87,13 @@ class Tracked(display.Displayed):
     see: str
     logged: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    def describe(self) -> display.Description:
+        """Return what shell and notebook show."""
+        where = f"{self.project} of {self.tracker}: {self.place}"
+        title = f"{counted(len(self.logged), 'cell')} of {self.group} are in {where}"
+        blocks = (*self.notes, *([display.Code(self.see)] if self.see else []))
+        return display.Description(title=title, blocks=blocks)
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values: the answer of `heads track --json`."""

@@ -13,9 +13,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from heads.analysis.endpoint import clients
-from heads.analysis.endpoint.asking import ask
-from heads.analysis.endpoint.fitting import (
+from heads.backbone.models import BUNDLED
+from heads.classifier.classifier import Classifier
+from heads.classifier.pretrained import load
+from heads.errors import DataError, LimitError
+from heads.extras.serving import clients
+from heads.extras.serving.asking import ask
+from heads.extras.serving.fitting import (
     HALF,
     LOGARITHM,
     LOGITS,
@@ -31,15 +35,11 @@ from heads.analysis.endpoint.fitting import (
     judge,
     own_output,
 )
-from heads.analysis.endpoint.labels import Labels, OtherLabels, labels_of
-from heads.analysis.endpoint.long_texts import LongTexts
-from heads.analysis.endpoint.probes import Probes, probes_of
-from heads.analysis.endpoint.report import EndpointFinding, EndpointReport, fault, note
-from heads.analysis.endpoint.variants import Deviation, Variants, encoded, other_inputs
-from heads.backbone.models import BUNDLED
-from heads.classifier.classifier import Classifier
-from heads.classifier.pretrained import load
-from heads.errors import DataError, LimitError
+from heads.extras.serving.labels import Labels, OtherLabels, labels_of
+from heads.extras.serving.long_texts import LongTexts
+from heads.extras.serving.probes import Probes, probes_of
+from heads.extras.serving.report import EndpointFinding, EndpointReport, fault, note
+from heads.extras.serving.variants import Deviation, Variants, encoded, other_inputs
 from heads.parts.resolve import resolve
 from heads.settings import Limits
 

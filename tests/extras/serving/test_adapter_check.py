@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from tiny_models import rewrite
 
 import heads
-from heads.analysis.adapter_check import WEIGHTS, AdapterReport, check_adapter
 from heads.errors import CheckpointError, ModelError
+from heads.extras.serving.adapter import WEIGHTS, AdapterReport, check_adapter
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC, Limits
 
@@ -253,3 +253,11 @@ def test_shell_and_python_say_the_same(write: Write, capsys: pytest.CaptureFixtu
     told = " ".join(capsys.readouterr().out.split())
     assert told.startswith("This adapter is no whole classifier: 1 fault.")
     assert "Train it with modules_to_save=['classifier']." in told
+
+
+def test_a_report_shows_foreign_text_to_the_letter(write: Write) -> None:
+    folder = write()
+    rewrite(folder / "adapter_config.json", base_model_name_or_path="<script>x")
+    html = look(folder)._repr_html_()
+    assert "&lt;script>x" in html.replace("&gt;", ">")
+    assert "<script" not in html

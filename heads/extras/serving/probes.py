@@ -7,10 +7,10 @@ what servers treat differently. All are short enough to be read whole by nearly 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heads.analysis.endpoint.variants import encoded
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import check_text
 from heads.errors import DataError
+from heads.extras.serving.variants import encoded
 from heads.settings import Limits
 
 TEXTS = (

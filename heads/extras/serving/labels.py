@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from heads.analysis.endpoint.clients import Scores
 from heads.errors import EndpointError
+from heads.extras.serving.clients import Scores
 
 NUMBERED = re.compile(r"(?:label|class)?[_\s-]?(\d+)", re.IGNORECASE)
 
