@@ -1,37 +1,33 @@
-"""Which way to serve a checkpoint explains the scores of a server, and how well.
+"""Find which way to serve a checkpoint explains the scores of a server, and how well.
 
-Scores are compared in units of a tolerance that the scores themselves set: a thousandth of how much
-they vary over the probes. What half precision may change is not guessed: the checkpoint is computed
-in bfloat16 here as well, and what that changes is the measure.
+Scores are compared in units of a tolerance that they set themselves: a thousandth of how much they
+vary over the probes. What half precision changes is measured, in bfloat16.
 Legend: n probes, c classes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 
 import torch
 from torch import Tensor
 
-from heads.extras.serving.variants import (
-    Deviation,
-    Inputs,
-    Read,
-    Variant,
-    Variants,
-)
+from heads.extras.serving.encoding import Inputs
+from heads.extras.serving.report import Finding
+from heads.extras.serving.variants import Variant, Variants
 from heads.problem import ProblemType
 
 CLOSE = 1e-3  # of the spread of the scores over the probes: as float32 agrees
 ROUNDING = 2e-6  # of the largest score: what sums in another order change
 HALF = 2.0  # times what bfloat16 changes here
 EXACT = 0.01  # of what bfloat16 changes: closer is no half precision (float16 is an eighth)
-BETTER = 3.0  # times as close, to be taken instead of the checkpoint's own way
-ALIKE = 0.1  # of the tolerance: below it two ways cannot be told apart
+BETTER = 3.0  # times as close, to be preferred to the checkpoint's own way
+ALIKE = 0.1  # of the tolerance: below it two ways cannot be distinguished
 MOST_PERMUTED = 50  # classes, up to which all ways are tried with their labels permuted
 TRIED_HALVED = 24  # of the closest ways
 DECIMALS = range(1, 7)
-FEWEST_VALUES = 4  # by fewer it cannot be told that they are rounded
+FEWEST_VALUES = 4  # with fewer, rounding cannot be recognised
 FEWEST = 3  # texts
 UNKNOWN = 5.0  # tolerances that bfloat16 may change, where it cannot be computed here
 
@@ -41,30 +37,30 @@ SCALED_BY = " of logits × "  # between an output and the factor of its logits
 Output = Callable[[Tensor], Tensor]
 
 
-def outputs(problem: ProblemType, classes: int) -> dict[str, Output]:
-    """What may be made of logits (n, c), by name; the checkpoint's own is one of them."""
-    found: dict[str, Output] = {LOGITS: lambda logits: logits, SIGMOID: torch.sigmoid}
-    found[SOFTMAX] = lambda logits: logits.softmax(dim=1)
-    if classes > 1:
-        found[TWICE] = lambda logits: logits.softmax(dim=1).softmax(dim=1)
-        found[LOGARITHM] = lambda logits: logits.log_softmax(dim=1)
-    return found | {own_output(problem): problem.probabilities}
-
-
 def own_output(problem: ProblemType) -> str:
-    """What the checkpoint's own library makes of logits."""
-    own = problem.output_activation
-    return LOGITS if own == "none" else own
+    """Return the name of what the checkpoint's own library makes of logits."""
+    name = problem.output_activation
+    return LOGITS if name == "none" else name
+
+
+def build_outputs(problem: ProblemType, n_classes: int) -> dict[str, Output]:
+    """Return what may be made of logits (n, c), by name; the checkpoint's own is one of them."""
+    outputs: dict[str, Output] = {LOGITS: lambda logits: logits, SIGMOID: torch.sigmoid}
+    outputs[SOFTMAX] = lambda logits: logits.softmax(dim=1)
+    if n_classes > 1:
+        outputs[TWICE] = lambda logits: logits.softmax(dim=1).softmax(dim=1)
+        outputs[LOGARITHM] = lambda logits: logits.log_softmax(dim=1)
+    return outputs | {own_output(problem): problem.probabilities}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Series:
-    """What the server said of all probes, asked in one way.
+    """The server's scores of all probes, asked for in one way.
 
     Attributes:
-        is_raw: Whether it was asked for logits.
-        scores: (n, c), in the order of the checkpoint's classes; NaN where none was told.
-        accepted: What may be made of logits so that it is right, by name; the expected one first.
+        is_raw: Whether logits were asked for.
+        scores: (n, c), in the order of the checkpoint's classes; NaN where none was given.
+        accepted: Names of the outputs that are right; the expected one first.
     """
 
     is_raw: bool
@@ -72,40 +68,33 @@ class Series:
     accepted: tuple[str, ...]
 
     @cached_property
-    def told(self) -> Tensor:
-        """(n, c), where there is a score."""
-        return ~self.scores.isnan()
-
-    @cached_property
     def tolerance(self) -> float:
         """By how much scores may differ that were computed in float32 in another place."""
-        own = self.scores[self.told]
-        middle = self.scores.nanmean(dim=0) if self.told.all() else own.mean()
-        spread = float((self.scores - middle)[self.told].square().mean().sqrt())
-        largest = float(own.abs().max())
-        if len(self.scores) < FEWEST:  # by so few texts the spread cannot be told
-            spread = max(spread, float(own.std(correction=0)), 0.1 * largest)
-        return CLOSE * spread + ROUNDING * largest + _rounding(own) + 1e-7
+        is_given = ~self.scores.isnan()
+        values = self.scores[is_given]
+        middle = self.scores.nanmean(dim=0) if is_given.all() else values.mean()
+        spread = float((self.scores - middle)[is_given].square().mean().sqrt())
+        largest = float(values.abs().max())
+        if len(self.scores) < FEWEST:  # so few texts do not show the spread
+            spread = max(spread, float(values.std(correction=0)), 0.1 * largest)
+        return CLOSE * spread + ROUNDING * largest + _rounding(values) + 1e-7
 
-    def misfit(self, expected: Tensor) -> float:
-        """How far scores are from those that are expected (n, c), in tolerances."""
-        differences = self._differences(expected)
-        if not differences.numel():
-            return torch.inf
-        return float(differences.square().mean().sqrt()) / self.tolerance
+    def distances(self, expected: Tensor, scores: Tensor | None = None) -> Tensor:
+        """Return the differences to expected scores (n, c), in tolerances; NaN without a score."""
+        return ((self.scores if scores is None else scores) - expected) / self.tolerance
+
+    def misfit(self, expected: Tensor, scores: Tensor | None = None) -> float:
+        """Return the root mean square distance, in tolerances."""
+        misfit = float(self.distances(expected, scores).square().nanmean().sqrt())
+        return torch.inf if isnan(misfit) else misfit
 
     def largest(self, expected: Tensor) -> float:
-        """The largest difference to what is expected (n, c)."""
-        return float(self._differences(expected).abs().max())
-
-    def _differences(self, expected: Tensor) -> Tensor:
-        """Where both have a score."""
-        differences = self.scores - expected
-        return differences[~differences.isnan()]
+        """Return the largest difference to expected scores (n, c)."""
+        return float((self.scores - expected).abs().nan_to_num(0.0).max())
 
 
 def _rounding(scores: Tensor) -> float:
-    """Half a unit of the last decimal that a server gives, where it gives few; else 0."""
+    """Return half a unit of the last decimal that a server gives, where it gives few; else 0."""
     exact = scores.double()
     if len(exact.unique()) < FEWEST_VALUES:
         return 0.0
@@ -118,23 +107,25 @@ def _rounding(scores: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """One way to serve the checkpoint, held to what the server said.
+    """One way to serve the checkpoint, compared with the server's scores.
 
     Attributes:
         variant: The way up to the logits.
-        inputs: What it gives the base model.
-        labels: For each of the server's labels the number of the class whose score it bears.
+        inputs: What the base model gets.
+        logits: (n, c).
+        labels: For each of the server's labels the number of the class whose score it has.
         outputs: What is made of the logits, for each series.
         misfit: How far the server's scores are from its own, in tolerances.
-        deviations: All that is not the checkpoint's own.
+        faults: Where it is not the checkpoint's own way.
     """
 
     variant: Variant
     inputs: Sequence[Inputs]
+    logits: Tensor
     labels: tuple[int, ...]
     outputs: tuple[str, ...]
     misfit: float
-    deviations: tuple[Deviation, ...]
+    faults: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,9 +133,9 @@ class Verdict:
     """What explains the scores of a server.
 
     Attributes:
-        own: The checkpoint's own way, held to them.
-        best: What explains them; None where nothing does.
-        others: What explains them as well, so that the probes cannot tell.
+        own: The checkpoint's own way.
+        best: The way that explains them; None where none does.
+        others: Ways that explain them as well, so that the probes cannot tell.
         is_half: Whether they agree as half precision does.
     """
 
@@ -155,83 +146,156 @@ class Verdict:
 
 
 class Fitting:
-    """Holds ways to serve a checkpoint to the scores of a server.
+    """Compare ways to serve a checkpoint with the scores of a server.
 
     Args:
-        series: What the server said.
+        series: The server's scores.
         problem: How the checkpoint's logits become answers.
-        told: What to say of an output that is not the right one: of a series, by name.
-        permuted: What to say of labels that bear the scores of other classes.
+        variants: The ways to serve it.
+        describe_output: Returns the fault of an output that is not accepted: of a series, by name.
+        describe_labels: Returns the fault of labels that have the scores of other classes, or None.
     """
 
     def __init__(
         self,
         series: Sequence[Series],
         problem: ProblemType,
-        told: Callable[[Series, str], Deviation],
-        permuted: Callable[[tuple[int, ...]], Deviation | None],
+        variants: Variants,
+        describe_output: Callable[[Series, str], Finding],
+        describe_labels: Callable[[tuple[int, ...]], Finding | None],
     ) -> None:
         self.series = series
-        self._outputs = outputs(problem, series[0].scores.shape[1])
-        self._told = told
-        self._permuted = permuted
+        self.variants = variants
+        self.n_classes = series[0].scores.shape[1]
+        self._outputs = build_outputs(problem, self.n_classes)
+        self._describe_output = describe_output
+        self._describe_labels = describe_labels
 
-    @property
-    def classes(self) -> int:
-        """How many there are."""
-        return self.series[0].scores.shape[1]
-
-    def expected(self, fit: Fit, logits: Tensor) -> list[Tensor]:
-        """The scores (n, c) of each series, given the logits of a way (n, c)."""
-        labels = list(fit.labels)
+    def expected(self, fit: Fit, logits: Tensor | None = None) -> list[Tensor]:
+        """Return the scores (n, c) of each series under a fit, of its own or of other logits."""
+        logits, labels = fit.logits if logits is None else logits, list(fit.labels)
         return [self._outputs[name](logits)[:, labels] for name in fit.outputs]
 
     def misfit(self, expected: Sequence[Tensor], scores: Sequence[Tensor] | None = None) -> float:
-        """How far all series, or other scores, are from what is expected, in tolerances."""
-        return max(float(one.square().mean().sqrt()) for one in self._apart(expected, scores))
-
-    def rows(self, expected: Sequence[Tensor], scores: Sequence[Tensor] | None = None) -> Tensor:
-        """The same of every text, (n,)."""
-        apart = self._apart(expected, scores, by_text=True)
-        return torch.stack([one.square().nanmean(dim=1).sqrt() for one in apart]).amax(dim=0)
-
-    def _apart(
-        self,
-        expected: Sequence[Tensor],
-        scores: Sequence[Tensor] | None,
-        *,
-        by_text: bool = False,
-    ) -> list[Tensor]:
-        """The differences in tolerances, of each series: those that are told, or all (n, c)."""
-        given = scores or [one.scores for one in self.series]
+        """Return how far the scores of all series, or others, are from expected ones."""
+        given = scores or [None] * len(self.series)
         triples = zip(self.series, expected, given, strict=True)
-        found = [(other - own) / one.tolerance for one, own, other in triples]
-        told = [one.told for one in self.series]
-        if by_text:
-            return [f.masked_fill(~t, torch.nan) for f, t in zip(found, told, strict=True)]
-        return [f[t] for f, t in zip(found, told, strict=True)]
+        return max(series.misfit(own, other) for series, own, other in triples)
 
-    def own(self, logits: Tensor, inputs: Sequence[Inputs]) -> Fit:
-        """The checkpoint's own way, whose outputs are right."""
-        labels = tuple(range(self.classes))
-        names = [
-            min(one.accepted, key=lambda name, s=one: s.misfit(self._outputs[name](logits)))
-            for one in self.series
-        ]
-        return self._fit(Variant(), inputs, logits, labels, names)
+    def _row_misfits(self, expected: Sequence[Tensor], scores: Sequence[Tensor]) -> Tensor:
+        """Return the misfit of every text, (n,)."""
+        triples = zip(self.series, expected, scores, strict=True)
+        distances = [series.distances(own, other) for series, own, other in triples]
+        return torch.stack([d.square().nanmean(dim=1).sqrt() for d in distances]).amax(dim=0)
 
-    def fits(self, variant: Variant, logits: Tensor, inputs: Sequence[Inputs]) -> Iterator[Fit]:
-        """One way with the outputs that suit best: labels as they are named, and permuted."""
-        plain = tuple(range(self.classes))
-        yield self._fit(variant, inputs, logits, plain, self._best_outputs(logits, plain))
-        if self.classes > 1 and (len(variant.deviations) < 2 or self.classes <= MOST_PERMUTED):
-            labels = self._best_labels(logits)
-            if labels != plain:
-                names = self._best_outputs(logits, labels)
-                yield self._fit(variant, inputs, logits, labels, names)
+    # Precision.
 
-    def tempered(self, logits: Tensor, inputs: Sequence[Inputs]) -> Fit:
-        """Return the checkpoint's own way with its logits multiplied by the factor that fits best.
+    def halved(self, fit: Fit) -> list[Tensor] | None:
+        """Return the scores of a fit in bfloat16 where the server gave some, or None."""
+        halved = self.variants.halved
+        logits = halved.try_logits(fit.variant, fit.inputs) if halved else None
+        if logits is None:
+            return None
+        pairs = zip(self.series, self.expected(fit, logits), strict=True)
+        return [own.masked_fill(series.scores.isnan(), torch.nan) for series, own in pairs]
+
+    def halved_misfit(self, fit: Fit) -> float:
+        """Return by how much bfloat16 changes the scores of a fit, in tolerances."""
+        halved = self.halved(fit)
+        return UNKNOWN if halved is None else self.misfit(self.expected(fit), halved)
+
+    def _fits_halved(self, fit: Fit) -> bool:
+        """Return True if half precision explains the misfit of every text where it would show."""
+        halved, expected = self.halved(fit), self.expected(fit)
+        if halved is None:
+            return fit.misfit <= HALF * UNKNOWN
+        if fit.misfit > HALF * self.misfit(expected, halved):
+            return False
+        noise = self._row_misfits(expected, halved)
+        misfits = self._row_misfits(expected, [series.scores for series in self.series])
+        shows = noise > 1
+        return not shows.any() or float((misfits / noise)[shows].median()) > EXACT
+
+    # Fits.
+
+    def judge(
+        self,
+        inputs: Sequence[Inputs],
+        faulty_inputs: Iterable[tuple[Finding, Sequence[Inputs]]],
+    ) -> Verdict:
+        """Find what explains the scores of the server.
+
+        Args:
+            inputs: The probes as the checkpoint's tokenizer encodes them.
+            faulty_inputs: The probes encoded otherwise, each with its fault.
+        """
+        states = self.variants.states(inputs)
+        logits = self.variants.logits(Variant(), states)
+        own = self._fit_own(inputs, logits)
+        if own.misfit <= 1:
+            return Verdict(own=own, best=own)
+        fits = [*self._iter_fits(inputs, self.variants.iter_logits(states))]
+        for fault, given in faulty_inputs:
+            ways = self.variants.iter_logits(self.variants.states(given), (fault,))
+            fits += self._iter_fits(given, ways)
+        fits.append(self._fit_temperature(inputs, logits))
+        fits = [fit for fit in fits if fit.faults and fit.misfit * BETTER <= own.misfit]
+        if exact := [fit for fit in fits if fit.misfit <= 1]:
+            return _select(own, exact, is_half=False)
+        fits.sort(key=lambda fit: fit.misfit)
+        if halved := [fit for fit in fits[:TRIED_HALVED] if self._fits_halved(fit)]:
+            return _select(own, halved, is_half=True)
+        is_half = self._fits_halved(own)
+        return Verdict(own=own, best=own if is_half else None, is_half=is_half)
+
+    def _fit(
+        self,
+        variant: Variant,
+        inputs: Sequence[Inputs],
+        logits: Tensor,
+        names: Sequence[str],
+        labels: tuple[int, ...] = (),
+    ) -> Fit:
+        labels = labels or tuple(range(self.n_classes))
+        pairs = zip(self.series, names, strict=True)
+        wrong = [self._describe_output(*pair) for pair in pairs if pair[1] not in pair[0].accepted]
+        moved = self._describe_labels(labels)
+        expected = [self._outputs[name](logits)[:, list(labels)] for name in names]
+        return Fit(
+            variant=variant,
+            inputs=inputs,
+            logits=logits,
+            labels=labels,
+            outputs=tuple(names),
+            misfit=self.misfit(expected),
+            faults=(*variant.faults, *([moved] if moved else ()), *wrong),
+        )
+
+    def _fit_own(self, inputs: Sequence[Inputs], logits: Tensor) -> Fit:
+        """Return the checkpoint's own way, whose outputs are right."""
+
+        def misfit(series: Series, name: str) -> float:
+            return series.misfit(self._outputs[name](logits))
+
+        names = [min(one.accepted, key=lambda name, s=one: misfit(s, name)) for one in self.series]
+        return self._fit(Variant(), inputs, logits, names)
+
+    def _iter_fits(
+        self,
+        inputs: Sequence[Inputs],
+        ways: Iterable[tuple[Variant, Tensor]],
+    ) -> Iterator[Fit]:
+        """Yield each way with the outputs that fit best: labels as named, and permuted."""
+        named = tuple(range(self.n_classes))
+        for variant, logits in ways:
+            yield self._fit(variant, inputs, logits, self._select_outputs(logits, named))
+            is_permuted = len(variant.faults) < 2 or self.n_classes <= MOST_PERMUTED
+            if is_permuted and (labels := self._select_labels(logits)) != named:
+                names = self._select_outputs(logits, labels)
+                yield self._fit(variant, inputs, logits, names, labels)
+
+    def _fit_temperature(self, inputs: Sequence[Inputs], logits: Tensor) -> Fit:
+        """Return the checkpoint's own way with its logits times the factor that fits best.
 
         Series whose scores fit better without a factor, such as logits, go without it.
         """
@@ -244,9 +308,7 @@ class Fitting:
                 return series.misfit(output(logits * 10**power))
 
             power = 0.0
-            for digit in range(
-                1, 8
-            ):  # from a hundredth to a hundred, a decimal of its power a time
+            for digit in range(1, 8):  # from 0.01 to 100, one decimal of its power at a time
                 steps = range(-20, 21) if digit == 1 else range(-10, 11)
                 power = min((power + step / 10**digit for step in steps), key=misfit)
             if BETTER * misfit(power) < misfit(0.0):
@@ -254,146 +316,45 @@ class Fitting:
                 name = f"{name}{SCALED_BY}{factor:.3g}"
                 self._outputs[name] = lambda given, f=factor, o=output: o(given * f)
             names.append(name)
-        return self._fit(Variant(), inputs, logits, tuple(range(self.classes)), names)
+        return self._fit(Variant(), inputs, logits, names)
 
-    def _fit(
-        self,
-        variant: Variant,
-        inputs: Sequence[Inputs],
-        logits: Tensor,
-        labels: tuple[int, ...],
-        names: Sequence[str],
-    ) -> Fit:
-        own = zip(self.series, names, strict=True)
-        wrong = [self._told(one, name) for one, name in own if name not in one.accepted]
-        moved = self._permuted(labels)
-        deviations = (*variant.deviations, *([moved] if moved else ()), *wrong)
-        both = [self._outputs[name](logits)[:, list(labels)] for name in names]
-        return Fit(
-            variant=variant,
-            inputs=inputs,
-            labels=labels,
-            outputs=tuple(names),
-            misfit=self.misfit(both),
-            deviations=deviations,
-        )
-
-    def _best_outputs(self, logits: Tensor, labels: tuple[int, ...]) -> list[str]:
-        """For each series what is made of the logits: the right one unless another is closer."""
-        found = []
-        for one in self.series:
+    def _select_outputs(self, logits: Tensor, labels: tuple[int, ...]) -> list[str]:
+        """Return an output for each series: an accepted one unless another is closer."""
+        names = []
+        for series in self.series:
             misfits = {
-                name: one.misfit(output(logits)[:, list(labels)])
+                name: series.misfit(output(logits)[:, list(labels)])
                 for name, output in self._outputs.items()
             }
-            least = min(misfits.values())
-            near = (n for n in one.accepted if misfits[n] <= max(ALIKE, BETTER * least))
-            found.append(next(near, min(misfits, key=lambda name: misfits[name])))
-        return found
+            best = min(misfits, key=lambda name: misfits[name])
+            most = max(ALIKE, BETTER * misfits[best])
+            names.append(next((n for n in series.accepted if misfits[n] <= most), best))
+        return names
 
-    def _best_labels(self, logits: Tensor) -> tuple[int, ...]:
-        """The classes whose scores the server's labels bear, by the series that says most."""
+    def _select_labels(self, logits: Tensor) -> tuple[int, ...]:
+        """Return the classes whose scores the server's labels have, by the most telling series."""
         from scipy.optimize import linear_sum_assignment
 
-        one = self.series[-1]  # of logits, where there are some
-        scores, told = one.scores.nan_to_num().double(), one.told.double()
+        series = self.series[-1]  # of logits, where there are some
+        is_given = (~series.scores.isnan()).double()
+        scores = series.scores.nan_to_num().double()
         found: list[tuple[float, tuple[int, ...]]] = []
         for output in self._outputs.values():
             expected = output(logits).double()
             # Σ (s − t)² over the probes with a score: (labels of the server, classes).
-            costs = (scores.square() * told).sum(dim=0)[:, None]
-            costs = costs + told.T @ expected.square() - 2 * (scores * told).T @ expected
-            costs = costs - torch.eye(len(costs)) * one.tolerance**2  # as named, of two alike
-            _, labels = linear_sum_assignment(costs.numpy())
-            moved = tuple(int(label) for label in labels)
-            found.append((one.misfit(expected[:, list(moved)]), moved))
+            costs = (scores.square() * is_given).sum(dim=0)[:, None]
+            costs = costs + is_given.T @ expected.square() - 2 * (scores * is_given).T @ expected
+            costs = costs - torch.eye(len(costs)) * series.tolerance**2  # as named, of two alike
+            _, columns = linear_sum_assignment(costs.numpy())
+            labels = tuple(int(column) for column in columns)
+            found.append((series.misfit(expected[:, list(labels)]), labels))
         return min(found)[1]
 
 
-def judge(
-    fitting: Fitting,
-    variants: Variants,
-    inputs: Sequence[Inputs],
-    others: Iterable[tuple[Deviation, Sequence[Inputs]]],
-) -> Verdict:
-    """Finds what explains the scores of a server.
-
-    Args:
-        inputs: The probes as the checkpoint's tokenizer gives them.
-        others: The same given otherwise.
-    """
-    read = variants.read(inputs)
-    own = fitting.own(_logits(variants, Variant(), read), inputs)
-    if own.misfit <= 1:
-        return Verdict(own=own, best=own)
-    found = list(_every(fitting, variants, inputs, read, others))
-    found.append(fitting.tempered(_logits(variants, Variant(), read), inputs))
-    found = [one for one in found if one.deviations and one.misfit * BETTER <= own.misfit]
-    if exact := [one for one in found if one.misfit <= 1]:
-        return _of(own, exact, is_half=False)
-    found.sort(key=lambda one: one.misfit)
-    halved = [one for one in found[:TRIED_HALVED] if _fits_halved(one, fitting, variants)]
-    if halved:
-        return _of(own, halved, is_half=True)
-    if _fits_halved(own, fitting, variants):
-        return Verdict(own=own, best=own, is_half=True)
-    return Verdict(own=own, best=None)
-
-
-def _of(own: Fit, found: Sequence[Fit], *, is_half: bool) -> Verdict:
-    """The way with the fewest deviations among those that are about as close as the closest."""
-    least = min(one.misfit for one in found)
-    near = [one for one in found if one.misfit <= max(ALIKE, BETTER * least)]
-    fewest = min(len(one.deviations) for one in near)
-    few = sorted((one for one in near if len(one.deviations) == fewest), key=lambda one: one.misfit)
-    return Verdict(own=own, best=few[0], others=tuple(few[1:]), is_half=is_half)
-
-
-def _every(
-    fitting: Fitting,
-    variants: Variants,
-    inputs: Sequence[Inputs],
-    read: Sequence[Read],
-    others: Iterable[tuple[Deviation, Sequence[Inputs]]],
-) -> Iterator[Fit]:
-    """All ways to serve the checkpoint, each held to what the server said."""
-    for variant, logits in variants.candidates(read):
-        yield from fitting.fits(variant, logits, inputs)
-    for deviation, given in others:
-        for variant, logits in variants.candidates(variants.read(given), (deviation,)):
-            yield from fitting.fits(variant, logits, given)
-
-
-def _logits(variants: Variants, variant: Variant, read: Sequence[Read]) -> Tensor:
-    logits = variants.logits(variant, read)
-    assert logits is not None  # its shapes have been tried
-    return logits
-
-
-def halved_misfit(fit: Fit, fitting: Fitting, variants: Variants) -> float:
-    """By how much bfloat16 changes the scores of a way here, in tolerances."""
-    changed = _halved(fit, fitting, variants)
-    return UNKNOWN if changed is None else fitting.misfit(changed[0], changed[1])
-
-
-def _halved(
-    fit: Fit, fitting: Fitting, variants: Variants
-) -> tuple[list[Tensor], list[Tensor]] | None:
-    """The scores of a way in float32 and in bfloat16; None where that cannot be computed here."""
-    halved = variants.halved.tried(fit.variant, fit.inputs) if variants.halved else None
-    if halved is None:
-        return None
-    exact = _logits(variants, fit.variant, variants.read(fit.inputs))
-    return fitting.expected(fit, exact), fitting.expected(fit, halved)
-
-
-def _fits_halved(fit: Fit, fitting: Fitting, variants: Variants) -> bool:
-    """Tell whether half precision explains a misfit on every text where it would show."""
-    changed = _halved(fit, fitting, variants)
-    if changed is None:
-        return fit.misfit <= HALF * UNKNOWN
-    if fit.misfit > HALF * fitting.misfit(*changed):
-        return False
-    noise, apart = fitting.rows(*changed), fitting.rows(changed[0])
-    telling = noise > 1
-    return not telling.any() or float((apart / noise)[telling].median()) > EXACT
+def _select(own: Fit, fits: Sequence[Fit], *, is_half: bool) -> Verdict:
+    """Select the fit with the fewest faults among those about as close as the closest."""
+    most = max(ALIKE, BETTER * min(fit.misfit for fit in fits))
+    near = [fit for fit in fits if fit.misfit <= most]
+    near.sort(key=lambda fit: (len(fit.faults), fit.misfit))
+    best, *others = (fit for fit in near if len(fit.faults) == len(near[0].faults))
+    return Verdict(own=own, best=best, others=tuple(others), is_half=is_half)

@@ -1,10 +1,9 @@
-"""Whether texts as long as the checkpoint reads are read whole, and longer ones refused.
+"""Check whether texts as long as the checkpoint reads are read whole, and longer ones refused.
 
 Legend: c classes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import cycle, islice
 
@@ -12,225 +11,196 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.extras.serving import clients
-from heads.extras.serving.asking import ask_one
-from heads.extras.serving.fitting import (
-    ALIKE,
-    BETTER,
-    HALF,
-    Fit,
-    Fitting,
-    Series,
-    Verdict,
-    halved_misfit,
-)
+from heads.extras.serving.answers import ask_one
+from heads.extras.serving.encoding import Inputs, Row
+from heads.extras.serving.fitting import ALIKE, BETTER, HALF, Fitting, Verdict
+from heads.extras.serving.http import REFUSING, RefusedError
 from heads.extras.serving.labels import Labels
-from heads.extras.serving.probes import Probes
-from heads.extras.serving.report import EndpointFinding, fault, note
-from heads.extras.serving.variants import Inputs, Variants, cuts, encoded
+from heads.extras.serving.report import Finding, fault, note
+from heads.extras.serving.servers import Server
 
-MOST_LONG = 2_000  # tokens of a text that is sent
-SCANNED = 160  # tokens of a text that is tried cut at every place
+MOST_TOKENS = 2_000  # of a text that is sent
+SCANNED = 160  # tokens of a text for which a cut is tried at every place
 STEP, REFINED = 16, 4  # of a longer text every 16th place is tried, and all beside the 4 best
 FIRST = "the first"
 LONGER = 3.0  # times as far may an answer be off where more is summed than the probes have tokens
 
 
 class LongTexts:
-    """What becomes of long texts, of which beginning and end would be answered differently.
+    """Long texts whose beginning and end the checkpoint would answer differently.
 
     Attributes:
-        asked: What was asked, a sentence each.
+        asked: The requests, a sentence each.
     """
 
     def __init__(
         self,
-        server: clients.Server,
-        variants: Variants,
-        probes: Probes,
+        server: Server,
+        rows: Sequence[Row],
+        labels: Labels,
         fitting: Fitting,
         verdict: Verdict,
-        labels: Labels,
     ) -> None:
         self.asked: list[str] = []
         self._server = server
-        self._variants = variants
-        self._backbone = variants.backbone
-        self._probes = probes
-        self._fitting = fitting
-        self._fit = verdict.best
-        self._is_half = verdict.is_half
+        self._rows = rows
         self._labels = labels
-        self._most = self._backbone.tokens
-        self._siamese = variants.module.is_siamese
-        self._pair = min(probes.pairs, key=len, default="")
+        self._fitting = fitting
+        self._fit = verdict.best or verdict.own
+        self._can_be_read = verdict.best is not None
+        self._is_half = verdict.is_half
+        self._encoder = fitting.variants.encoder
+        self._limit = self._encoder.backbone.tokens
 
-    def findings(self) -> Iterator[EndpointFinding]:
-        """What is wrong with the answers to long texts, or could not be tried."""
-        if self._fit is None or any(one.kind == "input" for one in self._fit.deviations):
-            yield note("truncation", "How long texts are read was not tried, with such answers.")
+    def iter_findings(self) -> Iterator[Finding]:
+        """Yield what is wrong with the answers to long texts, or could not be tried."""
+        if not self._can_be_read or any(one.kind == "input" for one in self._fit.faults):
+            yield note("truncation", "Long texts were not tried: such answers do not show a cut.")
             return
-        begin, end = self._farthest(self._fit)
-        most = min(self._most, MOST_LONG)
-        within = self._text(begin, end, most)
-        if found := list(self._tried(within, "as long as the checkpoint reads")):
-            yield from found  # what is longer has the same fault
+        whole = self._build_row(min(self._limit, MOST_TOKENS))
+        if findings := list(self._iter_tried(whole, "as long as the checkpoint reads")):
+            yield from findings  # what is longer has the same fault
             return
-        over = self._most + max(12, self._most // 3)
-        if over > MOST_LONG:
-            says = f"No text over the checkpoint's limit of {self._most:,} tokens was tried."
+        over = self._limit + max(12, self._limit // 3)
+        if over > MOST_TOKENS:
+            says = f"No text over the checkpoint's limit of {self._limit:,} tokens was tried."
             yield note("truncation", says)
             return
-        yield from self._tried(self._text(begin, end, over), "longer than the checkpoint reads")
+        yield from self._iter_tried(self._build_row(over), "longer than the checkpoint reads")
 
-    def of_probes(self, rows: Sequence[int], series: Sequence[Series]) -> Iterator[EndpointFinding]:
-        """What became of probes that are longer than those by which the rest was found out."""
-        for row in reversed(rows):  # the longest first
-            (text,), pairs = self._probes.row(row)
-            self._pair = pairs[0] if pairs else ""
-            found = list(self._judged(text, self._tokens(text), [s.scores[[row]] for s in series]))
-            if found:
-                yield from found
+    def iter_probes(self, numbers: Sequence[int], scores: Sequence[Tensor]) -> Iterator[Finding]:
+        """Compare server and checkpoint on probes that are longer than the fitted ones.
+
+        Args:
+            numbers: Those probes, by length.
+            scores: Of all probes (n, c), for each series.
+        """
+        for number in reversed(numbers):
+            findings = list(self._judge(self._rows[number], [s[[number]] for s in scores]))
+            if findings:
+                yield from findings
                 return
 
-    def _farthest(self, fit: Fit) -> tuple[str, str]:
-        """Two of the probes that the checkpoint answers most differently."""
-        logits = self._variants.logits(fit.variant, self._variants.read(fit.inputs))
-        assert logits is not None
-        distances = torch.cdist(logits, logits)
-        one, other = divmod(int(distances.argmax()), len(logits))
-        return self._probes.texts[one], self._probes.texts[other]
+    @cached_property
+    def _ends(self) -> tuple[list[str], list[str]]:
+        """The words of the two probes that the checkpoint answers most differently."""
+        distances = torch.cdist(self._fit.logits, self._fit.logits)
+        begin, end = divmod(int(distances.argmax()), len(distances))
+        return self._rows[begin][0].split(), self._rows[end][0].split()
 
-    def _text(self, begin: str, end: str, most: int) -> str:
-        """The longest text of so many tokens whose halves repeat one and the other text."""
+    def _build_row(self, most: int) -> Row:
+        """Return the longest row of so many tokens; each half of its text repeats one probe."""
+        begin, end = self._ends
+        pair = min((row[1:] for row in self._rows), key=lambda rest: sum(map(len, rest)))
+
+        def build(words: int) -> Row:
+            first, second = islice(cycle(begin), (words + 1) // 2), islice(cycle(end), words // 2)
+            return (" ".join((*first, *second)), *pair)
+
         low, high = 1, 2 * most
         while low < high:
             middle = (low + high + 1) // 2
-            if self._tokens(_halves(begin, end, middle)) <= most:
+            if self._count_tokens(build(middle)) <= most:
                 low = middle
             else:
                 high = middle - 1
-        return _halves(begin, end, low)
+        return build(low)
 
-    def _tokens(self, text: str) -> int:
-        pairs = [self._pair] if self._pair else []
-        (inputs,) = encoded(self._backbone, [text], pairs, siamese=self._siamese)
-        return inputs[0].whole_length
+    def _count_tokens(self, row: Row) -> int:
+        return self._encoder.encode([row])[0][0].whole_length
 
-    def _tried(self, text: str, how: str) -> Iterator[EndpointFinding]:
-        tokens = self._tokens(text)
-        is_over = tokens > self._most
+    def _iter_tried(self, row: Row, how: str) -> Iterator[Finding]:
+        """Send a row, and yield what is wrong with the answer."""
+        tokens = self._count_tokens(row)
         self.asked.append(f"A text of {tokens:,} tokens, {how}.")
-        row = ([text], [self._pair] if self._pair else [])
+        series = self._fitting.series
         try:
-            answers = [ask_one(self._server, row, raw=one.is_raw) for one in self._fitting.series]
-        except clients.Refusal as error:
-            if error.status in (401, 403, *clients.BUSY):
+            answers = [ask_one(self._server, row, raw=one.is_raw) for one in series]
+        except RefusedError as error:
+            if error.status in REFUSING:
                 raise
-            if is_over:
+            if tokens > self._limit:
                 says = f"A text of {tokens:,} tokens is refused ({error.status}), as it should be."
                 yield note("truncation", says)
             else:
                 says = f"A text of {tokens:,} tokens is refused, which the checkpoint reads whole."
                 yield fault("truncation", says, error.what)
             return
-        scores = [self._labels.matrix([one]) for one in answers]
-        yield from self._judged(text, tokens, scores)
+        yield from self._judge(row, [self._labels.matrix([answer]) for answer in answers])
 
-    def _judged(self, text: str, tokens: int, scores: list[Tensor]) -> Iterator[EndpointFinding]:
-        """What an answer to a long text means."""
-        if self._is_whole(text, tokens, scores):
-            if tokens > self._most:
-                says = f"A text of {tokens:,} tokens is read whole; the checkpoint's limit is "
-                yield note("truncation", f"{says}{self._most:,}.")
+    def _judge(self, row: Row, scores: list[Tensor]) -> Iterator[Finding]:
+        """Yield what the answer to a long row, (1, c) for each series, shows."""
+        tokens, limit = self._count_tokens(row), self._limit
+        text = f"A text of {tokens:,} tokens"
+        (whole,) = self._encoder.with_limit(tokens).encode([row])
+        if self._misfit(whole, scores) <= 1:
+            if tokens > limit:
+                says = f"{text} is read whole; the checkpoint's limit is {limit:,}."
+                yield note("truncation", says)
             return
-        found = self._cut_at(text, tokens, scores)
-        if found is None:
-            says = f"A text of {tokens:,} tokens is answered otherwise, and no cut explains it."
-            yield fault("truncation", says, "Look at how the server reads long texts.")
-            return
-        places, which = found
-        if which == FIRST and self._most in places:
-            says = f"A text of {tokens:,} tokens is cut to the first {self._most:,} without an "
-            yield note("truncation", says + "error, as the checkpoint's own tokenizer can do.")
-            return
-        many = " to ".join(f"{at:,}" for at in dict.fromkeys((places[0], places[-1])))
-        is_early = places[-1] < min(self._most, tokens) - 2
-        early = f" The checkpoint reads {self._most:,}." if is_early else ""
-        says = f"A text of {tokens:,} tokens is cut in silence: it reads {which} {many} tokens."
-        says += early
-        yield fault("truncation", says, self._server.whole_texts)
+        places, side = self._find_cut(row, tokens, scores)
+        if not places:
+            says = f"{text} is answered otherwise, and no cut explains it."
+            yield fault("truncation", says, "Check how the server reads long texts.")
+        elif side == FIRST and limit in places:
+            says = (
+                f"{text} is cut to the first {limit:,} without an error, as its tokenizer can do."
+            )
+            yield note("truncation", says)
+        else:
+            many = " to ".join(f"{place:,}" for place in dict.fromkeys((places[0], places[-1])))
+            is_early = places[-1] < min(limit, tokens) - 2
+            says = f"{text} is cut without an error: it reads {side} {many} tokens."
+            says += f" The checkpoint reads {limit:,}." * is_early
+            yield fault("truncation", says, self._server.whole_texts)
 
-    def _is_whole(self, text: str, tokens: int, scores: list[Tensor]) -> bool:
-        backbone = replace(self._backbone, tokens=tokens)
-        pairs = [self._pair] if self._pair else []
-        (inputs,) = encoded(backbone, [text], pairs, siamese=self._siamese)
-        return self._misfit(inputs, scores) <= 1
-
-    def _cut_at(self, text: str, tokens: int, scores: list[Tensor]) -> tuple[list[int], str] | None:
-        """After how many tokens it may be cut, and which of them are left."""
-        announced = [one for one in (self._most, self._server.tokens) if 2 < one < tokens]
+    def _find_cut(self, row: Row, tokens: int, scores: list[Tensor]) -> tuple[list[int], str]:
+        """Return after how many tokens the row may be cut, and which of them are left."""
+        announced = [place for place in (self._limit, self._server.tokens) if 2 < place < tokens]
         tried: dict[int, list[tuple[float, int, str]]] = {}
 
         def try_cuts(places: Iterable[int]) -> None:
-            for most in places:
-                if most in tried or not 2 < most < tokens:
+            for place in places:
+                if place in tried or not 2 < place < tokens:
                     continue
                 interruption.check()
-                ways = cuts(self._backbone, text, self._pair, most, siamese=self._siamese)
-                tried[most] = [(self._misfit(one, scores), most, which) for which, one in ways]
+                cuts = self._encoder.iter_cuts(row, place)
+                tried[place] = [(self._misfit(cut, scores), place, side) for side, cut in cuts]
 
         try_cuts((*announced, *range(3, tokens, 1 if tokens <= SCANNED else STEP)))
         if tokens > SCANNED:
-            closest = sorted(tried, key=lambda most: min(tried[most]))[:REFINED]
-            try_cuts(n for most in closest for n in range(most - STEP, most + STEP + 1))
-        found = [one for ways in tried.values() for one in ways if one[0] <= 1]
-        if not found:
-            return None
-        least, _, which = min(found)
-        near = {n for far, n, side in found if side == which and far <= max(ALIKE, BETTER * least)}
+            closest = sorted(tried, key=lambda place: min(tried[place]))[:REFINED]
+            try_cuts(n for place in closest for n in range(place - STEP, place + STEP + 1))
+        cuts = [cut for ways in tried.values() for cut in ways if cut[0] <= 1]
+        if not cuts:
+            return [], ""
+        least, _, side = min(cuts)
+        most = max(ALIKE, BETTER * least)
+        near = {place for misfit, place, other in cuts if other == side and misfit <= most}
         if not self._is_half:  # of places that are alike to the last bit, the one that is announced
             near = near.intersection(announced) or near
-        return sorted(near), which
+        return sorted(near), side
 
     def _misfit(self, inputs: Inputs, scores: list[Tensor]) -> float:
-        """How far the answer is from that to these tokens; 1 is as far as it may be."""
-        assert self._fit is not None
-        variants = self._variants
-        logits = variants.tried(self._fit.variant, [inputs])
+        """Return how far an answer is from that to these tokens; 1 is as far as it may be."""
+        fit, fitting, variants = self._fit, self._fitting, self._fitting.variants
+        logits = variants.try_logits(fit.variant, [inputs])
         if logits is None:  # more tokens than it has places for
             return torch.inf
-        expected = self._fitting.expected(self._fit, logits)
-        misfit = self._apart(scores, expected)
-        half = variants.halved if self._is_half else None
-        if half is None:
+        expected = fitting.expected(fit, logits)
+        misfit = fitting.misfit(expected, scores)
+        halved = variants.halved if self._is_half else None
+        if halved is None:
             return misfit / LONGER
-        least = misfit / (HALF * self._halved)
-        if not 1 < least <= LONGER:  # what more tokens can change in half precision does not matter
-            return least
-        rounded = half.tried(self._fit.variant, [inputs])
+        least = misfit / (HALF * self._noise)
+        # What more tokens change in half precision matters only between these.
+        rounded = halved.try_logits(fit.variant, [inputs]) if 1 < least <= LONGER else None
         if rounded is None:
             return least
-        noise = self._apart(self._fitting.expected(self._fit, rounded), expected)
-        return misfit / (HALF * max(noise, self._halved))
+        noise = fitting.misfit(expected, fitting.expected(fit, rounded))
+        return misfit / (HALF * max(noise, self._noise))
 
     @cached_property
-    def _halved(self) -> float:
+    def _noise(self) -> float:
         """By how much bfloat16 changes the scores of the probes, in tolerances."""
-        assert self._fit is not None
-        return max(1.0, halved_misfit(self._fit, self._fitting, self._variants))
-
-    def _apart(self, some: Sequence[Tensor], others: Sequence[Tensor]) -> float:
-        """The distance of two answers in tolerances, (1, c) each."""
-        triples = zip(self._fitting.series, some, others, strict=True)
-        return max(
-            float((one - other)[~one.isnan()].square().mean().sqrt()) / series.tolerance
-            for series, one, other in triples
-        )
-
-
-def _halves(begin: str, end: str, words: int) -> str:
-    """So many words: the first half of one text, over and over, the second of another."""
-    first = islice(cycle(begin.split()), (words + 1) // 2)
-    second = islice(cycle(end.split()), words // 2)
-    return " ".join((*first, *second))
+        return max(1.0, self._fitting.halved_misfit(self._fit))
