@@ -6,15 +6,16 @@ and with each fault that servers are known to have.
 Legend: n probes, c classes.
 """
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from heads import interruption
 from heads.classifier.classifier import Classifier
-from heads.extras.serving.answers import ask_all
 from heads.extras.serving.encoding import Row, RowEncoder
 from heads.extras.serving.fitting import (
     HALF,
@@ -30,12 +31,14 @@ from heads.extras.serving.fitting import (
     Verdict,
     own_output,
 )
+from heads.extras.serving.http import RefusedError
 from heads.extras.serving.labels import LabelCountError, Labels, match_labels
 from heads.extras.serving.long_texts import LongTexts
 from heads.extras.serving.report import EndpointReport, Finding, fault, note
-from heads.extras.serving.servers import CHECK_LABELS, Scores, Server
+from heads.extras.serving.servers import CHECK_LABELS, Scores, Server, Vllm
 from heads.extras.serving.variants import Variants
 
+REPEATED = 4  # texts that are sent twice: with dropout on no two answers are the same
 UNSTEADY = 0.02  # of the mean deviation of scores: far above what half precision changes
 SHORT, FEWEST = (0.75, 0.5, 0.25), 3  # of the probes, by their tokens; and at least so many
 MOST_NAMED = 3
@@ -61,16 +64,13 @@ class Check:
     def __init__(
         self, classifier: Classifier, rows: Sequence[Row], server: Server, model: str
     ) -> None:
-        self.classifier = classifier
-        self.rows = rows
-        self.server = server
-        self.model = model
-        self.problem = classifier.head.problem
-        self.output = own_output(self.problem)
+        self.classifier, self.rows, self.server, self.model = classifier, rows, server, model
+        self.output = own_output(classifier.head.problem)
         self.encoder = RowEncoder.of(classifier)
         self.variants = Variants(self.encoder, classifier.head.module)
         kind = "pairs of texts" if len(rows[0]) > 1 else "texts"
         self.asked = [f"{len(rows)} {kind}, each by itself, as users ask who name no parameter."]
+        self.findings: list[Finding] = []
 
     def run(self, *, long: bool) -> EndpointReport:
         """Ask the server, and find out what its answers mean.
@@ -78,30 +78,75 @@ class Check:
         Args:
             long: Whether to send texts as long as the checkpoint reads, and longer.
         """
-        answers = ask_all(self.server, self.rows, self.output)
-        if answers.raw:
-            self.asked.append(f"The same for logits: {self.server.raw_by}.")
-        if answers.batched:
-            self.asked.append("The same several at once, short ones beside long ones.")
+        usual = [self.server.ask_one(row) for row in self.rows]
+        repeated = [self.server.ask_one(row) for row in self.rows[:REPEATED]]
+        answers = self._ask_raw(usual) if self.server.raw_by else {False: usual}
+        batched = self._ask_batched() if self.server.most > 1 and len(self.rows) > 1 else []
         try:
-            labels = match_labels([*answers.usual, *answers.raw], self.classifier.classes)
+            every = [scores for side in answers.values() for scores in side]
+            labels = match_labels(every, self.classifier.classes)
         except LabelCountError as error:
-            return self._report([*answers.notes, fault("labels", error.what, error.hint)])
-        series = [self._build_series(labels.matrix(answers.usual), is_raw=False)]
-        if answers.raw:
-            series.append(self._build_series(labels.matrix(answers.raw), is_raw=True))
-        if random := _check_repeats(series[0], labels.matrix(answers.repeated)):
-            return self._report([*answers.notes, random])
+            self.findings.append(fault("labels", error.what, error.hint))
+            return self._report()
+        series = [
+            Series(is_raw=raw, scores=labels.matrix(side), accepted=self._accepted(is_raw=raw))
+            for raw, side in answers.items()
+        ]
+        if self._check_repeats(series[0], labels.matrix(repeated)):
+            return self._report()
+        self._check_labels(labels)
         fitting, verdict = self._fit(series, labels, range(len(self.rows)))
-        findings = [*answers.notes, *self._iter_label_findings(labels)]
-        findings += self._explain(fitting, verdict, labels, answers.batched, long=long)
-        return self._report(findings, fitting, verdict.own)
+        self._explain(fitting, verdict, labels, batched, long=long)
+        return self._report(fitting, verdict.own)
 
-    def _build_series(self, scores: Tensor, *, is_raw: bool) -> Series:
-        accepted = (LOGITS,) if is_raw else (self.output,)
+    # Requests.
+
+    def _ask_raw(self, usual: list[Scores]) -> dict[bool, list[Scores]]:
+        """Ask for logits, and return the answers to use by whether logits were asked for."""
+        is_number = self.output == LOGITS
+        why = f"Asked for logits ({self.server.raw_by}), it gives the same scores as without that."
+        answers = {False: usual}
+        try:
+            raw = [self.server.ask_one(row, raw=True) for row in self.rows]
+            if isinstance(self.server, Vllm) and not is_number and _are_same(usual, raw):
+                self.server.switch = "activation"
+                raw = [self.server.ask_one(row, raw=True) for row in self.rows]
+            if not _are_same(usual, raw) or (self.server.always_raw and not is_number):
+                self.asked.append(f"The same for logits: {self.server.raw_by}.")
+                return {False: usual, True: raw}
+            answers = {False: raw}  # the same scores, of which it may have given more
+        except RefusedError as error:
+            why = f"Asked for logits ({self.server.raw_by}), it refused: {error.what}"
+        if not is_number:
+            self.findings.append(note("asking", why))
+        return answers
+
+    def _ask_batched(self) -> list[Scores]:
+        """Ask about several rows at once, shuffled, so that a wrong sorting by length shows."""
+        order = sorted(range(len(self.rows)), key=lambda n: len(self.rows[n][0]))
+        n_blocks = -(-len(order) // self.server.most)
+        scores: dict[int, Scores] = {}
+        try:
+            for block in range(n_blocks):
+                numbers = order[block::n_blocks]  # short ones beside long ones
+                random.Random(block).shuffle(numbers)
+                interruption.check()
+                answers = self.server.ask([self.rows[number] for number in numbers])
+                scores |= zip(numbers, answers, strict=True)
+        except RefusedError as error:
+            says = f"Several texts at once were refused: {error.what}"
+            self.findings.append(note("asking", says))
+            return []
+        self.asked.append("The same several at once, short ones beside long ones.")
+        return [scores[number] for number in range(len(self.rows))]
+
+    # Comparison.
+
+    def _accepted(self, *, is_raw: bool) -> tuple[str, ...]:
+        """Return the names of the outputs that are right."""
         if not is_raw and self.output == LOGITS and self.server.squashes_numbers:
-            accepted = (LOGITS, SIGMOID)
-        return Series(is_raw=is_raw, scores=scores, accepted=accepted)
+            return LOGITS, SIGMOID
+        return (LOGITS if is_raw else self.output,)
 
     def _fit(
         self, series: Sequence[Series], labels: Labels, numbers: Sequence[int]
@@ -109,11 +154,22 @@ class Check:
         """Find what explains the answers to the probes with these numbers."""
         rows = [self.rows[number] for number in numbers]
         series = [replace(one, scores=one.scores[list(numbers)]) for one in series]
-        describe_labels = partial(self._describe_labels, labels)
-        fitting = Fitting(
-            series, self.problem, self.variants, self._describe_output, describe_labels
-        )
+        describe = (self._describe_output, partial(self._describe_labels, labels))
+        fitting = Fitting(series, self.classifier.head.problem, self.variants, *describe)
         return fitting, fitting.judge(self.encoder.encode(rows), self.encoder.iter_faults(rows))
+
+    def _fit_short(
+        self, series: Sequence[Series], labels: Labels
+    ) -> tuple[Fitting, Verdict, list[int]] | None:
+        """Return what explains the shorter probes, and the numbers of those left out."""
+        inputs = self.encoder.encode(self.rows)
+        order = sorted(range(len(inputs)), key=lambda n: max(map(len, inputs[n])))
+        for size in (int(fraction * len(order)) for fraction in SHORT):
+            if size >= FEWEST:
+                fitting, verdict = self._fit(series, labels, order[:size])
+                if verdict.best is not None:
+                    return fitting, verdict, order[size:]
+        return None
 
     def _explain(
         self,
@@ -123,43 +179,29 @@ class Check:
         batched: Sequence[Scores],
         *,
         long: bool,
-    ) -> Iterator[Finding]:
-        """Yield what explains the scores, and what becomes of batches and of long texts."""
-        series = fitting.series
-        unexplained, left_out = _unexplained(fitting, verdict.own), list[int]()
+    ) -> None:
+        """Find what explains the scores, and what becomes of batches and of long texts."""
+        series, unexplained = fitting.series, _unexplained(fitting, verdict.own)
+        left_out: list[int] = []
         if verdict.best is None:  # perhaps long ones are cut, and short ones explain the rest
             whole = (fitting, verdict, left_out)
-            fitting, verdict, left_out = next(self._iter_short_fits(series, labels), whole)
+            fitting, verdict, left_out = self._fit_short(series, labels) or whole
         if verdict.best is None:
-            yield unexplained
+            self.findings.append(unexplained)
         else:
-            yield from self._iter_fit_findings(fitting, verdict, verdict.best)
+            self._describe_fit(fitting, verdict, verdict.best)
         if batched:
             fit = verdict.best or verdict.own
-            yield from self._check_batch(series[0], labels.matrix(batched), fitting, fit)
+            self._check_batch(series[0], labels.matrix(batched), fitting, fit)
         texts = LongTexts(self.server, self.rows, labels, fitting, verdict)
         if left_out:
             cut = list(texts.iter_probes(left_out, [one.scores for one in series]))
-            yield from cut or [unexplained]
+            self.findings += cut or [unexplained]
         elif long:
-            yield from texts.iter_findings()
+            self.findings += texts.iter_findings()
         self.asked += texts.asked
 
-    def _iter_short_fits(
-        self, series: Sequence[Series], labels: Labels
-    ) -> Iterator[tuple[Fitting, Verdict, list[int]]]:
-        """Yield what explains the shorter probes, and the numbers of those left out."""
-        inputs = self.encoder.encode(self.rows)
-        order = sorted(range(len(inputs)), key=lambda n: max(map(len, inputs[n])))
-        for size in (int(fraction * len(order)) for fraction in SHORT):
-            if size >= FEWEST:
-                fitting, verdict = self._fit(series, labels, order[:size])
-                if verdict.best is not None:
-                    yield fitting, verdict, order[size:]
-
-    def _report(
-        self, findings: Sequence[Finding], fitting: Fitting | None = None, own: Fit | None = None
-    ) -> EndpointReport:
+    def _report(self, fitting: Fitting | None = None, own: Fit | None = None) -> EndpointReport:
         difference, agreement = _compare(fitting, own) if fitting and own else (None, None)
         return EndpointReport(
             url=self.server.http.shown,
@@ -169,10 +211,12 @@ class Check:
             recipe=str(self.classifier.recipe),
             probes=len(self.rows),
             asked=tuple(self.asked),
-            findings=tuple(sorted(findings, key=lambda finding: finding.weight)),
+            findings=tuple(sorted(self.findings, key=lambda finding: finding.weight)),
             difference=difference,
             agreement=agreement,
         )
+
+    # Findings.
 
     def _describe_output(self, series: Series, name: str) -> Finding:
         """Return the fault of scores that are made of the logits otherwise than they should be."""
@@ -212,69 +256,87 @@ class Check:
         says = f"{what}: {'; '.join(swaps[:MOST_NAMED])}{more}."
         return fault("labels", says, f"{CHECK_LABELS[:-1]}, or the app's list of labels.")
 
-    def _iter_label_findings(self, labels: Labels) -> Iterator[Finding]:
+    def _check_labels(self, labels: Labels) -> None:
+        """Note labels that the checkpoint does not have, numbers, and missing names."""
         if labels.foreign:
             names = ", ".join(labels.foreign[:MOST_NAMED])
             known = ", ".join(self.classifier.classes[:MOST_NAMED])
             says = f"The server's labels are {names:.120}, and the checkpoint's {known:.120}."
-            yield fault("labels", says, CHECK_LABELS)
+            self.findings.append(fault("labels", says, CHECK_LABELS))
         if labels.is_numbered:
             says = "The server has lost the labels' names: its numbers were taken in their order."
-            yield note("labels", says, "Write id2label into the config.json that it serves.")
+            hint = "Write id2label into the config.json that it serves."
+            self.findings.append(note("labels", says, hint))
         if not labels.is_named:
-            yield note("labels", "The scores have no names: they were taken in their order.")
+            says = "The scores have no names: they were taken in their order."
+            self.findings.append(note("labels", says))
 
-    def _iter_fit_findings(
-        self, fitting: Fitting, verdict: Verdict, best: Fit
-    ) -> Iterator[Finding]:
-        """Yield the faults of the best fit, how exact the scores are, and which there were."""
-        yield from best.faults
+    def _describe_fit(self, fitting: Fitting, verdict: Verdict, best: Fit) -> None:
+        """Note the faults of the best fit, how exact the scores are, and which there were."""
+        self.findings += best.faults
         for other in verdict.others[:MOST_NAMED]:
             also = " ".join(one.says for one in other.faults)
             says = f"These texts do not distinguish that from: {also}"
-            yield note("asking", says, "Give more texts.")
+            self.findings.append(note("asking", says, "Give more texts."))
         first, last = fitting.series[0], fitting.series[-1]
         if verdict.is_half:
             largest = last.largest(fitting.expected(best)[-1])
-            yield note("precision", f"The scores agree to {largest:.2g}, as half precision does.")
+            says = f"The scores agree to {largest:.2g}, as half precision does."
+            self.findings.append(note("precision", says))
         if last.scores.isnan().any():
-            yield note("asking", "It names some labels only: the scores of those were compared.")
+            says = "It names some labels only: the scores of those were compared."
+            self.findings.append(note("asking", says))
         if best.outputs[0] != self.output and best.outputs[0] in first.accepted:
             says = f"{self.server.title} gives a sigmoid of the number that this head answers."
-            yield note("output", says, f"The number itself comes with {self.server.raw_by}.")
+            hint = f"The number itself comes with {self.server.raw_by}."
+            self.findings.append(note("output", says, hint))
 
-    def _check_batch(
-        self, series: Series, batched: Tensor, fitting: Fitting, fit: Fit
-    ) -> Iterator[Finding]:
-        """Yield a finding if an answer depends on the texts beside it."""
+    def _check_batch(self, series: Series, batched: Tensor, fitting: Fitting, fit: Fit) -> None:
+        """Note that the scores of texts asked about at once, (n, c), are others."""
         misfit = series.misfit(batched)
         if misfit <= 1 or misfit <= HALF * fitting.halved_misfit(fit):
             return
         scores, others = series.scores.nan_to_num(), batched.nan_to_num()
         nearest = torch.cdist(others, scores).argmin(dim=1)
-        apart = (others - scores[nearest]).square().mean(dim=1).sqrt() / series.tolerance
-        if float(apart.median()) <= 1 and len(nearest.unique()) > len(nearest) / 2:
+        distances = (others - scores[nearest]).square().mean(dim=1).sqrt() / series.tolerance
+        if float(distances.median()) <= 1 and len(nearest.unique()) > len(nearest) / 2:
             says = "The answers of a batch come back in another order than its texts."
-            yield fault("order", says, "Undo the server's sorting by length before it answers.")
+            hint = "Undo the server's sorting by length before it answers."
+            self.findings.append(fault("order", says, hint))
             return
         largest = series.largest(batched)
         says = f"An answer depends on what a text is batched with: scores differ by {largest:.2g}."
+        hint = "Give its model the attention mask, its tokenizer the padding side and token."
+        finding = fault("padding", says, hint)
         if self.encoder.backbone.reads_padding:
-            yield note("padding", f"{says} This family does so itself.")
-        else:
-            hint = "Give its model the attention mask, its tokenizer the padding side and token."
-            yield fault("padding", says, hint)
+            finding = note("padding", f"{says} This family does so itself.")
+        self.findings.append(finding)
+
+    def _check_repeats(self, series: Series, repeated: Tensor) -> bool:
+        """Return True, and note it, if the same text gets other scores, (r, c), a second time."""
+        first = replace(series, scores=series.scores[: len(repeated)])
+        largest = first.largest(repeated)
+        spread = float((series.scores - series.scores.nanmean(dim=0)).abs().nanmean())
+        is_unsteady = largest > UNSTEADY * spread
+        if is_unsteady:
+            says = f"The same text gets other scores when sent again: up to {largest:.2g} apart."
+            self.findings.append(fault("random", says, "Dropout is on: call model.eval()."))
+        return is_unsteady
 
 
-def _check_repeats(series: Series, repeated: Tensor) -> Finding | None:
-    """Return a fault if the same text gets other scores, (r, c), when it is sent again."""
-    first = replace(series, scores=series.scores[: len(repeated)])
-    largest = first.largest(repeated)
-    spread = float((series.scores - series.scores.nanmean(dim=0)).abs().nanmean())
-    if largest <= UNSTEADY * spread:
-        return None
-    says = f"The same text gets other scores when it is sent again: up to {largest:.2g} apart."
-    return fault("random", says, "Dropout is on: call model.eval().")
+def _are_same(answers: Sequence[Scores], others: Sequence[Scores]) -> bool:
+    """Return True if two lists of answers agree wherever the first one has a score."""
+    for answer, other in zip(answers, others, strict=True):
+        values = _by_key(other)
+        for key, value in _by_key(answer).items():
+            if abs(values.get(key, torch.inf) - value) > 1e-6 * max(1.0, abs(value)):
+                return False
+    return True
+
+
+def _by_key(scores: Scores) -> dict[object, float]:
+    keys = range(len(scores.values)) if "" in scores.names else scores.names
+    return dict(zip(keys, scores.values, strict=True))
 
 
 def _compare(fitting: Fitting, own: Fit) -> tuple[float, float | None]:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.extras.serving.answers import ask_one
 from heads.extras.serving.encoding import Inputs, Row
 from heads.extras.serving.fitting import ALIKE, BETTER, HALF, Fitting, Verdict
 from heads.extras.serving.http import REFUSING, RefusedError
@@ -115,7 +114,7 @@ class LongTexts:
         self.asked.append(f"A text of {tokens:,} tokens, {how}.")
         series = self._fitting.series
         try:
-            answers = [ask_one(self._server, row, raw=one.is_raw) for one in series]
+            answers = [self._server.ask_one(row, raw=one.is_raw) for one in series]
         except RefusedError as error:
             if error.status in REFUSING:
                 raise

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from heads import interruption
 from heads.errors import DataError, EndpointError, did_you_mean
 from heads.extras.serving.encoding import Row
 from heads.extras.serving.http import OTHER_SERVER, Http, RefusedError, reason, shorten
@@ -126,14 +127,16 @@ class Server(ABC):
     whole_texts: ClassVar[str]
 
     def __init__(self, http: Http, endpoint: str = "", texts: int = 1) -> None:
-        self.http = http
-        self.most = 32
-        self.model = ""
-        self.tokens = 0
+        self.http, self.most, self.model, self.tokens = http, 32, "", 0
         self._connect(endpoint, texts)
 
     def _connect(self, endpoint: str, texts: int) -> None:  # noqa: B027  a pipeline says nothing
         """Ask the server what it serves."""
+
+    def ask_one(self, row: Row, *, raw: bool = False) -> Scores:
+        """Return the scores of one row, sent by itself."""
+        interruption.check()
+        return self.ask([row], raw=raw)[0]
 
     @abstractmethod
     def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:

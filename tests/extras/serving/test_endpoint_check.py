@@ -217,7 +217,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "cut late": ("tei", {"cut": 117}, "truncation", "it reads the first 117 tokens"),
     "temperature": ("tei", {"factor": 0.6}, "temperature", "multiplied by 0.6 "),
     "sorted": ("transformers", {"sorts": True}, "order", "another order"),
-    "dropout": ("vllm", {"dropout": True}, "random", "sent again"),
+    "dropout": ("vllm", {"dropout": True}, "random", "when sent again"),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
 }
