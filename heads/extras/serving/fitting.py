@@ -111,7 +111,6 @@ class Fit:
 
     Attributes:
         variant: The way up to the logits.
-        inputs: What the base model gets.
         logits: (n, c).
         labels: For each of the server's labels the number of the class whose score it has.
         outputs: What is made of the logits, for each series.
@@ -120,7 +119,6 @@ class Fit:
     """
 
     variant: Variant
-    inputs: Sequence[Inputs]
     logits: Tensor
     labels: tuple[int, ...]
     outputs: tuple[str, ...]
@@ -164,12 +162,10 @@ class Fitting:
         describe_output: Callable[[Series, str], Finding],
         describe_labels: Callable[[tuple[int, ...]], Finding | None],
     ) -> None:
-        self.series = series
-        self.variants = variants
+        self.series, self.variants = series, variants
         self.n_classes = series[0].scores.shape[1]
         self._outputs = build_outputs(problem, self.n_classes)
-        self._describe_output = describe_output
-        self._describe_labels = describe_labels
+        self._describe_output, self._describe_labels = describe_output, describe_labels
 
     def expected(self, fit: Fit, logits: Tensor | None = None) -> list[Tensor]:
         """Return the scores (n, c) of each series under a fit, of its own or of other logits."""
@@ -182,18 +178,10 @@ class Fitting:
         triples = zip(self.series, expected, given, strict=True)
         return max(series.misfit(own, other) for series, own, other in triples)
 
-    def _row_misfits(self, expected: Sequence[Tensor], scores: Sequence[Tensor]) -> Tensor:
-        """Return the misfit of every text, (n,)."""
-        triples = zip(self.series, expected, scores, strict=True)
-        distances = [series.distances(own, other) for series, own, other in triples]
-        return torch.stack([d.square().nanmean(dim=1).sqrt() for d in distances]).amax(dim=0)
-
-    # Precision.
-
-    def halved(self, fit: Fit) -> list[Tensor] | None:
+    def _halve(self, fit: Fit) -> list[Tensor] | None:
         """Return the scores of a fit in bfloat16 where the server gave some, or None."""
         halved = self.variants.halved
-        logits = halved.try_logits(fit.variant, fit.inputs) if halved else None
+        logits = halved.try_logits(fit.variant) if halved else None
         if logits is None:
             return None
         pairs = zip(self.series, self.expected(fit, logits), strict=True)
@@ -201,27 +189,24 @@ class Fitting:
 
     def halved_misfit(self, fit: Fit) -> float:
         """Return by how much bfloat16 changes the scores of a fit, in tolerances."""
-        halved = self.halved(fit)
+        halved = self._halve(fit)
         return UNKNOWN if halved is None else self.misfit(self.expected(fit), halved)
 
     def _fits_halved(self, fit: Fit) -> bool:
         """Return True if half precision explains the misfit of every text where it would show."""
-        halved, expected = self.halved(fit), self.expected(fit)
+        halved, expected = self._halve(fit), self.expected(fit)
         if halved is None:
             return fit.misfit <= HALF * UNKNOWN
         if fit.misfit > HALF * self.misfit(expected, halved):
             return False
-        noise = self._row_misfits(expected, halved)
-        misfits = self._row_misfits(expected, [series.scores for series in self.series])
+        triples = list(zip(self.series, expected, halved, strict=True))
+        noise = _row_misfits([series.distances(own, other) for series, own, other in triples])
+        misfits = _row_misfits([series.distances(own) for series, own, _ in triples])
         shows = noise > 1
         return not shows.any() or float((misfits / noise)[shows].median()) > EXACT
 
-    # Fits.
-
     def judge(
-        self,
-        inputs: Sequence[Inputs],
-        faulty_inputs: Iterable[tuple[Finding, Sequence[Inputs]]],
+        self, inputs: Sequence[Inputs], faulty_inputs: Iterable[tuple[Finding, Sequence[Inputs]]]
     ) -> Verdict:
         """Find what explains the scores of the server.
 
@@ -229,16 +214,15 @@ class Fitting:
             inputs: The probes as the checkpoint's tokenizer encodes them.
             faulty_inputs: The probes encoded otherwise, each with its fault.
         """
-        states = self.variants.states(inputs)
-        logits = self.variants.logits(Variant(), states)
-        own = self._fit_own(inputs, logits)
+        variant = Variant(inputs=inputs)
+        logits = self.variants.logits(variant)
+        own = self._fit(variant, logits, [self._select_accepted(s, logits) for s in self.series])
         if own.misfit <= 1:
             return Verdict(own=own, best=own)
-        fits = [*self._iter_fits(inputs, self.variants.iter_logits(states))]
-        for fault, given in faulty_inputs:
-            ways = self.variants.iter_logits(self.variants.states(given), (fault,))
-            fits += self._iter_fits(given, ways)
-        fits.append(self._fit_temperature(inputs, logits))
+        fits = [*self._iter_fits(inputs)]
+        for fault, others in faulty_inputs:
+            fits += self._iter_fits(others, fault)
+        fits.append(self._fit_temperature(variant, logits))
         fits = [fit for fit in fits if fit.faults and fit.misfit * BETTER <= own.misfit]
         if exact := [fit for fit in fits if fit.misfit <= 1]:
             return _select(own, exact, is_half=False)
@@ -249,12 +233,7 @@ class Fitting:
         return Verdict(own=own, best=own if is_half else None, is_half=is_half)
 
     def _fit(
-        self,
-        variant: Variant,
-        inputs: Sequence[Inputs],
-        logits: Tensor,
-        names: Sequence[str],
-        labels: tuple[int, ...] = (),
+        self, variant: Variant, logits: Tensor, names: list[str], labels: tuple[int, ...] = ()
     ) -> Fit:
         labels = labels or tuple(range(self.n_classes))
         pairs = zip(self.series, names, strict=True)
@@ -263,7 +242,6 @@ class Fitting:
         expected = [self._outputs[name](logits)[:, list(labels)] for name in names]
         return Fit(
             variant=variant,
-            inputs=inputs,
             logits=logits,
             labels=labels,
             outputs=tuple(names),
@@ -271,30 +249,21 @@ class Fitting:
             faults=(*variant.faults, *([moved] if moved else ()), *wrong),
         )
 
-    def _fit_own(self, inputs: Sequence[Inputs], logits: Tensor) -> Fit:
-        """Return the checkpoint's own way, whose outputs are right."""
+    def _select_accepted(self, series: Series, logits: Tensor) -> str:
+        """Return the accepted output that fits best."""
+        return min(series.accepted, key=lambda name: series.misfit(self._outputs[name](logits)))
 
-        def misfit(series: Series, name: str) -> float:
-            return series.misfit(self._outputs[name](logits))
-
-        names = [min(one.accepted, key=lambda name, s=one: misfit(s, name)) for one in self.series]
-        return self._fit(Variant(), inputs, logits, names)
-
-    def _iter_fits(
-        self,
-        inputs: Sequence[Inputs],
-        ways: Iterable[tuple[Variant, Tensor]],
-    ) -> Iterator[Fit]:
+    def _iter_fits(self, inputs: Sequence[Inputs], *faults: Finding) -> Iterator[Fit]:
         """Yield each way with the outputs that fit best: labels as named, and permuted."""
         named = tuple(range(self.n_classes))
-        for variant, logits in ways:
-            yield self._fit(variant, inputs, logits, self._select_outputs(logits, named))
+        for variant, logits in self.variants.iter_logits(inputs, faults):
+            yield self._fit(variant, logits, self._select_outputs(logits, named))
             is_permuted = len(variant.faults) < 2 or self.n_classes <= MOST_PERMUTED
             if is_permuted and (labels := self._select_labels(logits)) != named:
                 names = self._select_outputs(logits, labels)
-                yield self._fit(variant, inputs, logits, names, labels)
+                yield self._fit(variant, logits, names, labels)
 
-    def _fit_temperature(self, inputs: Sequence[Inputs], logits: Tensor) -> Fit:
+    def _fit_temperature(self, variant: Variant, logits: Tensor) -> Fit:
         """Return the checkpoint's own way with its logits times the factor that fits best.
 
         Series whose scores fit better without a factor, such as logits, go without it.
@@ -316,7 +285,7 @@ class Fitting:
                 name = f"{name}{SCALED_BY}{factor:.3g}"
                 self._outputs[name] = lambda given, f=factor, o=output: o(given * f)
             names.append(name)
-        return self._fit(Variant(), inputs, logits, names)
+        return self._fit(variant, logits, names)
 
     def _select_outputs(self, logits: Tensor, labels: tuple[int, ...]) -> list[str]:
         """Return an output for each series: an accepted one unless another is closer."""
@@ -349,6 +318,11 @@ class Fitting:
             labels = tuple(int(column) for column in columns)
             found.append((series.misfit(expected[:, list(labels)]), labels))
         return min(found)[1]
+
+
+def _row_misfits(distances: Sequence[Tensor]) -> Tensor:
+    """Return the misfit of every text, (n,), from the distances of each series (n, c)."""
+    return torch.stack([one.square().nanmean(dim=1).sqrt() for one in distances]).amax(dim=0)
 
 
 def _select(own: Fit, fits: Sequence[Fit], *, is_half: bool) -> Verdict:

@@ -4,6 +4,7 @@ Legend: c classes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import cycle, islice
 
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.extras.serving.encoding import Inputs, Row
-from heads.extras.serving.fitting import ALIKE, BETTER, HALF, Fitting, Verdict
+from heads.extras.serving.encoding import Inputs, Row, RowEncoder
+from heads.extras.serving.fitting import ALIKE, BETTER, HALF, Fit, Fitting, Verdict
 from heads.extras.serving.http import REFUSING, RefusedError
 from heads.extras.serving.labels import Labels
 from heads.extras.serving.report import Finding, fault, note
@@ -25,6 +26,7 @@ FIRST = "the first"
 LONGER = 3.0  # times as far may an answer be off where more is summed than the probes have tokens
 
 
+@dataclass(frozen=True, eq=False)
 class LongTexts:
     """Long texts whose beginning and end the checkpoint would answer differently.
 
@@ -32,28 +34,28 @@ class LongTexts:
         asked: The requests, a sentence each.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        rows: Sequence[Row],
-        labels: Labels,
-        fitting: Fitting,
-        verdict: Verdict,
-    ) -> None:
-        self.asked: list[str] = []
-        self._server = server
-        self._rows = rows
-        self._labels = labels
-        self._fitting = fitting
-        self._fit = verdict.best or verdict.own
-        self._can_be_read = verdict.best is not None
-        self._is_half = verdict.is_half
-        self._encoder = fitting.variants.encoder
-        self._limit = self._encoder.backbone.tokens
+    server: Server
+    rows: Sequence[Row]
+    labels: Labels
+    fitting: Fitting
+    verdict: Verdict
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def _fit(self) -> Fit:
+        return self.verdict.best or self.verdict.own
+
+    @property
+    def _encoder(self) -> RowEncoder:
+        return self.fitting.variants.encoder
+
+    @property
+    def _limit(self) -> int:
+        return self._encoder.backbone.tokens
 
     def iter_findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the answers to long texts, or could not be tried."""
-        if not self._can_be_read or any(one.kind == "input" for one in self._fit.faults):
+        if self.verdict.best is None or any(one.kind == "input" for one in self._fit.faults):
             yield note("truncation", "Long texts were not tried: such answers do not show a cut.")
             return
         whole = self._build_row(min(self._limit, MOST_TOKENS))
@@ -75,7 +77,7 @@ class LongTexts:
             scores: Of all probes (n, c), for each series.
         """
         for number in reversed(numbers):
-            findings = list(self._judge(self._rows[number], [s[[number]] for s in scores]))
+            findings = list(self._judge(self.rows[number], [s[[number]] for s in scores]))
             if findings:
                 yield from findings
                 return
@@ -85,12 +87,12 @@ class LongTexts:
         """The words of the two probes that the checkpoint answers most differently."""
         distances = torch.cdist(self._fit.logits, self._fit.logits)
         begin, end = divmod(int(distances.argmax()), len(distances))
-        return self._rows[begin][0].split(), self._rows[end][0].split()
+        return self.rows[begin][0].split(), self.rows[end][0].split()
 
     def _build_row(self, most: int) -> Row:
         """Return the longest row of so many tokens; each half of its text repeats one probe."""
         begin, end = self._ends
-        pair = min((row[1:] for row in self._rows), key=lambda rest: sum(map(len, rest)))
+        pair = min((row[1:] for row in self.rows), key=lambda rest: sum(map(len, rest)))
 
         def build(words: int) -> Row:
             first, second = islice(cycle(begin), (words + 1) // 2), islice(cycle(end), words // 2)
@@ -112,9 +114,9 @@ class LongTexts:
         """Send a row, and yield what is wrong with the answer."""
         tokens = self._count_tokens(row)
         self.asked.append(f"A text of {tokens:,} tokens, {how}.")
-        series = self._fitting.series
+        series = self.fitting.series
         try:
-            answers = [self._server.ask_one(row, raw=one.is_raw) for one in series]
+            answers = [self.server.ask_one(row, raw=one.is_raw) for one in series]
         except RefusedError as error:
             if error.status in REFUSING:
                 raise
@@ -125,7 +127,7 @@ class LongTexts:
                 says = f"A text of {tokens:,} tokens is refused, which the checkpoint reads whole."
                 yield fault("truncation", says, error.what)
             return
-        yield from self._judge(row, [self._labels.matrix([answer]) for answer in answers])
+        yield from self._judge(row, [self.labels.matrix([answer]) for answer in answers])
 
     def _judge(self, row: Row, scores: list[Tensor]) -> Iterator[Finding]:
         """Yield what the answer to a long row, (1, c) for each series, shows."""
@@ -151,11 +153,11 @@ class LongTexts:
             is_early = places[-1] < min(limit, tokens) - 2
             says = f"{text} is cut without an error: it reads {side} {many} tokens."
             says += f" The checkpoint reads {limit:,}." * is_early
-            yield fault("truncation", says, self._server.whole_texts)
+            yield fault("truncation", says, self.server.whole_texts)
 
     def _find_cut(self, row: Row, tokens: int, scores: list[Tensor]) -> tuple[list[int], str]:
         """Return after how many tokens the row may be cut, and which of them are left."""
-        announced = [place for place in (self._limit, self._server.tokens) if 2 < place < tokens]
+        announced = [place for place in (self._limit, self.server.tokens) if 2 < place < tokens]
         tried: dict[int, list[tuple[float, int, str]]] = {}
 
         def try_cuts(places: Iterable[int]) -> None:
@@ -176,24 +178,27 @@ class LongTexts:
         least, _, side = min(cuts)
         most = max(ALIKE, BETTER * least)
         near = {place for misfit, place, other in cuts if other == side and misfit <= most}
-        if not self._is_half:  # of places that are alike to the last bit, the one that is announced
+        if (
+            not self.verdict.is_half
+        ):  # of places that are alike to the last bit, the one that is announced
             near = near.intersection(announced) or near
         return sorted(near), side
 
     def _misfit(self, inputs: Inputs, scores: list[Tensor]) -> float:
         """Return how far an answer is from that to these tokens; 1 is as far as it may be."""
-        fit, fitting, variants = self._fit, self._fitting, self._fitting.variants
-        logits = variants.try_logits(fit.variant, [inputs])
+        fit, fitting, variants = self._fit, self.fitting, self.fitting.variants
+        variant = replace(fit.variant, inputs=[inputs])
+        logits = variants.try_logits(variant)
         if logits is None:  # more tokens than it has places for
             return torch.inf
         expected = fitting.expected(fit, logits)
         misfit = fitting.misfit(expected, scores)
-        halved = variants.halved if self._is_half else None
+        halved = variants.halved if self.verdict.is_half else None
         if halved is None:
             return misfit / LONGER
         least = misfit / (HALF * self._noise)
         # What more tokens change in half precision matters only between these.
-        rounded = halved.try_logits(fit.variant, [inputs]) if 1 < least <= LONGER else None
+        rounded = halved.try_logits(variant) if 1 < least <= LONGER else None
         if rounded is None:
             return least
         noise = fitting.misfit(expected, fitting.expected(fit, rounded))
@@ -202,4 +207,4 @@ class LongTexts:
     @cached_property
     def _noise(self) -> float:
         """By how much bfloat16 changes the scores of the probes, in tolerances."""
-        return max(1.0, self._fitting.halved_misfit(self._fit))
+        return max(1.0, self.fitting.halved_misfit(self._fit))

@@ -33,16 +33,18 @@ WHOLE_HEAD = "Let the server load the class that the config names, with its whol
 TextStates = tuple[States, ...]  # of one row; a siamese pair has two
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Variant:
     """One way to serve a checkpoint.
 
     Attributes:
+        inputs: What the base model gets.
         pooling: The name of the pooling, or OWN.
         layers: The name of the change to the head's layers, or OWN.
         faults: Where it is not the checkpoint's own way.
     """
 
+    inputs: Sequence[Inputs]
     pooling: str = OWN
     layers: str = OWN
     faults: tuple[Finding, ...] = ()
@@ -137,60 +139,55 @@ class Variants:
                 yield name, (fault("head", says, hint),)
 
     @torch.no_grad()
-    def states(self, inputs: Sequence[Inputs]) -> list[TextStates]:
-        """Return the states of rows, each computed by itself, so that no padding is in it."""
-        states = self.encoder.backbone.states
-        return [tuple(states([side]) for side in row) for row in inputs]
-
-    @torch.no_grad()
-    def logits(self, variant: Variant, states: Sequence[TextStates]) -> Tensor:
+    def logits(self, variant: Variant) -> Tensor:
         """Return the logits (n, c) of one way to serve the checkpoint.
 
         Raises:
-            RuntimeError: A layer before one of another size was left out.
+            ModelError: The base model has no places for so many tokens.
+            RuntimeError: It cannot compute in its precision.
         """
-        if variant.pooling == OWN and variant.layers == OWN:
-            return torch.cat([self.module(*sides).float() for sides in states])
-        return self._head_logits(variant.layers, self._vectors(variant.pooling, states))
+        states = self._states(variant.inputs)
+        return self._logits(variant, states, self._vectors(variant.pooling, states))
 
-    def try_logits(self, variant: Variant, inputs: Sequence[Inputs]) -> Tensor | None:
-        """Return the logits (n, c) of rows, or None where the base model cannot compute them."""
+    def try_logits(self, variant: Variant) -> Tensor | None:
+        """Return the logits (n, c) of one way, or None where they cannot be computed."""
         try:
-            return self.logits(variant, self.states(inputs))
-        except (ModelError, RuntimeError):  # no places for so many tokens, or not in this precision
+            return self.logits(variant)
+        except (ModelError, RuntimeError):
             return None
 
     @torch.no_grad()
     def iter_logits(
-        self, states: Sequence[TextStates], faults: tuple[Finding, ...] = ()
+        self, inputs: Sequence[Inputs], faults: tuple[Finding, ...] = ()
     ) -> Iterator[tuple[Variant, Tensor]]:
-        """Yield every way to go on from the states of rows, with its logits (n, c).
+        """Yield every way to serve rows that are encoded so, with its logits (n, c).
 
         Args:
-            faults: Those by which the states came about.
+            inputs: What the base model gets.
+            faults: Those of the encoding.
         """
-        seen: list[Tensor] = []
+        states, seen = self._states(inputs), list[Tensor]()
         for name, pooling_faults in self._poolings.items():
             vectors = self._vectors(name, states)
             if any(torch.allclose(vectors, other, rtol=1e-5, atol=1e-6) for other in seen):
                 continue  # on these rows the same as one before, such as the last token
             seen.append(vectors)
             for layers, head_faults in self._heads.items():
-                found = (*faults, *pooling_faults, *head_faults)
-                if len(found) > MOST_FAULTS:
+                every = (*faults, *pooling_faults, *head_faults)
+                if len(every) > MOST_FAULTS:
                     continue
-                variant = Variant(pooling=name, layers=layers, faults=found)
+                variant = Variant(inputs=inputs, pooling=name, layers=layers, faults=every)
                 try:
-                    is_own = name == OWN and layers == OWN
-                    logits = (
-                        self.logits(variant, states)
-                        if is_own
-                        else self._head_logits(layers, vectors)
-                    )
+                    logits = self._logits(variant, states, vectors)
                 except RuntimeError:  # a layer before one of another size was left out
                     continue
                 if logits.isfinite().all():
                     yield variant, logits
+
+    def _states(self, inputs: Sequence[Inputs]) -> list[TextStates]:
+        """Return the states of rows, each computed by itself, so that no padding is in it."""
+        states = self.encoder.backbone.states
+        return [tuple(states([side]) for side in row) for row in inputs]
 
     def _vectors(self, name: str, states: Sequence[TextStates]) -> Tensor:
         """Return what the head gets, (n, w), by the name of a pooling."""
@@ -205,8 +202,10 @@ class Variants:
             rows.append(resolved.joined(*sides) if resolved.pair else sides[0])
         return torch.cat(rows)
 
-    def _head_logits(self, layers: str, vectors: Tensor) -> Tensor:
-        for layer in self._layers[layers]:
+    def _logits(self, variant: Variant, states: list[TextStates], vectors: Tensor) -> Tensor:
+        if variant.pooling == OWN and variant.layers == OWN:
+            return torch.cat([self.module(*sides).float() for sides in states])
+        for layer in self._layers[variant.layers]:
             vectors = layer(vectors)
         return vectors.float()
 
