@@ -43,19 +43,10 @@ class Adapter:
     """An adapter folder: its own matrices and the tensors saved whole, by plain names."""
 
     folder: Path
+    kind: str
     config: Mapping[str, Any]
     matrices: Mapping[str, Tensor]
     saved: Mapping[str, Tensor]
-
-    @property
-    def kind(self) -> str:
-        """The kind of adapter, such as LORA."""
-        return str(self.config.get("peft_type") or "")
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the matrices of its kind are checked."""
-        return self.kind in KNOWN
 
     @property
     def rank(self) -> int:
@@ -108,7 +99,7 @@ def check_folder(folder: str, base: str, limits: Limits) -> AdapterReport:
     outputs, labels = _count_outputs(adapter, base_class), _read_labels(adapter.folder)
     findings += [*head_faults, *_check_matrices(adapter, base_class)]
     findings += _check_labels(labels, outputs)
-    learned = dict.fromkeys(map(_layer, adapter.matrices)) if adapter.is_known else ()
+    learned = dict.fromkeys(map(_layer, adapter.matrices)) if adapter.kind in KNOWN else ()
     return AdapterReport(
         folder=folder,
         kind=adapter.kind,
@@ -148,14 +139,14 @@ def _read_adapter(folder: str, limits: Limits) -> Adapter:
         raise CheckpointError(f"Its {WEIGHTS} cannot be read.", "Save or fetch it again.") from None
     tensors.pop("", None)
     asked = {*ALWAYS_SAVED, *(name.rpartition(".")[2] for name in _modules_to_save(config))}
-    is_known = str(config.get("peft_type") or "") in KNOWN
-    saved = {
-        name: own
-        for name, own in tensors.items()
-        if (not MATRIX.search(name) if is_known else not asked.isdisjoint(name.split(".")))
-    }
+    kind = str(config.get("peft_type") or "")
+
+    def is_saved(name: str) -> bool:
+        return not (MATRIX.search(name) if kind in KNOWN else asked.isdisjoint(name.split(".")))
+
+    saved = {name: own for name, own in tensors.items() if is_saved(name)}
     matrices = {name: own for name, own in tensors.items() if name not in saved}
-    return Adapter(folder=path, config=config, matrices=matrices, saved=saved)
+    return Adapter(folder=path, kind=kind, config=config, matrices=matrices, saved=saved)
 
 
 def _modules_to_save(config: Mapping[str, Any]) -> list[str]:
@@ -240,10 +231,8 @@ def _check_head(adapter: Adapter, base: BaseClass | None) -> tuple[HeadState, li
 
 def _missing_head(adapter: Adapter, base: BaseClass | None) -> Finding:
     """Return why the head is not in the folder."""
-    hint = "Train it with task_type=SEQ_CLS or modules_to_save."
     asked, modules = _modules_to_save(adapter.config), base.head_modules if base else []
-    if base:
-        hint = f"Train it with modules_to_save={modules}."
+    hint = f"Train it with {f'modules_to_save={modules}' if base else 'task_type=SEQ_CLS'}."
     is_named = any(own == name or own.endswith(f".{name}") for own in modules for name in asked)
     if base and asked and not is_named:
         says = (
@@ -267,7 +256,7 @@ def _check_matrices(adapter: Adapter, base: BaseClass | None) -> Iterator[Findin
     tensors = {**adapter.matrices, **adapter.saved}
     if broken := [name for name, own in tensors.items() if not own.isfinite().all()]:
         yield fault("weights", f"The tensor {broken[0]} holds NaN or infinity.", "Train it again.")
-    if not adapter.is_known:
+    if adapter.kind not in KNOWN:
         says = f"The matrices of an adapter of the kind {adapter.kind[:40]} are not checked: its "
         yield note("weights", f"{says}head and its labels are.")
         return
@@ -308,20 +297,15 @@ def _check_shape(name: str, matrix: Tensor, base: BaseClass) -> str:
     if len(shape) != 2 or matrix.dim() != 2 or letter not in ("A", "B", ""):
         return ""
     size = matrix.shape[0] if letter == "B" else matrix.shape[1]
-    if size in shape:  # in either place: GPT-2's layers are stored the other way round
-        return ""
-    return f"{layer} is {shape[0]} × {shape[1]}, not of {size}"
+    # In either place, for GPT-2's layers are stored the other way round.
+    return "" if size in shape else f"{layer} is {shape[0]} × {shape[1]}, not of {size}"
 
 
 def _count_outputs(adapter: Adapter, base: BaseClass | None) -> int:
     """Return how many logits the saved head gives: the rows of its last matrix."""
-    names = base.head if base else adapter.saved
-    heads = [
-        adapter.saved[name]
-        for name in names
-        if name in adapter.saved and name.endswith(".weight") and "pooler." not in name
-    ]
-    rows = [matrix.shape[0] for matrix in heads if matrix.dim() == 2]
+    names = [name for name in (base.head if base else adapter.saved) if name in adapter.saved]
+    names = [name for name in names if name.endswith(".weight") and "pooler." not in name]
+    rows = [own.shape[0] for name in names if (own := adapter.saved[name]).dim() == 2]
     return int(rows[-1]) if rows else 0
 
 

@@ -88,8 +88,10 @@ class Check:
         except LabelCountError as error:
             self.findings.append(fault("labels", error.what, error.hint))
             return self._report()
+        is_squashed = self.output == LOGITS and self.server.squashes_numbers
+        accepted = {True: (LOGITS,), False: (LOGITS, SIGMOID) if is_squashed else (self.output,)}
         series = [
-            Series(is_raw=raw, scores=labels.matrix(side), accepted=self._accepted(is_raw=raw))
+            Series(is_raw=raw, scores=labels.matrix(side), accepted=accepted[raw])
             for raw, side in answers.items()
         ]
         if self._check_repeats(series[0], labels.matrix(repeated)):
@@ -141,12 +143,6 @@ class Check:
         return [scores[number] for number in range(len(self.rows))]
 
     # Comparison.
-
-    def _accepted(self, *, is_raw: bool) -> tuple[str, ...]:
-        """Return the names of the outputs that are right."""
-        if not is_raw and self.output == LOGITS and self.server.squashes_numbers:
-            return LOGITS, SIGMOID
-        return (LOGITS if is_raw else self.output,)
 
     def _fit(
         self, series: Sequence[Series], labels: Labels, numbers: Sequence[int]
@@ -224,9 +220,9 @@ class Check:
         if factor:
             temperature = 1 / float(factor)
             says = (
-                f"The logits are multiplied by {factor} (a temperature of {temperature:.3g}) "
-                f"before they become scores ({output})."
+                f"The scores ({output}) are of the logits multiplied by {factor} (a temperature of "
             )
+            says += f"{temperature:.3g})."
             hint = "Answers stay, probabilities do not: turn the server's temperature off."
             return fault("temperature", says, hint)
         found = OUTPUTS.get(name, name)

@@ -115,24 +115,21 @@ class RowEncoder:
     def iter_faults(self, rows: Sequence[Row]) -> Iterator[tuple[Finding, list[Inputs]]]:
         """Yield each fault that changes how these rows are encoded, with the faulty inputs."""
         inputs = self.encode(rows)
-        for says, hint, faulty in self._iter_encoded(rows, inputs):
-            if _token_ids(faulty) != _token_ids(inputs):
-                yield fault("input", says, hint), faulty
-
-    def _iter_encoded(
-        self, rows: Sequence[Row], inputs: Sequence[Inputs]
-    ) -> Iterator[tuple[str, str, list[Inputs]]]:
+        faults: list[tuple[str, str, list[Inputs]]] = []
         for says, hint, change in (NO_SPECIAL,) * (not self.backbone.written) + (ONE_TYPE,):
-            yield says, hint, [tuple(map(change, text)) for text in inputs]
-        if self.backbone.prefix:
-            says = f"The prefix '{self.backbone.prefix:.40}' is not written before texts."
+            faults.append((says, hint, [tuple(map(change, text)) for text in inputs]))
+        if prefix := self.backbone.prefix:
+            says = f"The prefix '{prefix:.40}' is not written before texts."
             hint = "Write it before every text that is sent, or let the server do so."
             bare = replace(self, backbone=replace(self.backbone, prefix=""))
-            yield says, hint, bare.encode(rows)
+            faults.append((says, hint, bare.encode(rows)))
         for says, hint, change_row in ROW_FAULTS:
             changed = [change_row(row) for row in rows]
             if not (self.is_siamese and len(changed[0]) < 2):
-                yield says, hint, self.encode(changed)
+                faults.append((says, hint, self.encode(changed)))
+        for says, hint, faulty in faults:
+            if _token_ids(faulty) != _token_ids(inputs):
+                yield fault("input", says, hint), faulty
 
     def iter_cuts(self, row: Row, limit: int) -> Iterator[tuple[str, Inputs]]:
         """Cut a row to so many tokens, at either end, with special tokens around it and without.

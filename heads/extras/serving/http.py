@@ -78,22 +78,30 @@ class Http:
             base = base.removesuffix(end)
         return self.url.copy_with(path=f"{base}{path}", query=None)
 
-    def get(self, path: str) -> Any:
-        """Return the JSON at a path."""
-        return self._request_json("GET", self.at(path), None)
+    def json(self, path: str | None, body: Any = None) -> Any:
+        """Get JSON from a path, or post it some and return the answer.
 
-    def post(self, path: str | None, body: Any) -> Any:
-        """Send JSON to a path, or for None to the address itself, and return the JSON answered."""
-        return self._request_json("POST", self.url if path is None else self.at(path), body)
+        Args:
+            path: Below that of the server; None for the address itself.
+            body: What to post.
+
+        Raises:
+            NotJsonError: The answer is not JSON.
+        """
+        url, method = self.url if path is None else self.at(path), "POST" if body else "GET"
+        text = self.request(method, url, body)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            what = f"The server answers {method} {url.path} with no JSON ({shorten(text)})."
+            raise NotJsonError(what, OTHER_SERVER) from None
 
     def look_at(self, path: str) -> Mapping[str, Any]:
         """Return the JSON object at a path; an empty one where there is none."""
         try:
-            values = self.get(path)
-        except NotJsonError:
-            return {}
-        except RefusedError as error:
-            if error.status in REFUSING:
+            values = self.json(path)
+        except (NotJsonError, RefusedError) as error:
+            if isinstance(error, RefusedError) and error.status in REFUSING:
                 raise
             return {}
         return values if isinstance(values, Mapping) else {}
@@ -107,21 +115,12 @@ class Http:
         """
         status, text = self._send(method, url, body)
         for pause in PAUSES:
-            if status not in BUSY:
-                break
-            time.sleep(pause)
-            status, text = self._send(method, url, body)
+            if status in BUSY:
+                time.sleep(pause)
+                status, text = self._send(method, url, body)
         if status >= 400:
             raise _refusal(status, text, f"{method} {url.path}")
         return text
-
-    def _request_json(self, method: str, url: httpx.URL, body: Any) -> Any:
-        text = self.request(method, url, body)
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            what = f"The server answers {method} {url.path} with no JSON ({shorten(text)})."
-            raise NotJsonError(what, OTHER_SERVER) from None
 
     def _send(self, method: str, url: httpx.URL, body: Any) -> tuple[int, str]:
         """Return status and text of one answer, after redirects within the host."""

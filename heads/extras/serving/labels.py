@@ -79,53 +79,50 @@ def match_labels(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
         EndpointError: One of its labels changes from answer to answer.
     """
     most = max(len(answer.values) for answer in answers)
-    if len(classes) == 1 and most == 1:
+    n_classes = len(classes)
+    if n_classes == 1 and most == 1:
         return Labels(names=("",), places=(0,))
-    if any("" in answer.names for answer in answers):
-        return _match_places(answers, classes)
-    names = tuple(dict.fromkeys(name for answer in answers for name in answer.names))
-    is_whole = most > 1 and all(len(answer.names) == len(names) for answer in answers)
-    if len(names) > len(classes) or (is_whole and len(names) < len(classes)):
-        raise LabelCountError(len(names), len(classes))
-    known, is_numbered = _match_names(names, classes)
-    foreign = tuple(name for name in names if name not in known)
-    free = [number for number in range(len(classes)) if number not in known.values()]
-    known |= dict(zip(foreign, free, strict=False))
-    others = {name: number for number, name in enumerate(classes)}
-    others |= {f"LABEL_{number}": number for number in range(len(classes)) if is_numbered}
-    by_class = {number: name for name, number in known.items()}
+    has_places = any("" in answer.names for answer in answers)
+    named = _name_places(answers, n_classes) if has_places else _number_names(answers)
+    n_labels = n_classes if has_places else len(named)
+    is_whole = most > 1 and all(len(answer.names) == n_labels for answer in answers)
+    if n_labels > n_classes or (is_whole and n_labels < n_classes):
+        raise LabelCountError(n_labels, n_classes)
+    known, is_numbered = _match_names(tuple(named.values()), classes)
+    matched = {place: known[name] for place, name in named.items() if name in known}
+    free = [number for number in range(n_classes) if number not in matched.values()]
+    for place in range(n_labels):
+        if place not in matched:  # a place keeps its number where it can
+            matched[place] = place if has_places and place in free else free[0]
+            free.remove(matched[place])
+    by_class = {matched[place]: name for place, name in named.items()}
+    columns = {name: number for number, name in enumerate(classes)}
+    columns |= {f"LABEL_{number}": number for number in range(n_classes) if is_numbered}
+    columns |= {name: number for number, name in by_class.items()}
     return Labels(
-        names=tuple(by_class.get(number, "") for number in range(len(classes))),
-        columns=others | known,
+        names=tuple(by_class.get(number, "") for number in range(n_classes)),
+        columns={} if has_places else columns,
+        places=tuple(matched[place] for place in range(n_classes)) if has_places else (),
         is_numbered=is_numbered,
-        foreign=foreign,
+        foreign=tuple(name for name in named.values() if name not in known),
     )
 
 
-def _match_places(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
-    """Match scores that come in an order of their own, in which some places have a name."""
+def _number_names(answers: Sequence[Scores]) -> dict[int, str]:
+    return dict(enumerate(dict.fromkeys(name for answer in answers for name in answer.names)))
+
+
+def _name_places(answers: Sequence[Scores], n_classes: int) -> dict[int, str]:
+    """Return the names that some places of scores in an order of their own have."""
     named: dict[int, str] = {}
     for answer in answers:
-        if len(answer.values) != len(classes):
-            raise LabelCountError(len(answer.values), len(classes))
+        if len(answer.values) != n_classes:
+            raise LabelCountError(len(answer.values), n_classes)
         for place, name in enumerate(answer.names):
             if name and named.setdefault(place, name) != name:
                 what = f"The server calls one score {named[place]:.40} and then {name:.40}."
                 raise EndpointError(what, HINT)
-    known, is_numbered = _match_names(tuple(named.values()), classes)
-    matched = {place: known[name] for place, name in named.items() if name in known}
-    free = [number for number in range(len(classes)) if number not in matched.values()]
-    for place in range(len(classes)):
-        if place not in matched:
-            matched[place] = place if place in free else free[0]
-            free.remove(matched[place])
-    by_class = {matched[place]: name for place, name in named.items()}
-    return Labels(
-        names=tuple(by_class.get(number, "") for number in range(len(classes))),
-        places=tuple(matched[place] for place in range(len(classes))),
-        is_numbered=is_numbered,
-        foreign=tuple(name for name in named.values() if name not in known),
-    )
+    return named
 
 
 def _match_names(names: Sequence[str], classes: Sequence[str]) -> tuple[dict[str, int], bool]:

@@ -49,11 +49,8 @@ class _Report(Displayed):
         return tuple(finding for finding in self.findings if finding.weight == "fault")
 
     def _describe(self, title: str, facts: Sequence[str]) -> Description:
-        findings = (
-            " ".join((f"{finding.weight.capitalize()}:", finding.says, finding.hint)).rstrip()
-            for finding in self.findings
-        )
-        return Description(title=title, blocks=(*findings, *facts))
+        findings = [f"{one.weight.capitalize()}: {one.says} {one.hint}" for one in self.findings]
+        return Description(title=title, blocks=(*map(str.rstrip, findings), *facts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ class TextEmbeddingsInference(Server):
     whole_texts = 'Start it with --auto-truncate false, or send "truncate": false.'
 
     def _connect(self, endpoint: str, texts: int) -> None:
-        info = self.http.get("/info")
+        info = self.http.json("/info")
         info = info if isinstance(info, Mapping) else {}
         kind = info.get("model_type")
         if isinstance(kind, Mapping) and "embedding" in kind:
@@ -173,7 +173,7 @@ class TextEmbeddingsInference(Server):
     def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
         body: dict[str, Any] = {"inputs": [list(row) for row in rows]}
         body |= {"raw_scores": True} if raw else {}
-        return parse_scores(self.http.post("/predict", body), len(rows))
+        return parse_scores(self.http.json("/predict", body), len(rows))
 
 
 class Vllm(Server):
@@ -187,7 +187,7 @@ class Vllm(Server):
     switch = "use_activation"  # in older versions "activation"
 
     def _connect(self, endpoint: str, texts: int) -> None:
-        listed = self.http.get("/v1/models")
+        listed = self.http.json("/v1/models")
         models = listed.get("data") if isinstance(listed, Mapping) else None
         if not isinstance(models, list) or not models or not isinstance(models[0], Mapping):
             raise EndpointError("The server lists no model at /v1/models.", OTHER_SERVER)
@@ -197,7 +197,7 @@ class Vllm(Server):
     def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
         body: dict[str, Any] = {"model": self.model, "input": [row[0] for row in rows]}
         body |= {self.switch: False} if raw else {}
-        answer = self.http.post("/classify", body)
+        answer = self.http.json("/classify", body)
         data = answer.get("data") if isinstance(answer, Mapping) else None
         if not isinstance(data, list) or not all(isinstance(one, Mapping) for one in data):
             raise EndpointError("The server answers /classify without data.", OTHER_SERVER)
@@ -228,7 +228,7 @@ class Pipeline(Server):
         body: dict[str, Any] = {"inputs": inputs if len(inputs) > 1 else inputs[0]}
         if raw:
             body["parameters"] = {"top_k": None, "function_to_apply": "none"}
-        return parse_scores(self.http.post(None, body), len(rows))
+        return parse_scores(self.http.json(None, body), len(rows))
 
 
 class Gradio(Server):
@@ -240,7 +240,7 @@ class Gradio(Server):
     def _connect(self, endpoint: str, texts: int) -> None:
         self.most = 1
         self._prefix = str(self.http.look_at("/config").get("api_prefix") or "")
-        info = self.http.get(f"{self._prefix}/info")
+        info = self.http.json(f"{self._prefix}/info")
         named = info.get("named_endpoints") if isinstance(info, Mapping) else None
         endpoints = {name: one for name, one in (named or {}).items() if isinstance(one, Mapping)}
         self._name = _select_endpoint(endpoints, endpoint, texts)
@@ -253,7 +253,7 @@ class Gradio(Server):
             for one in self._inputs
         ]
         path = f"{self._prefix}/call{self._name}"
-        begun = self.http.post(path, {"data": data})
+        begun = self.http.json(path, {"data": data})
         event = begun.get("event_id") if isinstance(begun, Mapping) else None
         if not isinstance(event, str):
             what = f"The app does not begin the call of {self._name}."
