@@ -13,5 +13,7 @@ def track(run: str, tracker: str, *, project: str = api.PROJECT) -> Answers:
         run: The id of the run, as `heads runs` lists it, or its folder.
         tracker: trackio, wandb or mlflow.
     """
-    found = last_of(api.tracking(run, tracker, project=project))
-    yield found.as_json(), lambda: cli.tables.describe(found)
+    from heads.extras.tracking.trackers import iter_tracking
+
+    tracked = last_of(iter_tracking(run, tracker, project))
+    yield tracked.as_json(), lambda: cli.tables.describe(tracked)
