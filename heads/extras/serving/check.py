@@ -52,32 +52,21 @@ OUTPUTS = {
 
 
 class Check:
-    """One checkpoint compared with one server.
-
-    Args:
-        classifier: The checkpoint, loaded here.
-        rows: The probes.
-        server: The server.
-        model: The name of the checkpoint.
-    """
+    """One checkpoint, a classifier loaded here, compared with one server."""
 
     def __init__(
         self, classifier: Classifier, rows: Sequence[Row], server: Server, model: str
     ) -> None:
         self.classifier, self.rows, self.server, self.model = classifier, rows, server, model
         self.output = own_output(classifier.head.problem)
-        self.encoder = RowEncoder.of(classifier)
+        self.encoder = RowEncoder(classifier.backbone, classifier.head.module.is_siamese)
         self.variants = Variants(self.encoder, classifier.head.module)
         kind = "pairs of texts" if len(rows[0]) > 1 else "texts"
         self.asked = [f"{len(rows)} {kind}, each by itself, as users ask who name no parameter."]
         self.findings: list[Finding] = []
 
     def run(self, *, long: bool) -> EndpointReport:
-        """Ask the server, and find out what its answers mean.
-
-        Args:
-            long: Whether to send texts as long as the checkpoint reads, and longer.
-        """
+        """Ask the server, also about `long` texts, and find out what its answers mean."""
         usual = [self.server.ask_one(row) for row in self.rows]
         repeated = [self.server.ask_one(row) for row in self.rows[:REPEATED]]
         answers = self._ask_raw(usual) if self.server.raw_by else {False: usual}

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from unicodedata import normalize
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
-from heads.classifier.classifier import Classifier
 from heads.extras.serving.report import Finding, fault
 
 Row = tuple[str, ...]  # a text, or a text and its second text
@@ -33,10 +31,6 @@ def _select_tokens(text: Encoded, places: Sequence[int]) -> Encoded:
     )
 
 
-def _change_each(change: Callable[[str], str]) -> Callable[[Row], Row]:
-    return lambda row: tuple(map(change, row))
-
-
 # What servers do to rows and to tokens, with what to do about it. A change that makes no difference
 # to the rows in hand, such as swapping the texts of a pair where there are no pairs, is left out.
 RAW = "Let the server give texts to the tokenizer as they come."
@@ -44,17 +38,17 @@ ROW_FAULTS: tuple[tuple[str, str, Callable[[Row], Row]], ...] = (
     (
         "Texts are lower-cased, and the checkpoint distinguishes upper from lower case.",
         "Serve the tokenizer's own files (look at do_lower_case).",
-        _change_each(str.lower),
+        lambda row: tuple(map(str.lower, row)),
     ),
     (
         "Texts are read without spaces around, and the checkpoint's tokenizer encodes those.",
         RAW,
-        _change_each(str.strip),
+        lambda row: tuple(map(str.strip, row)),
     ),
     (
         "Texts are read in Unicode's form NFC, which the checkpoint's tokenizer encodes otherwise.",
         RAW,
-        _change_each(partial(normalize, "NFC")),
+        lambda row: tuple(normalize("NFC", text) for text in row),
     ),
     (
         "The two texts of a pair are read the other way round.",
@@ -90,11 +84,6 @@ class RowEncoder:
 
     backbone: Backbone
     is_siamese: bool
-
-    @classmethod
-    def of(cls, classifier: Classifier) -> "RowEncoder":
-        """Return the encoder of a classifier."""
-        return cls(classifier.backbone, classifier.head.module.is_siamese)
 
     def with_limit(self, tokens: int) -> "RowEncoder":
         """Return an encoder that cuts texts after so many tokens."""

@@ -150,7 +150,7 @@ class Fitting:
         series: The server's scores.
         problem: How the checkpoint's logits become answers.
         variants: The ways to serve it.
-        describe_output: Returns the fault of an output that is not accepted: of a series, by name.
+        describe_output: Returns the fault of an output of a series that is not accepted.
         describe_labels: Returns the fault of labels that have the scores of other classes, or None.
     """
 

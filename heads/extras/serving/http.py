@@ -151,7 +151,7 @@ class Http:
 
 @contextmanager
 def _explained(url: httpx.URL) -> Iterator[None]:
-    """Turn what keeps a request from its answer into an error in one sentence."""
+    """Raise what keeps a request from its answer as one sentence."""
     place = f"{url.host}:{url.port}" if url.port else url.host
     try:
         yield

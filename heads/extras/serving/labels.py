@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from heads.errors import EndpointError
-from heads.extras.serving.servers import Scores
+from heads.extras.serving.servers import CHECK_LABELS, Scores
 
 NUMBERED = re.compile(r"(?:label|class)?[_\s-]?(\d+)", re.IGNORECASE)
-HINT = "Check id2label in the config.json that it serves."
 
 
 class LabelCountError(EndpointError):
@@ -61,7 +60,7 @@ class Labels:
             if len(places) != len(answer.values):
                 if new := [name for name in answer.names if name not in self.columns]:
                     what = f"The server answers with a label it did not have before, {new[0]:.40}."
-                    raise EndpointError(what, HINT)
+                    raise EndpointError(what, CHECK_LABELS)
                 places = [self.columns[name] for name in answer.names]
             scores[row, torch.tensor(places)] = torch.tensor(answer.values)
         return scores
@@ -121,7 +120,7 @@ def _name_places(answers: Sequence[Scores], n_classes: int) -> dict[int, str]:
         for place, name in enumerate(answer.names):
             if name and named.setdefault(place, name) != name:
                 what = f"The server calls one score {named[place]:.40} and then {name:.40}."
-                raise EndpointError(what, HINT)
+                raise EndpointError(what, CHECK_LABELS)
     return named
 
 

@@ -43,8 +43,9 @@ def select_probes(
         return list(zip(*checked, strict=True))
     built_in = json.loads(PROBES.read_text("utf-8"))
     rows: list[Row] = [tuple(row) if needs_pairs else (row[0],) for row in built_in]
+    encoder = RowEncoder(classifier.backbone, classifier.head.module.is_siamese)
     limit = classifier.backbone.tokens
-    encoded = zip(rows, RowEncoder.of(classifier).encode(rows), strict=True)
+    encoded = zip(rows, encoder.encode(rows), strict=True)
     rows = [row for row, sides in encoded if max(side.whole_length for side in sides) <= limit]
     if len(rows) < 2:
         what = f"This checkpoint reads {limit} tokens, too few for the built-in texts."

@@ -3,9 +3,12 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 import slow
@@ -20,9 +23,10 @@ from served_classifiers import (
     serving_classifier,
     write_served,
 )
-from tiny_models import LIMITS
+from tiny_models import FORMS, LIMITS, PIECES, real_tokenizer
 
 import heads
+from heads.catalog.tiny_models import tiny_model
 from heads.errors import DataError, EndpointError, HeadsError, LimitError
 from heads.extras.serving import http as http_module
 from heads.extras.serving.http import Http
@@ -61,6 +65,12 @@ def check(form: str, served: Served, **asked: Any) -> EndpointReport:
     serving = serving_app(served) if form == "gradio" else serving_classifier(form, served)
     with serving as url:
         return heads.check_endpoint(url, served.folder, limits=LIMITS, **asked)
+
+
+@contextmanager
+def client(answer: Callable[..., Any], *seen: list[dict[str, str]]) -> Iterator[Http]:
+    with answering(answer, *seen) as url, closing(Http(url)) as http:
+        yield http
 
 
 def faults(found: EndpointReport) -> list[str]:
@@ -231,6 +241,17 @@ def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     found = check(form, Served(folder=checkpoint("bert"), **seeded))
     assert set(faults(found)) == {kind}, found.findings
     assert says in told(found)
+
+
+@pytest.mark.parametrize("clean", [str.strip, partial(normalize, "NFC")])
+def test_a_server_that_cleans_texts_is_recognised(
+    tmp_path: Path, clean: Callable[[str], str]
+) -> None:
+    settings = {"vocab_size": PIECES, "pad_token_id": 0}
+    tiny_model("gpt2", **settings).save_pretrained(tmp_path)
+    real_tokenizer("bytes", FORMS["gpt2"][0], 512).save_pretrained(tmp_path)
+    found = check("tei", Served(folder=tmp_path, change=clean), long=False)
+    assert faults(found) == ["input"], found.findings
 
 
 @pytest.mark.slow
@@ -413,13 +434,8 @@ BAD: dict[str, tuple[int, Any, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_server_gets_one_sentence(name: str) -> None:
     status, value, says = BAD[name]
-    with answering(lambda method, path, body: (status, value)) as url:
-        http = Http(url)
-        try:
-            with pytest.raises(EndpointError) as raised:
-                connect(http, "transformers").ask([("Good.",)])
-        finally:
-            http.close()
+    with client(lambda *_: (status, value)) as http, pytest.raises(EndpointError) as raised:
+        connect(http, "transformers").ask([("Good.",)])
     assert says in raised.value.what
     assert "\n" not in str(raised.value)
 
@@ -444,39 +460,34 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
 
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_module, "MOST_BYTES", 1000)
-    with answering(lambda *_: (200, b" " * 5000)) as url:
-        http = Http(url)
-        with pytest.raises(EndpointError, match="longer than"):
-            connect(http, "transformers").ask([("Good.",)])
-        http.close()
+    says = pytest.raises(EndpointError, match="longer than")
+    with client(lambda *_: (200, b" " * 5000)) as http, says:
+        connect(http, "transformers").ask([("Good.",)])
 
 
 def test_a_busy_server_is_asked_again_and_the_header_goes_along() -> None:
     answers, seen = [429, 503, 200], list[dict[str, str]]()
-    with answering(lambda *_: (answers.pop(0), [ROW]), seen) as url:
-        http = Http(url, ["Authorization: Bearer secret"])
+    with (
+        answering(lambda *_: (answers.pop(0), [ROW]), seen) as url,
+        closing(Http(url, ["Authorization: Bearer secret"])) as http,
+    ):
         assert connect(http, "transformers").ask([("Good.",)])[0].values == (0.75, 0.25)
-        http.close()
     assert [one["Authorization"] for one in seen] == ["Bearer secret"] * 3
 
 
 def test_nothing_secret_is_sent_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     seen: list[dict[str, str]] = []
-    with answering(lambda *_: (200, [ROW]), seen) as url:
-        http = Http(url)
+    with client(lambda *_: (200, [ROW]), seen) as http:
         connect(http, "transformers").ask([("Good.",)])
-        http.close()
     assert "secret" not in json.dumps(seen)
 
 
 def test_embeddings_are_no_classifier() -> None:
     info = {"model_id": "x", "model_type": {"embedding": {"pooling": "cls"}}}
-    with answering(lambda *_: (200, info)) as url:
-        http = Http(url)
-        with pytest.raises(EndpointError, match="gives embeddings"):
-            connect(http, "auto")
-        http.close()
+    says = pytest.raises(EndpointError, match="gives embeddings")
+    with client(lambda *_: (200, info)) as http, says:
+        connect(http, "auto")
 
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {
