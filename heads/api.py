@@ -29,11 +29,9 @@ from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
     from heads.analysis.ablation import Ablation
-    from heads.analysis.adapter_check import AdapterReport
     from heads.analysis.answering import FileAnswers
     from heads.analysis.comparison import Comparison
     from heads.analysis.counterfactuals import Counterfactuals
-    from heads.analysis.endpoint.report import EndpointReport
     from heads.analysis.explanation import Explanation
     from heads.analysis.neighbors import Neighbourhood
     from heads.analysis.padding.report import PaddingReport
@@ -50,15 +48,12 @@ if TYPE_CHECKING:
     from heads.scale.fitting import ShardedComparison
     from heads.scale.predicting import ShardedAnswers
     from heads.scale.shards import FeatureShards
-    from heads.trackers import Tracked
     from heads.training.scheduler import Scheduler
 
 __all__ = [
     "Inspector",
     "calibrated",
     "catalogue",
-    "check_adapter",
-    "check_endpoint",
     "compare",
     "difference",
     "evaluate",
@@ -73,7 +68,6 @@ __all__ = [
     "predict_shards",
     "read",
     "resume",
-    "track",
     "train",
     "train_grid",
     "training",
@@ -81,7 +75,6 @@ __all__ = [
 
 HERE = "here"  # where work is done, where no other place is named
 RUNGS, KEPT = (10_000, 100_000, 1_000_000), 2  # of a race on features of any number of rows
-PROJECT = "head-to-head"  # of a tracker, where none is named
 
 
 # --- One or two sentences under several heads.
@@ -953,86 +946,6 @@ def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
     return report.examine(model, limits or limits_here())
 
 
-def check_adapter(
-    folder: str | Path, *, base: str = "", limits: Limits | None = None
-) -> AdapterReport:
-    """Finds out whether an adapter of PEFT is a whole classifier: head, labels, base model.
-
-    PEFT loads an adapter whose head was never learned, or never saved, in silence, with a head
-    that is random.
-
-    Args:
-        folder: The adapter's folder.
-        base: The base model, where it is not the one that the folder names.
-
-    Returns:
-        What is in it: `.verdict`, `.findings`, `.is_whole`.
-
-    Raises:
-        CheckpointError: It is no folder of an adapter, or cannot be read.
-        ModelError: The base model that was given is not on this machine.
-    """
-    from heads.analysis import adapter_check
-
-    return adapter_check.check_adapter(str(folder), base, limits or limits_here())
-
-
-def check_endpoint(
-    url: str,
-    model: str | Path,
-    *,
-    server: str = "auto",
-    texts: Sequence[str] = (),
-    pairs: Sequence[str] = (),
-    paired: bool = False,
-    headers: Sequence[str] = (),
-    endpoint: str = "",
-    long: bool = True,
-    limits: Limits | None = None,
-) -> EndpointReport:
-    """Finds out whether a served classifier answers as the head of its checkpoint does.
-
-    The server is asked about a few texts, and the checkpoint is computed here: as it is, and with
-    each fault that servers are known to have, such as a dropped pooler, another pooling, logits
-    for probabilities, swapped labels, or a text that is cut in silence. Nothing is sent but these
-    texts and the headers that are given.
-
-    Args:
-        url: The server's address, such as http://127.0.0.1:8080.
-        model: The checkpoint that it is to serve: a folder, or an id of the Hub.
-        server: What it is: tei, vllm, transformers (a pipeline behind HTTP) or gradio; auto finds
-            it out.
-        texts: What it is asked about, in place of the texts that stand ready.
-        pairs: As many second texts, for a head that reads two.
-        paired: Ask about pairs of texts also where the checkpoint does not say that it needs them.
-        headers: Sent with every request, such as "Authorization: Bearer …".
-        endpoint: The endpoint of a Gradio app, such as /predict, where it has several.
-        long: Whether texts are tried that are as long as the checkpoint reads, and longer.
-
-    Returns:
-        Whether it is right, and if not, what is wrong: `.is_right`, `.verdict`, `.findings`.
-
-    Raises:
-        EndpointError: There is no server, or its answers cannot be read.
-        LimitError: This is a public place.
-        HeadsError: The checkpoint does not load, or the texts do not suit it.
-    """
-    from heads.analysis.endpoint import check
-
-    return check.check_endpoint(
-        url,
-        str(model),
-        limits or limits_here(),
-        server=server,
-        texts=texts,
-        pairs=pairs,
-        paired=paired,
-        headers=headers,
-        endpoint=endpoint,
-        long=long,
-    )
-
-
 # --- A classifier from a checkpoint, and to one.
 
 
@@ -1212,49 +1125,6 @@ def calibrated(classifier: Classifier) -> Classifier:
     from heads.classifier import calibration
 
     return calibration.calibrated(classifier)
-
-
-def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT) -> Tracked:
-    """Logs a run to a tracker of experiments: one run there for every recipe and baseline.
-
-    Settings are logged as parameters, measures as metrics; no text, no label and no name of a
-    class. A run that is under way is logged as far as it is, and brought up to date when it is
-    logged again.
-
-    Args:
-        run: Its id, its folder, or its leaderboard.
-        tracker: trackio, wandb or mlflow, which is installed by itself: `pip install trackio`.
-            Where it keeps what it is given is what it is itself told.
-        project: The project there; MLflow calls it an experiment.
-
-    Returns:
-        What was logged, and where it is: `.place`, and `.see`, the command that shows it.
-
-    Raises:
-        DataError: There is no such run, or nothing of it is done.
-        HeadsError: The tracker is not installed, or does not take the run.
-        LimitError: It is asked for in public mode.
-    """
-    from heads.trackers import Tracked
-
-    for event in tracking(run, tracker, project=project):
-        if isinstance(event, Tracked):
-            return event
-    raise AssertionError("logging ends in its result")
-
-
-def tracking(
-    run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT
-) -> Iterator[Progress | Tracked]:
-    """The same as `track`, as a stream."""
-    from heads import trackers
-    from heads.runs.folder import find
-    from heads.runs.leaderboard import leaderboard
-
-    here = limits_here()
-    trackers.check_tracker(tracker, project, here)
-    board = leaderboard(find(str(run))) if isinstance(run, str | Path) else run
-    yield from trackers.tracking(board, tracker, project, here)
 
 
 # --- Looking inside trained heads.

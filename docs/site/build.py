@@ -31,8 +31,8 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders", "endpoints",
-        "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
+        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders",
+        "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "Extras": ("extras", *(f"extra-{path.stem}" for path in sorted(DOCS.glob("extras/*.md")))),
     "The project": (

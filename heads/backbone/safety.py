@@ -205,9 +205,7 @@ def check_weights(folder: Path) -> None:
 def _what_it_is(folder: Path) -> tuple[str, str]:
     """Why there are no weights to load, and what to do."""
     if (folder / "adapter_config.json").is_file():
-        look = (
-            "Choose its base model; heads adapter FOLDER says which, and whether its head is there."
-        )
+        look = "Choose its base model, which its adapter_config.json names."
         return "it is an adapter (PEFT), not a whole model.", look
     pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
     what = "it has no safetensors weights" + (", only pickled ones." if pickled else ".")

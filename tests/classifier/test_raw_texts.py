@@ -15,8 +15,6 @@ from torch import Tensor
 
 from heads.analysis.attribution import attributions
 from heads.analysis.counterfactuals import flipped, suggested
-from heads.analysis.endpoint.probes import probes_of
-from heads.analysis.endpoint.variants import other_inputs
 from heads.analysis.padding.subject import SENTENCES
 from heads.analysis.selection import answered
 from heads.api import load
@@ -130,19 +128,6 @@ def test_an_export_that_cleans_texts_is_refused(
     assert verify_logits(gpt2, gpt2.logits, most=ROUNDING)[1] <= ROUNDING
     with pytest.raises(CheckpointError):
         verify_logits(gpt2, answer, most=ROUNDING)
-
-
-@pytest.mark.parametrize("clean", [CLEANED["spaces"], CLEANED["composed"]])
-def test_a_server_that_cleans_texts_is_told_what_it_does(
-    gpt2: Classifier, clean: Callable[[str], str]
-) -> None:
-    probes = probes_of(gpt2, (), (), paired=False, limits=LIMITS)
-    backbone = gpt2.backbone
-    cleaned = [one.inputs for one in backbone.encode(list(map(clean, probes.texts)))]
-    assert cleaned != [one.inputs for one in backbone.encode(probes.texts)]
-    known = other_inputs(backbone, probes.texts, (), siamese=False)
-    same = [way for way, texts in known if [one.inputs for (one,) in texts] == cleaned]
-    assert [way.kind for way in same] == ["input"]
 
 
 def test_the_padding_report_reads_raw_texts() -> None:

@@ -5,15 +5,16 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
-from heads import api
+from heads import api, plugins
 from heads.data.table import ColumnHints
 from heads.interfaces.cli import app
 from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.settings import ExperimentConfig
 
+VERBS = [plugins.load(verb) for verb in plugins.verbs().values()]  # of extras
 FUNCTIONS = [getattr(api, name) for name in api.__all__ if name not in ("Inspector", "training")]
+FUNCTIONS += VERBS
 
 
 def example(text: str, share: float = 0.5) -> str:
@@ -86,7 +87,7 @@ def test_every_setting_and_every_column_is_described():
 
 
 def test_every_flag_has_a_sentence_on_one_footing():
-    commands = typer.main.get_command(app.shell).commands
+    commands = app._load_commands("").commands  # those of extras too
     found = [(verb, one) for verb, command in commands.items() for one in command.params]
     assert len(found) > 100
     for verb, one in found:
@@ -95,7 +96,7 @@ def test_every_flag_has_a_sentence_on_one_footing():
         assert one.help[:1].islower() or not one.help[1:2].islower(), (verb, one.help)
     said = {one.help for verb, one in found if one.name == "model" and verb != "fetch"}
     known = (api.compare, api.difference, api.examine, api.Inspector, api.predict, api.evaluate)
-    known = (*known, api.check_endpoint)
+    known = (*known, *(verb for verb in VERBS if "model" in arguments(verb)))
     assert said == {flag(arguments(source)["model"]) for source in known}
 
 

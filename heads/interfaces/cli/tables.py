@@ -18,12 +18,10 @@ from rich.text import Text
 
 from heads import display
 from heads.analysis.ablation import Ablation
-from heads.analysis.adapter_check import AdapterFinding, AdapterReport
 from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison, said
 from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.analysis.explanation import ORIGINS, Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
@@ -73,7 +71,6 @@ from heads.runs.spec import RunSpec
 from heads.scale.fitting import ShardedComparison
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
-from heads.trackers import Tracked
 from heads.training.search import CurvePointTried, SeedFitting
 
 UNBOUND = 10_000  # characters of a line in which nothing is folded
@@ -239,40 +236,6 @@ def diagnosis(found: PaddingReport) -> None:
         show(*(Padding(Text(line), (0, 0, 0, 4)) for line in told if line))
 
 
-def adapter(found: AdapterReport) -> None:
-    """What is wrong with an adapter, and what is in it."""
-    onto = f" ({found.called})" if found.called else ""
-    rank = f" of rank {found.rank}" * bool(found.rank)
-    show(found.verdict, "", f"{found.kind or 'PEFT'}{rank} for {found.base}{onto}.")
-    for first in found.learned[:1]:
-        show(f"Learned: {counted(len(found.learned), 'module')}, such as {first}.")
-    show(f"Saved whole: {', '.join(found.saved) or 'nothing'}.")
-    show(*([f"Labels: {', '.join(found.labels)}."] if found.labels else []), "")
-    _findings(found.findings)
-
-
-def _findings(findings: Iterable[AdapterFinding | EndpointFinding]) -> None:
-    """Print what is wrong, with what to do below it."""
-    for one in findings:
-        show(Text(one.says, style="bold" if one.weight == "fault" else ""))
-        show(*([Padding(Text(one.hint), (0, 0, 0, 4))] if one.hint else []))
-
-
-def endpoint(found: EndpointReport) -> None:
-    """Whether a server is right, what is wrong with what to do, and what it was asked."""
-    served = f", which serves {found.served}" if found.served else ""
-    show(found.verdict, "")
-    _findings(found.findings)
-    show(*([""] if found.findings else []))
-    show(f"{found.server} at {found.url}{served}, held to {found.model} ({found.recipe}).")
-    if found.difference is not None:
-        share = (
-            f"; {percent(found.agreement)} of labels alike" if found.agreement is not None else ""
-        )
-        show(f"Largest difference of two scores: {found.difference:.2g}{share}.")
-    show("Asked:", *(Padding(Text(one), (0, 0, 0, 2)) for one in found.asked))
-
-
 def exported(
     found: Exported | OnnxReport, classifier: Classifier | None = None, told: str = ""
 ) -> None:
@@ -303,15 +266,6 @@ def _describe_head(classifier: Classifier) -> str:
     if head.scores:
         scores = f", {noun_of(head.scores.metric)} {accuracy(head.scores)} on held-out rows"
     return f"{what} ({kind}{scores})"
-
-
-def tracked(found: Tracked) -> None:
-    """Where a run is logged, and the command that shows it."""
-    cells = counted(len(found.logged), "cell")
-    show(f"{cells} of {found.group} are in {found.project} of {found.tracker}: {found.place}")
-    show(*found.notes)
-    if found.see:
-        _console().print(Text(found.see), soft_wrap=True)  # to be copied as it is
 
 
 def listing(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -908,14 +862,12 @@ def _chosen(one: Mapping[str, Any]) -> str:
 
 _TABLES: dict[type, Callable[[Any], None]] = {
     Ablation: lambda result: ablations([result]),
-    AdapterReport: adapter,
     Attribution: lambda result: attributions([result], []),
     CatalogEntry: lambda result: families([result], {}),
     Catalogue: lambda result: families(result, {}),
     Comparison: comparison,
     Counterfactuals: flips,
     Data: data,
-    EndpointReport: endpoint,
     Exported: exported,
     Explanation: lambda result: explanations([result], ""),
     FeatureShards: extracted,
@@ -928,5 +880,4 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     Reading: lambda result: readings([result]),
     ShardedAnswers: answered_shards,
     ShardedComparison: fitted_shards,
-    Tracked: tracked,
 }

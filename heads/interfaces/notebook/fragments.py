@@ -13,12 +13,10 @@ from typing import Any
 from markupsafe import Markup
 
 from heads.analysis.ablation import Ablation
-from heads.analysis.adapter_check import AdapterReport
 from heads.analysis.answering import FileAnswers
 from heads.analysis.attribution_result import Attribution
 from heads.analysis.comparison import Comparison
 from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.endpoint.report import EndpointReport
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
@@ -47,7 +45,6 @@ from heads.runs.leaderboard import Leaderboard
 from heads.scale.fitting import ShardedComparison
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
-from heads.trackers import Tracked
 
 CSS = Path(__file__).with_name("notebook.css")
 MOST_CELLS = 20  # rows that are not folded away
@@ -162,14 +159,6 @@ def _(found: OnnxReport) -> Markup:
     return _facts("One ONNX file", facts, notes, usage=found.usage)
 
 
-@_body.register
-def _(found: Tracked) -> Markup:
-    facts = {"Run": found.group, "Project": found.project, "Place": found.place}
-    facts |= {"See it with": found.see} if found.see else {}
-    what = f"{counted(len(found.logged), 'cell')} logged to {found.tracker}"
-    return _facts(what, facts, found.notes)
-
-
 def _exact(difference: float) -> str:
     return f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
 
@@ -204,23 +193,6 @@ def _(found: Classifier) -> Markup:
 def _(found: FileAnswers) -> Markup:
     shown = whole_files.answered(found, None)
     return shown + Markup("<p>Every row is in {}.</p>").format(found.to) if found.to else shown
-
-
-@_body.register
-def _(found: AdapterReport) -> Markup:
-    facts = {"Base model": found.base, "Learned": counted(len(found.learned), "module")}
-    facts |= {"Saved whole": ", ".join(found.saved) or "nothing", "Head": found.head}
-    facts |= {"Labels": ", ".join(found.labels)} if found.labels else {}
-    notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
-    return _facts(found.verdict, facts, notes)
-
-
-@_body.register
-def _(found: EndpointReport) -> Markup:
-    facts = {"Server": f"{found.server} at {found.url}", "Serves": found.served}
-    facts |= {"Checkpoint": found.model, "Recipe": found.recipe, "Asked": " ".join(found.asked)}
-    notes = [" ".join(filter(None, (one.says, one.hint))) for one in found.findings]
-    return _facts(found.verdict, {name: told for name, told in facts.items() if told}, notes)
 
 
 @_body.register

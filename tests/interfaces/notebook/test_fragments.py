@@ -13,15 +13,12 @@ from shard_files import vectors_file
 from shown_results import HOSTILE, check_shown
 
 import heads
-from heads.analysis.adapter_check import AdapterFinding, AdapterReport
-from heads.analysis.endpoint.report import EndpointFinding, EndpointReport
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
 from heads.scale.predicting import ShardedAnswers
 from heads.scale.shards import FeatureShards
-from heads.trackers import Tracked
 
 NUMBERS = "mean+ridge?pair=uv_prod"
 
@@ -77,40 +74,8 @@ def results(tmp_path_factory, tiny):
         "onnx": OnnxReport(
             path=place / "a.onnx", size_bytes=9, inputs=(), texts=3, usage=HOSTILE, **written
         ),
-        "tracked": Tracked(
-            tracker="trackio",
-            project=HOSTILE,
-            group=HOSTILE,
-            place=HOSTILE,
-            see=HOSTILE,
-            logged=(HOSTILE,),
-            notes=(HOSTILE,),
-        ),
         "answers": heads.predict(read_as_frame(), recipe=trained),
         "scores": heads.evaluate("sentiment", recipe=trained),
-        "adapter": AdapterReport(
-            folder=HOSTILE,
-            kind="LORA",
-            base=HOSTILE,
-            called=HOSTILE,
-            rank=1,
-            learned=(HOSTILE,),
-            saved=(HOSTILE,),
-            head="whole",
-            outputs=2,
-            labels=(HOSTILE, "b"),
-            findings=(AdapterFinding(says=HOSTILE, hint=HOSTILE, weight="fault"),),
-        ),
-        "endpoint": EndpointReport(
-            url=HOSTILE,
-            server="Gradio",
-            served=HOSTILE,
-            model=HOSTILE,
-            recipe="cls+bert",
-            probes=1,
-            asked=(HOSTILE,),
-            findings=(EndpointFinding(weight="fault", kind="labels", says=HOSTILE, hint=HOSTILE),),
-        ),
         "shards": features(place),
         "sharded answers": ShardedAnswers(
             head=HOSTILE,
@@ -158,7 +123,7 @@ def test_whatever_a_public_function_gives_shows_itself():
 
 
 FOREIGN = ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-           "flips", "tracked", "answers", "adapter", "shards", "sharded answers")  # fmt: skip
+           "flips", "answers", "shards", "sharded answers")  # fmt: skip
 
 
 def test_a_result_is_whole_small_and_foreign_text_stays_text(results):

@@ -6,6 +6,7 @@ import gradio as gr
 import pytest
 from fake_hub import Repository
 
+from heads.interfaces.web.lane_sections import SectionParts
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import answers, builder, open_lane
 from heads.interfaces.web.places.answers import PendingQuestions
@@ -63,7 +64,8 @@ def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
     for show in ("why", "how", "numbers", "compare", "take"):
         query = f"?model=a/tiny&lane=1&show={show}&text=good&recipes=mean+linear,cls+linear"
         link = Location.of(query)
-        shown = told(panel.load(link, "", "", "", VISITOR))
+        inputs = [""] * {"why": 2, "compare": 1}.get(show, 0)
+        shown = told(panel.load(link, SectionParts(outputs=[]), inputs, VISITOR))
         assert "The base model a/tiny is not loaded." in shown
     assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
     assert "is not loaded" in told(panel.prepared(link.query, "folder", VISITOR))

@@ -10,8 +10,11 @@ import pytest
 from heads.classifier.calibration import CALIBRATED
 from heads.data.samples import SAMPLES
 from heads.events import result
+from heads.interfaces.web.lane_sections import SectionParts
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import builder, open_lane
+
+PARTS = SectionParts(outputs=[])
 
 
 def stands(stream):
@@ -31,30 +34,30 @@ def test_another_lane_ends_what_is_told_of_the_one_before():
     panel = open_lane.PanelHandlers()
     first = Location(text="Fine.", recipes=("mean+linear", "cls+linear"), lane=1)
     second, other = replace(first, lane=2), visitor("another")
-    told, elsewhere = (panel.load(first, "", "", "", one) for one in (visitor(), other))
+    told, elsewhere = (panel.load(first, PARTS, ["", ""], one) for one in (visitor(), other))
     next(told), next(elsewhere)
     assert panel.moved(first.query, visitor()) == [gr.skip()] * 3  # nothing else is open
     _, heading, _ = panel.moved(second.query, visitor())
     assert "cls+linear" in heading
     assert list(told) == []
-    assert stands(panel.load(second, "", "", "", visitor()))["status"] == ""
-    assert list(panel.load(second, "", "", "", visitor())) == []  # it stands there already
+    assert stands(panel.load(second, PARTS, ["", ""], visitor()))["status"] == ""
+    assert list(panel.load(second, PARTS, ["", ""], visitor())) == []  # it stands there already
     assert stands(elsewhere)["status"] == ""
     shut, *_ = panel.moved(replace(second, lane=0).query, visitor())
     assert not shut["visible"]
-    assert stands(panel.load(second, "", "", "", visitor()))["tokens"]
+    assert stands(panel.load(second, PARTS, ["", ""], visitor()))["tokens"]
 
 
 def test_the_panel_follows_words_once_they_have_settled(monkeypatch):
     monkeypatch.setattr(open_lane, "PAUSE", 0.1)
     panel, asked = open_lane.PanelHandlers(), Location(text="Fine.", lane=1)
-    next(panel.load(asked, "", "", "", visitor()))
+    next(panel.load(asked, PARTS, ["", ""], visitor()))
     typed, more = replace(asked, text="Bad"), replace(asked, text="Bad.")
     panel.moved(typed.query, visitor())
     monkeypatch.setattr("time.sleep", lambda _: panel.moved(more.query, visitor()))
-    assert list(panel.load(typed, "", "", "", visitor())) == []
+    assert list(panel.load(typed, PARTS, ["", ""], visitor())) == []
     monkeypatch.undo()
-    assert "bad" in stands(panel.load(more, "", "", "", visitor()))["tokens"]
+    assert "bad" in stands(panel.load(more, PARTS, ["", ""], visitor()))["tokens"]
 
 
 def test_words_do_not_hang_on_a_head_that_is_taken_along():

@@ -15,9 +15,16 @@ from tiny_models import WORDS
 
 import heads
 from heads.errors import DataError, HeadsError, LimitError
+from heads.extras.tracking.trackers import (
+    SECRETS,
+    TITLES,
+    Entry,
+    Tracked,
+    build_entries,
+    group_name,
+)
 from heads.interfaces.cli.app import main
 from heads.runs.leaderboard import Leaderboard
-from heads.trackers import TITLES, Entry, entries, group_of
 
 LABELS = ("qwertz", "asdfgh", "yxcvbn")
 RECIPES = ["cls+bert", "mean+logistic"]
@@ -64,7 +71,7 @@ def only(*names: str):
 
 
 def test_an_entry_says_of_a_cell_what_its_leaderboard_says(board):
-    given = {entry.name: entry for entry in entries(board)}
+    given = {entry.name: entry for entry in build_entries(board)}
     assert list(given) == [cell.name for cell in board.cells]
     table = board.to_pandas().set_index("recipe")
     for name, entry in given.items():
@@ -90,7 +97,7 @@ def test_an_entry_says_of_a_cell_what_its_leaderboard_says(board):
 
 
 def test_no_text_no_label_and_no_path_is_handed_over(board, tiny):
-    told = str(entries(board))
+    told = str(build_entries(board))
     assert tiny().name in told
     assert str(tiny().parent) not in told
     assert str(board.folder.path.parent) not in told
@@ -98,13 +105,18 @@ def test_no_text_no_label_and_no_path_is_handed_over(board, tiny):
 
 
 def test_a_cell_is_known_again_and_two_runs_of_one_name_are_told_apart(board):
-    ids = [entry.id for entry in entries(board)]
-    assert ids == [entry.id for entry in entries(board)]
+    ids = [entry.id for entry in build_entries(board)]
+    assert ids == [entry.id for entry in build_entries(board)]
     assert len(set(ids)) == len(ids)
-    assert re.fullmatch(r"run-\d{4}-\d{6}", entries(board)[0].group)
-    assert group_of("run", 1.6e9) != group_of("run", 1.7e9)
-    assert group_of("my-1126-182443-7e2a", 1.6e9) == "my-1126-182443-7e2a"
-    assert len(group_of("x" * 200, 1.6e9)) <= 64  # as long as a tag of W&B's may be
+    assert re.fullmatch(r"run-\d{4}-\d{6}", build_entries(board)[0].group)
+    assert group_name("run", 1.6e9) != group_name("run", 1.7e9)
+    assert group_name("my-1126-182443-7e2a", 1.6e9) == "my-1126-182443-7e2a"
+    assert len(group_name("x" * 200, 1.6e9)) <= 64  # as long as a tag of W&B's may be
+
+
+def test_addresses_are_shown_without_secrets():
+    given = "postgresql://me:secret@host/db a?write_token=x&b=1"
+    assert SECRETS.sub("", given) == "postgresql://host/db a?write_token=&b=1"
 
 
 # --- What cannot be.
@@ -124,7 +136,7 @@ def test_what_cannot_be_logged_is_refused_before_anything_is_read(board, monkeyp
     with pytest.raises(HeadsError, match="The project has no name"):
         heads.track(board, "trackio", project=" ")
     monkeypatch.setenv("HEADS_PUBLIC", "1")
-    with pytest.raises(LimitError, match="in local mode alone"):
+    with pytest.raises(LimitError, match="in local mode only"):
         heads.track(board, "mlflow")
 
 
@@ -210,7 +222,7 @@ def test_trackio_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, boa
         assert found.logged == tuple(cell.name for cell in board.cells)
         assert found.place == str(library.TRACKIO_DIR)
     assert len(heads_of("compared")) == len(board.cells)
-    for entry in entries(board):
+    for entry in build_entries(board):
         params, metrics = kept_by_trackio("compared", entry.name)
         check_kept(entry, params, metrics)
         assert params["_Group"] == entry.group
@@ -232,7 +244,7 @@ def test_what_trackio_only_warns_of_is_an_error(library, board):
 @only("trackio")
 def test_what_is_not_done_is_said(library, board):
     found = heads.track(replace(board, planned=6), "trackio", project="half")
-    assert found.notes == ("2 of 6 cells are not done: log the run again when they are.",)
+    assert found.notes == ("4 of 6 heads are not trained: log the run again when they are.",)
     with pytest.raises(DataError, match="No head of the run run is done yet"):
         heads.track(replace(board, cells=()), "trackio", project="none")
 
@@ -244,7 +256,7 @@ def test_mlflow_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, boar
         found = heads.track(board, "mlflow", project="compared")
     assert found.place == f"sqlite:///{tmp_path}/mlflow.db"
     assert found.see == f"mlflow ui --backend-store-uri {found.place}"
-    for entry in entries(board):
+    for entry in build_entries(board):
         params, metrics = kept_by_mlflow("compared", entry.name)
         check_kept(entry, params, metrics)
         assert params["recommended"] == str("recommended" in entry.tags).lower()
@@ -273,7 +285,7 @@ def test_wandb_keeps_a_run_a_cell_and_nothing_of_the_machine(library, board, tmp
     assert library.run is outer
     outer.finish()
     assert found.see == f"wandb sync {tmp_path}/wandb/offline-run-*"
-    for entry in entries(board):
+    for entry in build_entries(board):
         params, metrics = kept_by_wandb(Path(found.place), entry.name)
         check_kept(entry, params, metrics)
         assert params["group"] == entry.group
@@ -303,3 +315,11 @@ def test_the_shell_logs_a_run_and_prints_json_alone(library, board, capsys):
     assert found["see"] == "trackio show --project 'of mine'"
     assert main(["track", str(board.folder.path), "trackio", "--project", "of mine"]) == 0
     assert found["see"] in capsys.readouterr().out
+
+
+def test_a_result_shows_where_it_is_and_how_to_see_it():
+    facts = {"project": "<b>", "group": "run-1", "place": "here", "logged": ("a", "b")}
+    found = Tracked(tracker="trackio", see="trackio show", notes=("2 are left.",), **facts)
+    assert str(found).split("\n")[0] == "2 cells of run-1 are in <b> of trackio: here"
+    assert "<pre>trackio show</pre>" in found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()

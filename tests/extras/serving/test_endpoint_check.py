@@ -3,9 +3,12 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 import slow
@@ -20,14 +23,16 @@ from served_classifiers import (
     serving_classifier,
     write_served,
 )
-from tiny_models import LIMITS
+from tiny_models import FORMS, LIMITS, PIECES, real_tokenizer
 
 import heads
-from heads.analysis.endpoint import clients
-from heads.analysis.endpoint.clients import Http, Scores, connect, scores_of
-from heads.analysis.endpoint.labels import OtherLabels, labels_of
-from heads.analysis.endpoint.report import EndpointReport
+from heads.catalog.tiny_models import tiny_model
 from heads.errors import DataError, EndpointError, HeadsError, LimitError
+from heads.extras.serving import http as http_module
+from heads.extras.serving.http import Http
+from heads.extras.serving.labels import LabelCountError, match_labels
+from heads.extras.serving.report import EndpointReport
+from heads.extras.serving.servers import Scores, connect, parse_scores
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC
 
@@ -53,13 +58,19 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(http_module, "PAUSES", (0.0, 0.0))
 
 
 def check(form: str, served: Served, **asked: Any) -> EndpointReport:
     serving = serving_app(served) if form == "gradio" else serving_classifier(form, served)
     with serving as url:
         return heads.check_endpoint(url, served.folder, limits=LIMITS, **asked)
+
+
+@contextmanager
+def client(answer: Callable[..., Any], *seen: list[dict[str, str]]) -> Iterator[Http]:
+    with answering(answer, *seen) as url, closing(Http(url)) as http:
+        yield http
 
 
 def faults(found: EndpointReport) -> list[str]:
@@ -177,7 +188,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "labels",
         "what the checkpoint calls positive the server calls neutral",
     ),
-    "cut": ({"cut": 90}, "truncation", "is cut in silence: it reads the first 90 tokens"),
+    "cut": ({"cut": 90}, "truncation", "is cut without an error: it reads the first 90 tokens"),
 }
 OFTEN_SEEDED = (
     ("tei", "bert", "dropped", "float32"),
@@ -216,7 +227,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "cut late": ("tei", {"cut": 117}, "truncation", "it reads the first 117 tokens"),
     "temperature": ("tei", {"factor": 0.6}, "temperature", "multiplied by 0.6 "),
     "sorted": ("transformers", {"sorts": True}, "order", "another order"),
-    "dropout": ("vllm", {"dropout": True}, "random", "asked again"),
+    "dropout": ("vllm", {"dropout": True}, "random", "when sent again"),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
 }
@@ -232,6 +243,17 @@ def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     assert says in told(found)
 
 
+@pytest.mark.parametrize("clean", [str.strip, partial(normalize, "NFC")])
+def test_a_server_that_cleans_texts_is_recognised(
+    tmp_path: Path, clean: Callable[[str], str]
+) -> None:
+    settings = {"vocab_size": PIECES, "pad_token_id": 0}
+    tiny_model("gpt2", **settings).save_pretrained(tmp_path)
+    real_tokenizer("bytes", FORMS["gpt2"][0], 512).save_pretrained(tmp_path)
+    found = check("tei", Served(folder=tmp_path, change=clean), long=False)
+    assert faults(found) == ["input"], found.findings
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_other_weights_are_no_known_fault(checkpoint: Folders, dtype: str) -> None:
@@ -240,7 +262,7 @@ def test_other_weights_are_no_known_fault(checkpoint: Folders, dtype: str) -> No
         served.model.bert.encoder.layer[1].output.dense.weight.mul_(0.5)
     found = check("tei", served)
     assert faults(found) == ["unexplained"], found.findings
-    assert "no fault that is known here explains them" in told(found)
+    assert "no known fault explains them" in told(found)
 
 
 @pytest.mark.slow
@@ -339,17 +361,17 @@ def test_labels_are_matched_by_name_by_number_and_by_place() -> None:
     def of(*names: str) -> Scores:
         return Scores(names=names, values=tuple(float(n) for n in range(len(names))))
 
-    assert labels_of([of("b", "a")], ("a", "b")).matrix([of("b", "a")]).tolist() == [[1.0, 0.0]]
-    assert labels_of([of("So so", "OK")], ("ok", "so_so")).names == ("OK", "So so")
-    assert labels_of([of("LABEL_1", "LABEL_0")], ("a", "b")).is_numbered
-    assert labels_of([of("x", "a")], ("a", "b")).foreign == ("x",)
-    placed = labels_of([of("", "no"), of("", "no")], ("no", "yes"))
+    assert match_labels([of("b", "a")], ("a", "b")).matrix([of("b", "a")]).tolist() == [[1.0, 0.0]]
+    assert match_labels([of("So so", "OK")], ("ok", "so_so")).names == ("OK", "So so")
+    assert match_labels([of("LABEL_1", "LABEL_0")], ("a", "b")).is_numbered
+    assert match_labels([of("x", "a")], ("a", "b")).foreign == ("x",)
+    placed = match_labels([of("", "no"), of("", "no")], ("no", "yes"))
     assert (placed.places, placed.names) == ((1, 0), ("no", ""))
-    assert not labels_of([of("", "")], ("a", "b")).is_named
-    with pytest.raises(OtherLabels, match="scores 3 labels, and the checkpoint has 2"):
-        labels_of([of("a", "b", "c")], ("a", "b"))
-    with pytest.raises(OtherLabels, match="scores 1 label, and the checkpoint has 2"):
-        labels_of([of("")], ("a", "b"))
+    assert not match_labels([of("", "")], ("a", "b")).is_named
+    with pytest.raises(LabelCountError, match="scores 3 labels, and the checkpoint has 2"):
+        match_labels([of("a", "b", "c")], ("a", "b"))
+    with pytest.raises(LabelCountError, match="scores 1 label, and the checkpoint has 2"):
+        match_labels([of("")], ("a", "b"))
 
 
 @pytest.mark.slow
@@ -384,12 +406,12 @@ READ: list[tuple[Any, int]] = [
 
 @pytest.mark.parametrize(("answer", "texts"), READ)
 def test_scores_are_read_however_they_are_wrapped(answer: Any, texts: int) -> None:
-    assert scores_of(answer, texts) == [Scores(names=("a", "b"), values=(0.75, 0.25))] * texts
+    assert parse_scores(answer, texts) == [Scores(names=("a", "b"), values=(0.75, 0.25))] * texts
 
 
 BAD: dict[str, tuple[int, Any, str]] = {
-    "html": (200, b"<html>Hello</html>", "with what is no JSON (<html>Hello</html>)"),
-    "nothing": (200, b"", "with what is no JSON (nothing)"),
+    "html": (200, b"<html>Hello</html>", "with no JSON (<html>Hello</html>)"),
+    "nothing": (200, b"", "with no JSON (nothing)"),
     "no scores": (200, [[{"label": "a", "score": "high"}]], "something else than scores"),
     "a sentence": (200, "Hello", "something else than scores (Hello)"),
     "empty": (200, [[]], "no score at all"),
@@ -397,9 +419,9 @@ BAD: dict[str, tuple[int, Any, str]] = {
     "infinity": (200, [[{"label": "a", "score": 1e999}]], "no number (inf)"),
     "null": (200, [[{"label": "a", "score": None}]], "something else than scores"),
     "two of a name": (200, [[ROW[0], ROW[0]]], "two scores for one label, a"),
-    "too many": (200, [ROW, ROW], "was asked about 1 text, and answered 2"),
-    "no key": (401, {"error": "no"}, "lets nobody in without a key (401)"),
-    "forbidden": (403, b"", "lets nobody in without a key (403)"),
+    "too many": (200, [ROW, ROW], "about 1 text, and gave 2 answers"),
+    "no key": (401, {"error": "no"}, "asks for a key (401)"),
+    "forbidden": (403, b"", "asks for a key (403)"),
     "fault": (500, {"error": "CUDA out of memory"}, "the status 500 (CUDA out of memory)"),
     "busy": (503, {"error": "loading"}, "busy or not ready (503)"),
     "not found": (404, b"Not Found", "the status 404 (Not Found)"),
@@ -412,13 +434,8 @@ BAD: dict[str, tuple[int, Any, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_server_gets_one_sentence(name: str) -> None:
     status, value, says = BAD[name]
-    with answering(lambda method, path, body: (status, value)) as url:
-        http = Http(url)
-        try:
-            with pytest.raises(EndpointError) as raised:
-                connect(http, "transformers").ask(["Good."])
-        finally:
-            http.close()
+    with client(lambda *_: (status, value)) as http, pytest.raises(EndpointError) as raised:
+        connect(http, "transformers").ask([("Good.",)])
     assert says in raised.value.what
     assert "\n" not in str(raised.value)
 
@@ -442,40 +459,35 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MOST_BYTES", 1000)
-    with answering(lambda *_: (200, b" " * 5000)) as url:
-        http = Http(url)
-        with pytest.raises(EndpointError, match="longer than"):
-            connect(http, "transformers").ask(["Good."])
-        http.close()
+    monkeypatch.setattr(http_module, "MOST_BYTES", 1000)
+    says = pytest.raises(EndpointError, match="longer than")
+    with client(lambda *_: (200, b" " * 5000)) as http, says:
+        connect(http, "transformers").ask([("Good.",)])
 
 
 def test_a_busy_server_is_asked_again_and_the_header_goes_along() -> None:
     answers, seen = [429, 503, 200], list[dict[str, str]]()
-    with answering(lambda *_: (answers.pop(0), [ROW]), seen) as url:
-        http = Http(url, ["Authorization: Bearer secret"])
-        assert connect(http, "transformers").ask(["Good."])[0].values == (0.75, 0.25)
-        http.close()
+    with (
+        answering(lambda *_: (answers.pop(0), [ROW]), seen) as url,
+        closing(Http(url, ["Authorization: Bearer secret"])) as http,
+    ):
+        assert connect(http, "transformers").ask([("Good.",)])[0].values == (0.75, 0.25)
     assert [one["Authorization"] for one in seen] == ["Bearer secret"] * 3
 
 
 def test_nothing_secret_is_sent_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     seen: list[dict[str, str]] = []
-    with answering(lambda *_: (200, [ROW]), seen) as url:
-        http = Http(url)
-        connect(http, "transformers").ask(["Good."])
-        http.close()
+    with client(lambda *_: (200, [ROW]), seen) as http:
+        connect(http, "transformers").ask([("Good.",)])
     assert "secret" not in json.dumps(seen)
 
 
 def test_embeddings_are_no_classifier() -> None:
     info = {"model_id": "x", "model_type": {"embedding": {"pooling": "cls"}}}
-    with answering(lambda *_: (200, info)) as url:
-        http = Http(url)
-        with pytest.raises(EndpointError, match="gives embeddings"):
-            connect(http, "auto")
-        http.close()
+    says = pytest.raises(EndpointError, match="gives embeddings")
+    with client(lambda *_: (200, info)) as http, says:
+        connect(http, "auto")
 
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {
@@ -635,12 +647,12 @@ def test_an_answer_that_trickles_is_not_waited_for() -> None:
 
 def test_a_label_that_is_new_in_a_later_answer_is_told() -> None:
     best = [Scores(names=("a",), values=(0.9,))]
-    labels = labels_of(best, ("a", "b", "c"))
+    labels = match_labels(best, ("a", "b", "c"))
     later = labels.matrix([Scores(names=("b",), values=(0.5,))])
     assert later.isnan().tolist() == [[True, False, True]]
-    with pytest.raises(EndpointError, match="a label that it did not have before, x"):
+    with pytest.raises(EndpointError, match="a label it did not have before, x"):
         labels.matrix([Scores(names=("x",), values=(0.5,))])
-    placed = labels_of([Scores(names=("", "a"), values=(0.1, 0.9))], ("b", "a"))
+    placed = match_labels([Scores(names=("", "a"), values=(0.1, 0.9))], ("b", "a"))
     with pytest.raises(EndpointError, match="did not have before"):
         placed.matrix([Scores(names=("", "a", ""), values=(0.1, 0.8, 0.1))])
 

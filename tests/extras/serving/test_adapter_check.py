@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 from tiny_models import rewrite
 
 import heads
-from heads.analysis.adapter_check import WEIGHTS, AdapterReport, check_adapter
 from heads.errors import CheckpointError, ModelError
+from heads.extras.serving.adapter import WEIGHTS, check_folder
+from heads.extras.serving.report import AdapterReport
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC, Limits
 
@@ -50,7 +51,7 @@ def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
 
 
 def look(folder: Path, base: str = "") -> AdapterReport:
-    return check_adapter(str(folder), base, Limits())
+    return check_folder(str(folder), base, Limits())
 
 
 SOUND: dict[str, dict[str, Any]] = {
@@ -105,7 +106,7 @@ def test_of_other_kinds_head_and_labels_are_judged_and_no_more(write: Write, kin
     assert found.is_whole, found.findings
     assert (found.kind, found.head, found.outputs, found.learned) == (kind, "whole", 3, ())
     says = [one.says for one in found.findings]
-    assert f"What an adapter of the kind {kind} adds is not judged here" in says[0]
+    assert f"an adapter of the kind {kind} are not checked" in says[0]
     (folder / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b"}}), "utf-8")
     assert "names 2 labels" in look(folder).findings[0].says
     drop(folder, "classifier")
@@ -151,7 +152,7 @@ def test_a_head_that_nobody_asked_for_is_missed(write: Write) -> None:
     found = look(write(task_type=None, target_modules=["query"]))
     assert found.head == "missing"
     [fault] = [one for one in found.findings if one.weight == "fault"]
-    assert "Neither task_type=SEQ_CLS nor modules_to_save" in fault.says
+    assert "neither task_type=SEQ_CLS nor modules_to_save" in fault.says
     assert fault.hint == "Train it with modules_to_save=['classifier']."
 
 
@@ -175,7 +176,7 @@ def test_half_a_head_is_told(write: Write) -> None:
     found = look(folder)
     assert found.head == "partly"
     [fault] = [one for one in found.findings if one.weight == "fault"]
-    assert fault.says.startswith("Of the head pre_classifier is not in the folder")
+    assert fault.says.startswith("Part of the head is not in the folder (pre_classifier)")
 
 
 def test_labels_that_are_not_as_many_as_logits_are_told(write: Write) -> None:
@@ -236,7 +237,7 @@ def test_what_is_no_adapter_is_told(write: Write, tiny: Callable[..., Path]) -> 
     with pytest.raises(ModelError, match="nobody/here is not on this machine"):
         look(folder, "nobody/here")
     with pytest.raises(CheckpointError, match="There is no folder"):
-        check_adapter(str(folder), "", PUBLIC)
+        check_folder(str(folder), "", PUBLIC)
     (folder / WEIGHTS).rename(folder / "adapter_model.bin")
     with pytest.raises(CheckpointError, match="only a pickled one, which is never opened"):
         look(folder)
@@ -253,3 +254,11 @@ def test_shell_and_python_say_the_same(write: Write, capsys: pytest.CaptureFixtu
     told = " ".join(capsys.readouterr().out.split())
     assert told.startswith("This adapter is no whole classifier: 1 fault.")
     assert "Train it with modules_to_save=['classifier']." in told
+
+
+def test_a_report_shows_foreign_text_to_the_letter(write: Write) -> None:
+    folder = write()
+    rewrite(folder / "adapter_config.json", base_model_name_or_path="<script>x")
+    html = look(folder)._repr_html_()
+    assert "&lt;script>x" in html.replace("&gt;", ">")
+    assert "<script" not in html

@@ -1,0 +1,61 @@
+"""The commands of the extra: `heads adapter` and `heads check-endpoint`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from heads.errors import DataError, EndpointError
+from heads.extras.serving import api
+from heads.interfaces import cli
+from heads.interfaces.cli.shell import Answers, command
+
+
+@command(api.check_adapter)
+def adapter(folder: str, *, base: str = "") -> Answers:
+    """Checks whether an adapter of PEFT has its head."""
+    report = api.check_adapter(folder, base=base)
+    yield report.as_json(), lambda: cli.tables.describe(report)
+
+
+@command(api.check_endpoint)
+def check_endpoint(
+    url: str,
+    *,
+    model: str,
+    server: str = "auto",
+    texts: Sequence[str] = (),
+    pair: Sequence[str] = (),
+    texts_file: Path | None = None,
+    paired: bool = False,
+    headers: Sequence[str] = (),
+    endpoint: str = "",
+    long: bool = True,
+) -> Answers:
+    """Checks whether a server's answers are its checkpoint's.
+
+    Args:
+        texts: A text that is sent, instead of the built-in ones.
+        pair: A second text for each, where the head reads two.
+        texts_file: A file of such texts, one per line; a second text follows a tab.
+    """
+    if texts_file is not None:
+        if texts or pair:
+            raise DataError("Texts are given twice.", "Leave --text and --pair out, or --texts.")
+        texts, pair = _read_texts(texts_file)
+    options = {"paired": paired, "headers": headers, "endpoint": endpoint, "long": long}
+    report = api.check_endpoint(url, model, server=server, texts=texts, pairs=pair, **options)
+    yield report.as_json(), lambda: cli.tables.describe(report)
+    if not report.is_right:
+        raise EndpointError(report.verdict)
+
+
+def _read_texts(path: Path) -> tuple[list[str], list[str]]:
+    """Return the first and the second texts of a file, of which there may be none."""
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except (OSError, UnicodeError) as error:
+        what = f"The file {path} cannot be read ({type(error).__name__})."
+        raise DataError(what, "Give a text file in UTF-8.") from None
+    cells = [line.partition("\t") for line in lines if line.strip()]
+    if not cells:
+        raise DataError(f"There is no text in {path}.", "Write one per line.")
+    return [text for text, _, _ in cells], [pair for _, tab, pair in cells if tab]

@@ -1,0 +1,179 @@
+"""Findings about a served classifier or an adapter, and the reports that hold them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from heads.display import Description, Displayed
+from heads.interfaces.views.format import counted, percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A fault, or something that is good to know.
+
+    Attributes:
+        weight: "fault" where something else than the checkpoint is served or saved; else "note".
+        kind: What it is about. Of a server: input, pooling, head, output, temperature, labels,
+            order, random, padding, truncation, precision, asking or unexplained. Of an adapter:
+            base, head, labels or weights.
+        says: What it is, in a sentence.
+        hint: What to do.
+    """
+
+    weight: Literal["fault", "note"]
+    kind: str
+    says: str
+    hint: str = ""
+
+
+def fault(kind: str, says: str, hint: str = "") -> Finding:
+    """Return a finding that is a fault."""
+    return Finding(weight="fault", kind=kind, says=says, hint=hint)
+
+
+def note(kind: str, says: str, hint: str = "") -> Finding:
+    """Return a finding that is no fault."""
+    return Finding(weight="note", kind=kind, says=says, hint=hint)
+
+
+class _Report(Displayed):
+    """A verdict with findings."""
+
+    __slots__ = ()
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """The findings that are faults."""
+        return tuple(finding for finding in self.findings if finding.weight == "fault")
+
+    def _describe(self, title: str, facts: Sequence[str]) -> Description:
+        findings = [f"{one.weight.capitalize()}: {one.says} {one.hint}" for one in self.findings]
+        return Description(title=title, blocks=(*map(str.rstrip, findings), *facts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointReport(_Report):
+    """Whether a served classifier answers as the head of its checkpoint does.
+
+    Attributes:
+        url: The server's address.
+        server: Its name, such as text-embeddings-inference.
+        served: The model that it names; "" where it names none.
+        model: The checkpoint.
+        recipe: The checkpoint's own head, as a recipe.
+        probes: How many texts or pairs were sent.
+        asked: The requests, a sentence each.
+        findings: Faults first.
+        difference: The largest difference between a score of the server and of the checkpoint; None
+            where they could not be compared.
+        agreement: The fraction of the texts to which both give the same label; None of one output.
+    """
+
+    url: str
+    server: str
+    served: str
+    model: str
+    recipe: str
+    probes: int
+    asked: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    difference: float | None = None
+    agreement: float | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether there is no fault."""
+        return not self.faults
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that says whether the answers are those of the checkpoint's own head."""
+        if self.is_right:
+            return "The server's answers are those of the checkpoint's own head."
+        faults = counted(len(self.faults), "fault")
+        if {finding.kind for finding in self.faults} <= {"truncation", "padding"}:
+            return f"The head is the checkpoint's own, but texts are encoded otherwise: {faults}."
+        return f"The server's answers are not those of the checkpoint's own head: {faults}."
+
+    def describe(self) -> Description:
+        """Return the verdict, the findings and what was compared."""
+        served = f", which serves {self.served}" * bool(self.served)
+        own = f"{self.model} ({self.recipe})"
+        facts = [f"{self.server} at {self.url}{served}, compared with {own}."]
+        if self.difference is not None:
+            share = self.agreement
+            same = "" if share is None else f"; {percent(share)} of labels are the same"
+            facts.append(f"Largest difference of two scores: {self.difference:.2g}{same}.")
+        return self._describe(self.verdict, [*facts, f"Requests: {' '.join(self.asked)}"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {**asdict(self), "right": self.is_right, "verdict": self.verdict}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterReport(_Report):
+    """Whether an adapter folder of PEFT holds a whole classifier.
+
+    Attributes:
+        folder: The folder.
+        kind: The kind of adapter, such as LORA.
+        base: The base model that it names.
+        called: The class of Transformers that it is added to, such as
+            BertForSequenceClassification; "" where the base model is not on this machine.
+        rank: The rank of its matrices; 0 where it has none.
+        learned: The modules of the base model that have an addition; empty for kinds of adapter
+            whose matrices are not checked.
+        saved: The modules that are saved whole, among them the head if it was learned.
+        head: Whether the head is in the folder; unknown where neither the base model nor the names
+            of the tensors tell.
+        outputs: How many logits the saved head gives; 0 where there is none.
+        labels: Their names, where the folder has them.
+        findings: Faults first.
+    """
+
+    folder: str
+    kind: str
+    base: str
+    called: str
+    rank: int
+    learned: tuple[str, ...]
+    saved: tuple[str, ...]
+    head: Literal["whole", "partly", "missing", "unknown"]
+    outputs: int
+    labels: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is no fault."""
+        return not self.faults
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that says whether it is a whole classifier."""
+        if self.faults:
+            return f"This adapter is no whole classifier: {counted(len(self.faults), 'fault')}."
+        if self.head != "whole":
+            return "No fault was found, but the head could not be compared with its base model."
+        if not self.outputs:
+            return "The adapter is for a classifier whose head is in the base model's own files."
+        return f"Adapter and head are both here: a classifier of {self.outputs} outputs."
+
+    def describe(self) -> Description:
+        """Return the verdict, the findings and what the folder holds."""
+        rank = f" of rank {self.rank}" * bool(self.rank)
+        onto = f" ({self.called})" * bool(self.called)
+        facts = [f"{self.kind or 'PEFT'}{rank} for {self.base}{onto}."]
+        if self.learned:
+            modules = counted(len(self.learned), "module")
+            facts.append(f"Learned: {modules}, such as {self.learned[0]}.")
+        facts.append(f"Saved whole: {', '.join(self.saved) or 'nothing'}.")
+        facts += [f"Labels: {', '.join(self.labels)}."] * bool(self.labels)
+        return self._describe(self.verdict, facts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {**asdict(self), "whole": self.is_whole, "verdict": self.verdict}

@@ -1,0 +1,348 @@
+"""Servers of classifiers, by their documented HTTP formats, and the scores that they answer.
+
+Each server is one class. Gradio's own client sends a saved token and counts its calls, so the two
+documented steps of a call are made here instead.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from heads import interruption
+from heads.errors import DataError, EndpointError, did_you_mean
+from heads.extras.serving.encoding import Row
+from heads.extras.serving.http import OTHER_SERVER, Http, RefusedError, reason, shorten
+from heads.interfaces.views.format import counted
+
+WRAPPERS = ("predictions", "outputs", "output", "results", "result", "data")
+NAMES, VALUES = ("label", "class", "name"), ("score", "confidence", "probability", "prob")
+CHECK_LABELS = "Correct id2label in the config.json that it serves."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """A server's scores of one text.
+
+    Attributes:
+        names: The label of each value; "" where only its place is known.
+        values: The scores.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+def parse_scores(answer: Any, n_rows: int) -> list[Scores]:
+    """Read the answer about some texts, whatever its scores are wrapped in.
+
+    >>> parse_scores([[{"label": "a", "score": 0.9}, {"label": "b", "score": 0.1}]], 1)
+    [Scores(names=('a', 'b'), values=(0.9, 0.1))]
+    >>> parse_scores({"predictions": [{"label": "a", "score": 0.9}, {"b": 0.7}]}, 2)
+    [Scores(names=('a',), values=(0.9,)), Scores(names=('b',), values=(0.7,))]
+
+    Raises:
+        EndpointError: It holds no scores, one that is no number, or not as many answers.
+    """
+    while isinstance(answer, Mapping):
+        inner = [answer[key] for key in WRAPPERS if isinstance(answer.get(key), (list, Mapping))]
+        if not inner:
+            break
+        answer = inner[0]
+    rows = list(answer) if isinstance(answer, list) else [answer]
+    if n_rows == 1 and not any(isinstance(row, list) for row in rows):
+        rows = [rows]  # one text's entries, without a list around them
+    if len(rows) != n_rows:
+        answers = counted(len(rows), "answer")
+        what = f"The server was asked about {counted(n_rows, 'text')}, and gave {answers}."
+        raise EndpointError(what, OTHER_SERVER)
+    return [_parse_row(row if isinstance(row, list) else [row]) for row in rows]
+
+
+def _parse_row(entries: list[Any]) -> Scores:
+    """Read the scores of one text."""
+    if len(entries) == 1 and isinstance(entry := entries[0], Mapping):
+        if isinstance(entry.get("confidences"), list):  # Gradio's Label
+            entries = entry["confidences"]
+        elif _first(entry, NAMES) is None or _first(entry, VALUES) is None:
+            entries = [{"label": key, "score": value} for key, value in entry.items()]
+    if not entries:
+        raise EndpointError("The server answers a text with no score at all.", OTHER_SERVER)
+    names, values = zip(*map(_parse_entry, entries), strict=True)
+    labels = [name for name in names if name]
+    if len(set(labels)) < len(labels):
+        what = f"The server gives two scores for one label, {max(labels, key=labels.count):.60}."
+        raise EndpointError(what, CHECK_LABELS)
+    return Scores(names=names, values=values)
+
+
+def _parse_entry(entry: Any) -> tuple[str, float]:
+    """Read a label and its score."""
+    name, value = "", entry
+    if isinstance(entry, Mapping):
+        name, value = str(_first(entry, NAMES) or ""), _first(entry, VALUES)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        what = f"The server answers with something else than scores ({shorten(str(entry))})."
+        raise EndpointError(what, OTHER_SERVER)
+    if not math.isfinite(value):
+        what = f"The server gives a score that is no number ({value})."
+        raise EndpointError(what, "Check its weights and its precision.")
+    return name, float(value)
+
+
+def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((entry[key] for key in keys if entry.get(key) is not None), None)
+
+
+# --- The servers.
+
+
+class Server(ABC):
+    """A server of a classifier.
+
+    Args:
+        http: Requests to it.
+        endpoint: The endpoint of a Gradio app; the only one that suits, if not given.
+        texts: How many texts it is asked about at a time: 1, or 2 of pairs.
+
+    Attributes:
+        title: Its name.
+        raw_by: The parameter that asks it for logits; "" where there is none.
+        always_raw: Whether every version of it can give logits.
+        squashes_numbers: Whether it documents a sigmoid also on the one number of a regression.
+        takes_pairs: Whether it can be asked about two texts.
+        whole_texts: How to make it refuse a text that is too long.
+        most: How many rows go into one request; 1 where it takes no more.
+        model: The model that it names; "" where it names none.
+        tokens: How many tokens it says that it reads; 0 where it says nothing.
+    """
+
+    title: ClassVar[str]
+    raw_by: ClassVar[str] = ""
+    always_raw: ClassVar[bool] = False
+    squashes_numbers: ClassVar[bool] = False
+    takes_pairs: ClassVar[bool] = True
+    whole_texts: ClassVar[str]
+
+    def __init__(self, http: Http, endpoint: str = "", texts: int = 1) -> None:
+        self.http, self.most, self.model, self.tokens = http, 32, "", 0
+        self._connect(endpoint, texts)
+
+    def _connect(self, endpoint: str, texts: int) -> None:  # noqa: B027  a pipeline says nothing
+        """Ask the server what it serves."""
+
+    def ask_one(self, row: Row, *, raw: bool = False) -> Scores:
+        """Return the scores of one row, sent by itself."""
+        interruption.check()
+        return self.ask([row], raw=raw)[0]
+
+    @abstractmethod
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+        """Return the scores of some rows, asked for in one request.
+
+        Args:
+            raw: Ask for logits; else as users do who name no parameter.
+
+        Raises:
+            EndpointError: It does not answer, or with no scores.
+        """
+
+
+class TextEmbeddingsInference(Server):
+    """text-embeddings-inference, `POST /predict`."""
+
+    title = "text-embeddings-inference"
+    raw_by = '"raw_scores": true'
+    always_raw = True
+    squashes_numbers = True
+    whole_texts = 'Start it with --auto-truncate false, or send "truncate": false.'
+
+    def _connect(self, endpoint: str, texts: int) -> None:
+        info = self.http.json("/info")
+        info = info if isinstance(info, Mapping) else {}
+        kind = info.get("model_type")
+        if isinstance(kind, Mapping) and "embedding" in kind:
+            what = "The server gives embeddings: it has loaded the model without its head."
+            raise EndpointError(what, "Let it serve a folder of an XForSequenceClassification.")
+        self.model = str(info.get("model_id") or "")
+        self.most = _count(info.get("max_client_batch_size")) or self.most
+        self.tokens = _count(info.get("max_input_length"))
+
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+        body: dict[str, Any] = {"inputs": [list(row) for row in rows]}
+        body |= {"raw_scores": True} if raw else {}
+        return parse_scores(self.http.json("/predict", body), len(rows))
+
+
+class Vllm(Server):
+    """vLLM, `POST /classify`: scores in the order of the classes, and the name of the largest."""
+
+    title = "vLLM"
+    raw_by = '"use_activation": false'
+    squashes_numbers = True
+    takes_pairs = False
+    whole_texts = "Send no truncate_prompt_tokens, and set none at its start."
+    switch = "use_activation"  # in older versions "activation"
+
+    def _connect(self, endpoint: str, texts: int) -> None:
+        listed = self.http.json("/v1/models")
+        models = listed.get("data") if isinstance(listed, Mapping) else None
+        if not isinstance(models, list) or not models or not isinstance(models[0], Mapping):
+            raise EndpointError("The server lists no model at /v1/models.", OTHER_SERVER)
+        self.model = str(models[0].get("id") or "")
+        self.tokens = _count(models[0].get("max_model_len"))
+
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+        body: dict[str, Any] = {"model": self.model, "input": [row[0] for row in rows]}
+        body |= {self.switch: False} if raw else {}
+        answer = self.http.json("/classify", body)
+        data = answer.get("data") if isinstance(answer, Mapping) else None
+        if not isinstance(data, list) or not all(isinstance(one, Mapping) for one in data):
+            raise EndpointError("The server answers /classify without data.", OTHER_SERVER)
+        if len(data) == len(rows):
+            data = sorted(data, key=lambda one: _count(one.get("index")))
+        scores = parse_scores([one.get("probs") for one in data], len(rows))
+        labels = [str(one.get("label") or "") for one in data]
+        return [_name_largest(*pair) for pair in zip(scores, labels, strict=True)]
+
+
+def _name_largest(scores: Scores, label: str) -> Scores:
+    largest = scores.values.index(max(scores.values))
+    names = tuple(label if n == largest else "" for n in range(len(scores.values)))
+    return Scores(names=names, values=scores.values)
+
+
+class Pipeline(Server):
+    """A server around Transformers' pipeline for text classification, as Inference Endpoints."""
+
+    title = "Transformers"
+    raw_by = '"parameters": {"top_k": null, "function_to_apply": "none"}'
+    whole_texts = "Call its pipeline without truncation=True, or cut texts where users see it."
+
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+        inputs: list[Any] = [
+            {"text": text, "text_pair": pair[0]} if pair else text for text, *pair in rows
+        ]
+        body: dict[str, Any] = {"inputs": inputs if len(inputs) > 1 else inputs[0]}
+        if raw:
+            body["parameters"] = {"top_k": None, "function_to_apply": "none"}
+        return parse_scores(self.http.json(None, body), len(rows))
+
+
+class Gradio(Server):
+    """An app of Gradio with an endpoint that answers a Label, or JSON with scores."""
+
+    title = "Gradio"
+    whole_texts = "Let its function refuse what is too long, or say where it cut."
+
+    def _connect(self, endpoint: str, texts: int) -> None:
+        self.most = 1
+        self._prefix = str(self.http.look_at("/config").get("api_prefix") or "")
+        info = self.http.json(f"{self._prefix}/info")
+        named = info.get("named_endpoints") if isinstance(info, Mapping) else None
+        endpoints = {name: one for name, one in (named or {}).items() if isinstance(one, Mapping)}
+        self._name = _select_endpoint(endpoints, endpoint, texts)
+        self._inputs: Sequence[Mapping[str, Any]] = endpoints[self._name].get("parameters") or ()
+
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+        texts = list(rows[0])
+        data = [
+            texts.pop(0) if texts and _is_text(one) else one.get("parameter_default")
+            for one in self._inputs
+        ]
+        path = f"{self._prefix}/call{self._name}"
+        begun = self.http.json(path, {"data": data})
+        event = begun.get("event_id") if isinstance(begun, Mapping) else None
+        if not isinstance(event, str):
+            what = f"The app does not begin the call of {self._name}."
+            raise EndpointError(what, OTHER_SERVER)
+        stream = self.http.request("GET", self.http.at(f"{path}/{event}"))
+        return parse_scores(_read_result(stream, self._name), len(rows))
+
+
+def _select_endpoint(known: Mapping[str, Mapping[str, Any]], endpoint: str, texts: int) -> str:
+    """Return the endpoint to call: the one asked for, or the only one that takes texts alone."""
+    name = f"/{endpoint.strip().lstrip('/')}" if endpoint.strip() else ""
+    if name and name not in known:
+        raise EndpointError(f"The app has no endpoint {name:.60}.", did_you_mean(name, known))
+    suitable = [name] if name else [n for n, one in known.items() if _is_suitable(one, texts)]
+    if len(suitable) == 1:
+        return suitable[0]
+    what = f"Several endpoints of the app may be meant: {', '.join(suitable)[:200]}."
+    if not suitable:
+        inputs = "two texts" if texts > 1 else "a text"
+        what = f"No endpoint of the app takes {inputs} and answers with a Label or JSON."
+    raise EndpointError(what, "Name one with --endpoint.")
+
+
+def _is_suitable(endpoint: Mapping[str, Any], texts: int) -> bool:
+    """Return True if an endpoint takes so many texts, needs nothing else and answers scores."""
+    inputs, outputs = endpoint.get("parameters") or (), endpoint.get("returns") or ()
+    needed = [one for one in inputs if not one.get("parameter_has_default")]
+    answers = bool(outputs) and str(outputs[0].get("component")).lower() in ("label", "json")
+    return answers and sum(map(_is_text, inputs)) == texts and all(map(_is_text, needed))
+
+
+def _is_text(component: Mapping[str, Any]) -> bool:
+    return str(component.get("component")).lower() in ("textbox", "text", "textarea")
+
+
+def _read_result(stream: str, name: str) -> Any:
+    """Return the first value that a call ends with, read from its stream of events."""
+    for block in reversed(stream.replace("\r\n", "\n").strip().split("\n\n")):
+        lines = [line.partition(": ") for line in block.split("\n")]
+        fields = {key: value for key, _, value in lines}
+        event, data = fields.get("event", ""), fields.get("data", "")
+        if event == "error":
+            what = f"The app's {name} fails ({reason(data)})."
+            raise RefusedError(what, "See its log.", 500)
+        if event == "complete":
+            try:
+                return json.loads(data)[0]
+            except (ValueError, RecursionError, LookupError, TypeError):
+                break
+    raise EndpointError(f"The app's {name} ends without an answer.", OTHER_SERVER)
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+SERVERS: Mapping[str, type[Server]] = {
+    "tei": TextEmbeddingsInference,
+    "vllm": Vllm,
+    "transformers": Pipeline,
+    "gradio": Gradio,
+}
+
+
+def connect(http: Http, server: str, *, endpoint: str = "", texts: int = 1) -> Server:
+    """Connect to the server at an address.
+
+    Args:
+        http: Requests to it.
+        server: Its kind, a key of SERVERS, or auto.
+        endpoint: The endpoint of a Gradio app; the only one that suits, if not given.
+        texts: How many texts it will be asked about at a time: 1, or 2 of pairs.
+
+    Raises:
+        DataError: No kind has that name.
+        EndpointError: There is none, or it serves no classifier.
+    """
+    if server == "auto":
+        server = _detect(http)
+    if server not in SERVERS:
+        hint = did_you_mean(server, ["auto", *SERVERS])
+        raise DataError(f"No server is called '{server:.40}'.", hint)
+    return SERVERS[server](http, endpoint, texts)
+
+
+def _detect(http: Http) -> str:
+    """Return the kind of a server, by what only that kind has at a certain path."""
+    if "model_id" in http.look_at("/info"):
+        return "tei"
+    if isinstance(http.look_at("/v1/models").get("data"), list):
+        return "vllm"
+    return "gradio" if "dependencies" in http.look_at("/config") else "transformers"

@@ -1,0 +1,40 @@
+"""The verb of the extra; nothing here imports torch before it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heads.extras.tracking.trackers import Tracked
+    from heads.runs.leaderboard import Leaderboard
+
+PROJECT = "head-to-head"  # where none is named
+
+
+def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT) -> Tracked:
+    """Log a run to a tracker of experiments: one run there for every recipe and baseline.
+
+    Settings are logged as parameters, measures as metrics; no text, no label and no name of a
+    class. A run that is under way is logged as far as it is, and updated when it is logged again.
+
+    Args:
+        run: Its id, its folder, or its leaderboard.
+        tracker: trackio, wandb or mlflow, which is installed by itself: `pip install trackio`.
+            Its own settings say where it stores what is logged.
+        project: The project there; MLflow calls it an experiment.
+
+    Returns:
+        What was logged, and where it is: `.place`, and `.see`, the command that shows it.
+
+    Raises:
+        DataError: There is no such run, or nothing of it is done.
+        HeadsError: The tracker is not installed, or does not take the run.
+        LimitError: It is asked for in public mode.
+    """
+    from heads.extras.tracking.trackers import Tracked, iter_tracking
+
+    for event in iter_tracking(run, tracker, project):
+        if isinstance(event, Tracked):
+            return event
+    raise AssertionError("logging ends in its result")
