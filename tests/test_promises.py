@@ -6,9 +6,9 @@ import json
 import pytest
 from loops import alone
 
-from benchmarks.promises import __main__ as promises
-from benchmarks.promises import promise, proofs
-from benchmarks.promises.promise import Row, Unmeasured, roomy
+from studies.promises import __main__ as promises
+from studies.promises import promise, proofs
+from studies.promises.promise import Row, Unmeasured, roomy
 
 # The rest take longer than one waits for a quick run of the tests.
 QUICK = ("repeats", "canaries")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises.promise import Row, corpus, from_tests
+from studies.promises.promise import Row, corpus, from_tests
 from heads.errors import HeadsError
 from heads.settings import PUBLIC, Limits
 

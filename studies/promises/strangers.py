@@ -24,8 +24,8 @@ from urllib.parse import quote
 import httpx
 from gradio_client import Client, handle_file
 
-from benchmarks.promises.promise import Row, rng
-from benchmarks.promises.server import Server, served
+from studies.promises.promise import Row, rng
+from studies.promises.server import Server, served
 
 CALLS, SHORT_CALLS = 1_000, 60
 VICTIMS, SHORT_VICTIMS = 20, 2

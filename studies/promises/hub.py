@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises.promise import Row, from_tests, is_within
-from benchmarks.promises.server import ROOT, environment
+from studies.promises.promise import Row, from_tests, is_within
+from studies.promises.server import ROOT, environment
 
 MOST_SECONDS = 15.0
 FETCH = """

@@ -6,7 +6,7 @@ also loaded by the loader that lies in it, where this package cannot be imported
 
 from collections.abc import Iterator
 
-from benchmarks.promises.promise import Row, from_tests
+from studies.promises.promise import Row, from_tests
 
 MOST = 1e-4  # of logits up to 5, between machines
 

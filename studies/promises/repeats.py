@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.promises.promise import Row
+from studies.promises.promise import Row
 
 REPEATS, SHORT_REPEATS = 50, 2
 SENTENCES = ("A fine film, against all odds.", "It was not bad, only long.")

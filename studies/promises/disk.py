@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.promises.calls import API, Caller, file_data, in_sequence
-from benchmarks.promises.promise import Row
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import became, held, row
+from studies.promises.calls import API, Caller, file_data, in_sequence
+from studies.promises.promise import Row
+from studies.promises.server import Server, served
+from studies.promises.watching import became, held, row
 
 SHORT, WHOLE = 30, 1_000  # uploads
 LARGE = 1_000_000  # bytes of one

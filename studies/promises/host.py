@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchmarks.promises.browser import EVIL, chromium
-from benchmarks.promises.calls import API
-from benchmarks.promises.promise import Row
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import held, row
+from studies.promises.browser import EVIL, chromium
+from studies.promises.calls import API
+from studies.promises.promise import Row
+from studies.promises.server import Server, served
+from studies.promises.watching import held, row
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

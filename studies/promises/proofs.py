@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises.promise import Row
+from studies.promises.promise import Row
 from benchmarks.stored import ROOT
 
 PAGE = ROOT / "docs" / "PROMISES.md"

@@ -2,7 +2,7 @@
 
 Random input by hypothesis for whatever reads something foreign: the reader of tables, the loader
 of heads, the gate of base models, names of runs and links, arguments of endpoints. Each takes its
-share of an hour, one after the other, as ``python -m benchmarks.promises.properties --minutes 60``
+share of an hour, one after the other, as ``python -m studies.promises.properties --minutes 60``
 does too. A finding is counted once, by the place where it was raised, with its shortest example.
 """
 
@@ -27,8 +27,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.promises import odd_values
-from benchmarks.promises.promise import Row, corpus, from_tests
+from studies.promises import odd_values
+from studies.promises.promise import Row, corpus, from_tests
 from heads.errors import HeadsError, LimitError
 from heads.interruption import interruptible
 from heads.settings import PUBLIC, Limits
@@ -423,7 +423,7 @@ def hammering(minutes: float, only: str = "") -> Iterator[Row]:
 
 def main() -> None:
     """Hammers from the shell."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.promises.properties")
+    parser = argparse.ArgumentParser(prog="python -m studies.promises.properties")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="in all")
     parser.add_argument("--only", default="", help="a part of a property's name")
     asked = parser.parse_args()

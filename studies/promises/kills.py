@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises.promise import Row, from_tests, rng
-from benchmarks.promises.server import ROOT, environment
+from studies.promises.promise import Row, from_tests, rng
+from studies.promises.server import ROOT, environment
 
 KILLS, SHORT_KILLS = 200, 6
 RECIPES = (
@@ -74,7 +74,7 @@ def measure(short: bool) -> Iterator[Row]:
     """Lets a process of its own do it: what is forked must not have the threads of this one."""
     kills = SHORT_KILLS if short else KILLS
     with tempfile.TemporaryDirectory(prefix="promises-") as place:
-        command = [sys.executable, "-m", "benchmarks.promises.kills", "--kills", str(kills)]
+        command = [sys.executable, "-m", "studies.promises.kills", "--kills", str(kills)]
         done = subprocess.run(
             command,
             env={**environment(Path(place)), "OMP_NUM_THREADS": "1"},
@@ -268,19 +268,21 @@ def _names(run: Path) -> set[str]:
 
 
 def _done(run: Path) -> dict[str, bytes]:
-    """Every file of every cell that is done, to the byte."""
-    from benchmarks.kill import done
-
-    return done(run)
+    """Return every file of every finished cell, to the byte."""
+    numbers = [path.stem for path in run.glob("cells/*.json")]
+    stems = [f"{kind}/{number}" for number in numbers for kind in ("cells", "heads")]
+    paths = [path for stem in stems for path in sorted(run.glob(f"{stem}.*")) if path.is_file()]
+    return {str(path.relative_to(run)): path.read_bytes() for path in paths}
 
 
 def _numbers(run: Path) -> Any:
-    """The numbers of a finished run, without those of the clock; nothing, where it has none."""
-    from benchmarks.kill import numbers_of
-
-    if not (run / "leaderboard.json").is_file():
+    """Return the numbers of a finished run without those of the clock, or {} if it has none."""
+    path = run / "leaderboard.json"
+    if not path.is_file():
         return {}
-    found = from_tests("same_runs").bare(numbers_of(run))
+    values = json.loads(path.read_text("utf-8"))
+    del values["crc32"]  # of a text that holds the clock's numbers
+    found = from_tests("same_runs").bare(values)
     ratio = r"trains (about|[\d.,]+ times) as long"  # "about" where it is near 1: the clock's, too
     return json.loads(re.sub(ratio, "trains as long", json.dumps(found)))
 
@@ -327,7 +329,7 @@ def main() -> None:
     """Forks, kills, and prints what was counted."""
     import torch
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.promises.kills")
+    parser = argparse.ArgumentParser(prog="python -m studies.promises.kills")
     parser.add_argument("--kills", type=int, default=KILLS)
     asked = parser.parse_args()
     torch.set_num_threads(1)  # OpenMP's threads do not outlive a fork, and whoever waits hangs

@@ -20,10 +20,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises.calls import Answer, Caller, Endpoint, file_data, in_sequence
-from benchmarks.promises.promise import Row, is_within
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import row
+from studies.promises.calls import Answer, Caller, Endpoint, file_data, in_sequence
+from studies.promises.promise import Row, is_within
+from studies.promises.server import Server, served
+from studies.promises.watching import row
 from heads.data.corpus import check_text
 from heads.settings import Limits
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from benchmarks.promises.browser import EVIL, Watch, chromium, opened
-from benchmarks.promises.promise import Row
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import row
+from studies.promises.browser import EVIL, Watch, chromium, opened
+from studies.promises.promise import Row
+from studies.promises.server import Server, served
+from studies.promises.watching import row
 from heads.data.samples import SAMPLES
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.promises.browser import Watch, chromium, opened
-from benchmarks.promises.promise import Row, Unmeasured, is_within
-from benchmarks.promises.server import served
-from benchmarks.promises.watching import row
+from studies.promises.browser import Watch, chromium, opened
+from studies.promises.promise import Row, Unmeasured, is_within
+from studies.promises.server import served
+from studies.promises.watching import row
 from heads.data.dataset import read
 from heads.errors import HeadsError
 from heads.settings import PUBLIC

@@ -1,6 +1,6 @@
 """Measures every promise and prints the table; ``make prove``.
 
-``python -m benchmarks.promises [--only P1 P3 …] [--short] [--write]``. With ``--write`` the rows
+``python -m studies.promises [--only P1 P3 …] [--short] [--write]``. With ``--write`` the rows
 are kept in docs/promises.json and docs/PROMISES.md is written anew, failing rows
 included; what was not measured now stays as it was. The exit code is 1 where a row does not hold.
 """
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.promises import proofs
-from benchmarks.promises.promise import Row, Unmeasured
+from studies.promises import proofs
+from studies.promises.promise import Row, Unmeasured
 
 # In the order of the table; P14 is the promise of a workflow, which audits what is pinned.
 MODULES: Mapping[str, str] = {
@@ -37,7 +37,7 @@ MODULES: Mapping[str, str] = {
     "old_heads": "P12",
     "properties": "P13",
 }
-PACKAGE = "benchmarks.promises"
+PACKAGE = "studies.promises"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

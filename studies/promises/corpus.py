@@ -20,9 +20,9 @@ from typing import Any
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from benchmarks.promises.corpus_expected import HEADS, ID, MODELS, TABLES
-from benchmarks.promises.promise import Row, corpus, is_within
-from benchmarks.promises.server import served
+from studies.promises.corpus_expected import HEADS, ID, MODELS, TABLES
+from studies.promises.promise import Row, corpus, is_within
+from studies.promises.server import served
 from heads.backbone.models import BUNDLED
 from heads.errors import HeadsError
 

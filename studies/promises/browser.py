@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.promises.promise import Unmeasured
+from studies.promises.promise import Unmeasured
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

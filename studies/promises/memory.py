@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.promises.calls import Caller, in_sequence
-from benchmarks.promises.promise import Row, is_within
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import resident, row, settled, slope
+from studies.promises.calls import Caller, in_sequence
+from studies.promises.promise import Row, is_within
+from studies.promises.server import Server, served
+from studies.promises.watching import resident, row, settled, slope
 
 MOST = 50.0  # kB a session
 SHORT, WHOLE = (40, 60, 150), (200, 400, 2_000)  # to warm up, to measure, and in all

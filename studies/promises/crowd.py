@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.promises.calls import REFUSED, Answer, Caller, file_data, in_sequence
-from benchmarks.promises.promise import Row, is_within, quantile
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.slow_hub import online, slow_hub
-from benchmarks.promises.watching import row
+from studies.promises.calls import REFUSED, Answer, Caller, file_data, in_sequence
+from studies.promises.promise import Row, is_within, quantile
+from studies.promises.server import Server, served
+from studies.promises.slow_hub import online, slow_hub
+from studies.promises.watching import row
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, SAMPLES
 

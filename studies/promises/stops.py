@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gradio_client import Client, handle_file
 
-from benchmarks.promises.browser import chromium, opened
-from benchmarks.promises.calls import API, Caller, file_data
-from benchmarks.promises.promise import Row, is_within, quantile, rng
-from benchmarks.promises.server import Server, served
-from benchmarks.promises.watching import (
+from studies.promises.browser import chromium, opened
+from studies.promises.calls import API, Caller, file_data
+from studies.promises.promise import Row, is_within, quantile, rng
+from studies.promises.server import Server, served
+from studies.promises.watching import (
     STEP,
     appeared,
     became,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.promises.promise import Row
+from studies.promises.promise import Row
 
 STEP = 0.02  # seconds between two looks
 CALM, IDLE = 3, 20.0  # seconds in a row in which less of a core is used than this, in per cent
