@@ -32,8 +32,8 @@ FIGURE = """<picture>
 ROUNDS = 3
 PARTS: Mapping[str, str] = {  # in the order in which they run, and the modules that measure them
     "machine": "benchmarks.machine",
-    "extraction": "benchmarks.reading",
-    "peers": "benchmarks.against",
+    "extraction": "benchmarks.encoding",
+    "peers": "benchmarks.peers",
     "grid": "benchmarks.training",
     "growth": "benchmarks.growth",
     "tuning": "benchmarks.tuning",

@@ -11,16 +11,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import slow
 
 from benchmarks import __main__ as bench
 from benchmarks import (
-    against,
-    automl,
+    encoding,
     figure,
     growth,
     memory,
-    reading,
+    peers,
     reports,
     rounds,
     stored,
@@ -30,6 +28,7 @@ from benchmarks.figure import DARK, LIGHT, Axis, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.backbone.loading import load
 from heads.settings import limits
+from studies import automl, environments
 
 MACHINE = {
     "date": "2026-11-22 06:00 UTC",
@@ -187,13 +186,13 @@ def test_an_environment_is_installed_once_and_anew_where_it_is_to_hold_something
 
 
 def test_every_peer_has_its_script_and_its_environment():
-    folder = Path(against.__file__).parent / "peers"
-    for name, (environment, script) in against.SCRIPTS.items():
+    folder = Path(peers.__file__).parent / "peer_scripts"
+    for name, (environment, script) in peers.SCRIPTS.items():
         assert environment in venvs.ENVIRONMENTS, name
         assert (folder / f"{script}.py").is_file(), name
     for path in folder.glob("*.py"):
         assert not re.search(
-            r"^\s*(from|import) (heads|benchmarks)\b", path.read_text("utf-8"), re.M
+            r"^\s*(from|import) (heads|benchmarks|studies)\b", path.read_text("utf-8"), re.M
         )
 
 
@@ -205,24 +204,24 @@ def answer(seconds, **phases):
 def test_a_part_of_the_rows_is_scaled_and_said():
     files, few = ({"train_rows": r, "test_rows": r // 2} for r in (1_000, 100))
     answers = {
-        against.EXACT: [answer(10.0, read=5.0, train=1.0)],
-        against.SETFIT: [answer(30.0, fit=20.0, answer=10.0)],
-        against.SENTENCE: [answer(45.0, fit=5.0, **{"search C": 10.0})],
-        against.TRAINER: [answer(9.0, train=8.0, answer=1.0)],
+        peers.EXACT: [answer(10.0, read=5.0, train=1.0)],
+        peers.SETFIT: [answer(30.0, fit=20.0, answer=10.0)],
+        peers.SENTENCE: [answer(45.0, fit=5.0, **{"search C": 10.0})],
+        peers.TRAINER: [answer(9.0, train=8.0, answer=1.0)],
     }
-    found = against.one_head("data", answers, against.Scale(files=files, few=few))
-    peers = {row.against: row for row in found if row.what.endswith("whole run")}
-    assert peers[against.SETFIT].ratio == pytest.approx(3.0)
-    assert peers[against.SENTENCE].peer == pytest.approx(35.0)
-    assert peers[against.SEARCHED].peer == pytest.approx(40.0)
-    assert peers[against.TRAINER].peer == pytest.approx(90.0)
-    assert "measured on 100 of 1,000 rows" in peers[against.TRAINER].note
+    found = peers.one_head("data", answers, peers.Scale(files=files, few=few))
+    whole = {row.against: row for row in found if row.what.endswith("whole run")}
+    assert whole[peers.SETFIT].ratio == pytest.approx(3.0)
+    assert whole[peers.SENTENCE].peer == pytest.approx(35.0)
+    assert whole[peers.SEARCHED].peer == pytest.approx(40.0)
+    assert whole[peers.TRAINER].peer == pytest.approx(90.0)
+    assert "measured on 100 of 1,000 rows" in whole[peers.TRAINER].note
     bare = [row for row in found if row.what.endswith("reading and learning")]
-    assert [(row.against, row.ours) for row in bare] == [(against.SETFIT, 6.0)]
+    assert [(row.against, row.ours) for row in bare] == [(peers.SETFIT, 6.0)]
 
 
 def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
-    monkeypatch.setattr(reading, "precisions", lambda: ("exact",))
+    monkeypatch.setattr(encoding, "precisions", lambda: ("exact",))
     times = {
         "naive": [9.0, 9.0],
         "sorted": [6.0, 6.0],
@@ -230,7 +229,7 @@ def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
         "exact 1": [3.0, 3.2],
     }
     peaks = {"exact": [2e11, 2e11], "fast": [4e11, 4e11]}
-    *_, one, peak = reading.against(times, 10, [1.6e11, 1.2e11], peaks)
+    *_, one, peak = encoding.against(times, 10, [1.6e11, 1.2e11], peaks)
     assert one.note.startswith("1.125 of one")
     assert (peak.ours, peak.spread) == (pytest.approx(70), (pytest.approx(60), pytest.approx(80)))
     assert peak.note.startswith("140 of 200 GFLOP/s")
@@ -241,8 +240,8 @@ def test_a_ranking_is_set_against_what_training_found():
     rank = [answer(1.0, read=0.9)]
     theirs = [answer(4.0, read=3.0) | {"layers": {name: [1, 2, 3, 4, 6, 5] for name in names}}]
     trained = {"scores": [1, 2, 3, 4, 5, 6], "layers": {name: [1, 2, 3, 4, 5, 6] for name in names}}
-    answers = {"ours, ranking": rank, against.RANKER: theirs}
-    time, *taus = against.ranking("data", answers, trained)
+    answers = {"ours, ranking": rank, peers.RANKER: theirs}
+    time, *taus = peers.ranking("data", answers, trained)
     assert time.ratio == 4.0
     assert [row.ours for row in taus] == [pytest.approx(1.0)] * 3
     assert [row.peer for row in taus] == [pytest.approx(13 / 15)] * 3
@@ -277,7 +276,7 @@ def test_a_part_that_fails_stops_no_other(tmp_path, monkeypatch, capsys):
     def fail(data, rounds):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(against, "main", fail)
+    monkeypatch.setattr(peers, "main", fail)
     monkeypatch.setattr(growth, "main", lambda data, rounds: ROWS)
     out = tmp_path / "report.json"
     asked = ["--data", str(tmp_path), "--only", "growth,peers", "--quick", "--out", str(out)]
@@ -340,11 +339,11 @@ def test_what_is_stored_is_drawn_with_commit_date_and_data(tmp_path):
     assert stored.fingerprint(data)[:8] not in found
 
 
-@pytest.mark.parametrize("module", slow.but_each(3, ["kinds", "grid", "race"]))
+@pytest.mark.parametrize("module", ["studies.task_types", "benchmarks.grid", "studies.racing"])
 @pytest.mark.slow
 def test_figures_of_few_rows_are_not_for_the_docs(module):
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", "nowhere", "--quick", "--write"],
+        [sys.executable, "-m", module, "nowhere", "--quick", "--write"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[1],
@@ -410,7 +409,7 @@ def test_tools_are_asked_once_and_one_that_fails_leaves_the_others(tmp_path):
 
 
 def test_every_tool_has_its_script_and_its_environment():
-    folder = Path(automl.__file__).parent / "peers"
+    folder = Path(automl.__file__).parent / "peer_scripts"
     for tool, (environment, script, _) in automl.SCRIPTS.items():
-        assert environment in venvs.ENVIRONMENTS, tool
+        assert environment in environments.ENVIRONMENTS, tool
         assert (folder / f"{script}.py").is_file(), tool

@@ -20,12 +20,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from heads.data.corpus import check_text
+from heads.settings import Limits
 from studies.promises.calls import Answer, Caller, Endpoint, file_data, in_sequence
 from studies.promises.promise import Row, is_within
 from studies.promises.server import Server, served
 from studies.promises.watching import row
-from heads.data.corpus import check_text
-from heads.settings import Limits
 
 SHORT, WHOLE = 20, 300  # calls an endpoint
 PRIVATE = 4  # times fewer of a handler of the page, of which there are many

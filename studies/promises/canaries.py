@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from studies.promises.promise import Row, corpus, from_tests
 from heads.errors import HeadsError
 from heads.settings import PUBLIC, Limits
+from studies.promises.promise import Row, corpus, from_tests
 
 CANARY = Path("/tmp/REMOTE_CODE_EXECUTED")
 WORD = "PICKLE-EXECUTED"

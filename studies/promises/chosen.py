@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heads.data.dataset import read
+from heads.errors import HeadsError
+from heads.settings import PUBLIC
 from studies.promises.browser import Watch, chromium, opened
 from studies.promises.promise import Row, Unmeasured, is_within
 from studies.promises.server import served
 from studies.promises.watching import row
-from heads.data.dataset import read
-from heads.errors import HeadsError
-from heads.settings import PUBLIC
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

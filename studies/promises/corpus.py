@@ -20,11 +20,11 @@ from typing import Any
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from heads.backbone.models import BUNDLED
+from heads.errors import HeadsError
 from studies.promises.corpus_expected import HEADS, ID, MODELS, TABLES
 from studies.promises.promise import Row, corpus, is_within
 from studies.promises.server import served
-from heads.backbone.models import BUNDLED
-from heads.errors import HeadsError
 
 MOST_SECONDS = 10.0
 SHORT_STEP = 9

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heads.backbone.models import BUNDLED
+from heads.data.samples import RECIPES, SAMPLES
 from studies.promises.calls import REFUSED, Answer, Caller, file_data, in_sequence
 from studies.promises.promise import Row, is_within, quantile
 from studies.promises.server import Server, served
 from studies.promises.slow_hub import online, slow_hub
 from studies.promises.watching import row
-from heads.backbone.models import BUNDLED
-from heads.data.samples import RECIPES, SAMPLES
 
 USERS, PAUSE, GREEDY = 20, 1.0, "127.0.9.1"
 MOST_SECONDS = 2.0  # of 95 of 100 compares

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from heads.data.samples import SAMPLES
 from studies.promises.browser import EVIL, Watch, chromium, opened
 from studies.promises.promise import Row
 from studies.promises.server import Server, served
 from studies.promises.watching import row
-from heads.data.samples import SAMPLES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from studies.promises.promise import Row
 from benchmarks.stored import ROOT
+from studies.promises.promise import Row
 
 PAGE = ROOT / "docs" / "PROMISES.md"
 KEPT = PAGE.with_name("promises.json")

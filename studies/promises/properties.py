@@ -27,11 +27,11 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from studies.promises import odd_values
-from studies.promises.promise import Row, corpus, from_tests
 from heads.errors import HeadsError, LimitError
 from heads.interruption import interruptible
 from heads.settings import PUBLIC, Limits
+from studies.promises import odd_values
+from studies.promises.promise import Row, corpus, from_tests
 
 MINUTES, SHORT_MINUTES = 60.0, 0.15
 BATCH = 200  # examples, before hypothesis begins with another seed

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gradio_client import Client, handle_file
 
+from heads.data.samples import SAMPLES
 from studies.promises.browser import chromium, opened
 from studies.promises.calls import API, Caller, file_data
 from studies.promises.promise import Row, is_within, quantile, rng
@@ -33,7 +34,6 @@ from studies.promises.watching import (
     until_gone,
     workers,
 )
-from heads.data.samples import SAMPLES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

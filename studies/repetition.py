@@ -1,4 +1,4 @@
-"""Whether verdicts survive a repetition: `python -m benchmarks.repetition FOLDER…`.
+"""Whether verdicts survive a repetition: `python -m studies.repetition FOLDER…`.
 
 Parts, each from texts to verdict by the product's own functions, on data with a test set:
 

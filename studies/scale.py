@@ -1,6 +1,6 @@
 """What several machines gain, here two nodes of one processor each; and rows as fidelity.
 
-``python -m benchmarks.scale DATA…``, where DATA are folders with train.csv. The texts of all of
+``python -m studies.scale DATA…``, where DATA are folders with train.csv. The texts of all of
 them, `--rows` at most, are read by one process on one thread, and by a Ray cluster of two nodes of
 one processor each, on one of them and on both: seconds, ratios, and whether all wrote the same
 bytes. Then made-up features, `--vectors` rows of 384 numbers in 8 classes of 3 clusters each, on
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place = Path(folder)
             made_up = part == "race"
             table = fidelity(place, vectors) if made_up else extraction(asked.data, place, rows)
-        command, data = f"python -m benchmarks.scale --only {part} DATA…", asked.data
+        command, data = f"python -m studies.scale --only {part} DATA…", asked.data
         stored.publish(f"scale-{part}", [table], asked, command=command, data=data)
     return 0
 

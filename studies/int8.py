@@ -1,4 +1,4 @@
-"""ONNX in 8 bits beside 32: `python -m benchmarks.int8`; ``--write`` for docs/serving.md.
+"""ONNX in 8 bits beside 32: `python -m studies.int8`; ``--write`` for docs/serving.md.
 
 Heads are trained on 1,500 rows of a training file; 2,048 others calibrate and compare the files.
 """
@@ -34,7 +34,7 @@ def main() -> None:
     with stored.some_of(folders, quick=options.quick) as sources:
         rows = [list(row) for folder in sources for row in measure(folder)]
     table = Table(title="", columns=COLUMNS, rows=rows)
-    command = "python -m benchmarks.int8 --write"
+    command = "python -m studies.int8 --write"
     stored.publish("int8", [table], options, command=command, data=folders)
 
 

@@ -1,7 +1,7 @@
 """Do attributions add up, and what do they cost: every head of the shelf, over several poolings.
 
-    python -m benchmarks.look                 the first 50 test rows of emotion, heads of a sample
-    python -m benchmarks.look --rows 10 -r cls+linear
+    python -m studies.attributions             the first 50 test rows of emotion, heads of a sample
+    python -m studies.attributions --rows 10 -r cls+linear
 
 Heads are trained on the sample `sentiment`; what they are asked about is text that they have
 never seen. The completeness error is how far the scores of all tokens miss the change of the

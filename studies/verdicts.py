@@ -1,6 +1,6 @@
-"""How often the verdict is wrong about heads whose truth is known: `python -m benchmarks.verdicts`.
+"""How often the verdict is wrong about heads whose truth is known: `python -m studies.verdicts`.
 
-Sixteen heads that are equally good are compared many times (`simulated.py`): a run is wrong where
+Sixteen heads that are equally good are compared many times (`simulation.py`): a run is wrong where
 any of them is told apart from the reference, or from the best; and the reference's own interval
 should hold its truth. Then one of them is made two points better: how often is that found? And of
 frozen heads beside tuned ones, whose scores scatter far more: how often are two frozen ones told
@@ -18,7 +18,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.simulated import (
+from heads.evaluation.intervals import score_intervals
+from heads.evaluation.metrics import SCORES, MetricName
+from heads.evaluation.predictions import Answers, EvaluationTask
+from heads.evaluation.significance import compare
+from studies.simulation import (
     EACH,
     HARD,
     RIGHT,
@@ -28,10 +32,6 @@ from benchmarks.simulated import (
     drawn_of_small_classes,
     simulated,
 )
-from heads.evaluation.intervals import score_intervals
-from heads.evaluation.metrics import SCORES, MetricName
-from heads.evaluation.predictions import Answers, EvaluationTask
-from heads.evaluation.significance import compare
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 HEADS, TUNED = "verdicts", "verdicts-tuned"  # the marks of the two tables
@@ -239,7 +239,7 @@ def write(mark: str, lines: Sequence[str], runs: str, flags: str) -> None:
     """Puts a table between its marks."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.check_output(command, text=True, cwd=PAGE.parent).strip()
-    told = f"Made by `python -m benchmarks.verdicts{flags}` of {commit}, {runs}:"
+    told = f"Made by `python -m studies.verdicts{flags}` of {commit}, {runs}:"
     page, (begin, end) = PAGE.read_text("utf-8"), (f"<!-- {mark} -->", f"<!-- /{mark} -->")
     before, rest = page.split(begin)
     after = rest.split(end)[1]

@@ -1,4 +1,4 @@
-"""Labels that were made wrong, found again: `python -m benchmarks.doubtful_labels --data DIR`.
+"""Labels that were made wrong, found again: `python -m studies.doubtful_labels --data DIR`.
 
 Of some rows of each data set 5 % get another class, any other as likely, five times. On each a run
 is trained (four linear heads in five folds, and counted words), and what `heads.doubtful_labels`
@@ -23,9 +23,7 @@ from torch import Tensor
 
 import heads
 from benchmarks import stored
-from benchmarks.rounds import answered
 from benchmarks.stored import Cell, Table, figure, score
-from benchmarks.venvs import environment
 from heads.evaluation.doubtful_labels import Doubts, doubts
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.problem import SINGLE_LABEL
@@ -33,6 +31,7 @@ from heads.runs.cells import kept, probabilities_of_cell
 from heads.runs.doubtful_labels import WORDS
 from heads.runs.folder import RunFolder
 from heads.runs.spec import load
+from studies.environments import ask_peer, install
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "doubtful-labels"
@@ -54,7 +53,6 @@ SHARES = {
 }
 OURS = f"heads, 1/{round(1 / WORDS)} words"
 USUAL, NEAREST = "prune_by_noise_rate", "low_self_confidence"
-PEER = Path(__file__).parent / "peers" / "cleanlab_labels.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +83,7 @@ def main() -> None:
     stored.add_flags(parser)
     asked = parser.parse_args()
     stored.check_flags(parser, asked)
-    place = environment("cleanlab")
+    place = install("cleanlab")
     if place.python is None:
         parser.error(f"cleanlab is not installed: {place.reason}")
     names = asked.only.split(",")
@@ -98,7 +96,7 @@ def main() -> None:
             found.setdefault(name, []).append(case_of(run, wrong, place.python))
             print(f"{name}, seed {seed}: done", flush=True)
     tables = [of_peers(found), of_ways(found), of_shares(found), of_estimates(found)]
-    command = "python -m benchmarks.doubtful_labels"
+    command = "python -m studies.doubtful_labels"
     folders = [asked.data / name for name in names]
     stored.publish("doubtful-labels", tables, asked, command=command, data=folders)
 
@@ -153,7 +151,7 @@ def case_of(run: RunFolder, wrong: Sequence[bool], python: Path) -> Case:
         wrong=torch.tensor(wrong),
         said=said,
         best=scores[best],
-        theirs=answered((python, PEER), question),
+        theirs=ask_peer(python, "cleanlab_labels", question),
     )
 
 

@@ -1,4 +1,4 @@
-"""Cut or read in windows? `python -m benchmarks.long_texts --data FOLDER`.
+"""Cut or read in windows? `python -m studies.long_texts --data FOLDER`.
 
 FOLDER holds the Sentiment Polarity Dataset 2.0 (Pang and Lee 2004), which comes with NLTK as
 ``movie_reviews``: whole film reviews in ``neg`` and ``pos``, of which nearly all are longer than

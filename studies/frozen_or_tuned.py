@@ -1,4 +1,4 @@
-"""Frozen or fine-tuned, head by head: `python -m benchmarks.frozen_or_tuned`.
+"""Frozen or fine-tuned, head by head: `python -m studies.frozen_or_tuned`.
 
 On few rows of sst2 and trec6, four heads are learned in five ways, five times each: on the frozen
 base model, with its last two layers, with LoRA, with everything, and with everything from the head
@@ -125,7 +125,7 @@ def main() -> None:
             tables += of_scores(whole.only((rows >= last) & (rows < last + size)), other)
             last += size
     folders = [asked.data / name for name in asked.only.split(",")]
-    command = "python -m benchmarks.frozen_or_tuned"
+    command = "python -m studies.frozen_or_tuned"
     stored.publish("frozen-or-tuned", tables, asked, command=command, data=folders)
 
 

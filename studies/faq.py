@@ -1,4 +1,4 @@
-"""What docs/faq.md answers with, on a thousand rows a data set: `python -m benchmarks.faq DATA`.
+"""What docs/faq.md answers with, on a thousand rows a data set: `python -m studies.faq DATA`.
 
 Each part is one run (or two) of the bundled base model, frozen. Heads learn from a thousand rows
 that are drawn once, and are scored on the test rows, a thousand of them at most. Parts: readings,
@@ -18,10 +18,10 @@ import torch
 
 import heads
 from benchmarks import stored
-from benchmarks.kinds import COLUMNS, compared, scored
 from benchmarks.stored import Cell, Table, figure
 from heads.backbone.models import BUNDLED
 from heads.runs.leaderboard import Leaderboard
+from studies.task_types import COLUMNS, compared, scored
 
 ROWS = 1000
 READINGS = (
@@ -49,7 +49,7 @@ def main() -> None:
         sets, part = PARTS[name]
         folders = [asked.data / one for one in sets]
         tables = [table for folder in folders for table in part(folder, rows, asked)]
-        command = f"python -m benchmarks.faq DATA --parts {name} --seeds {asked.seeds}"
+        command = f"python -m studies.faq DATA --parts {name} --seeds {asked.seeds}"
         command += f" --decoder {asked.decoder.name}" if name == "decoder" else ""
         stored.publish(f"faq-{name}", tables, asked, command=command, data=folders)
 

@@ -1,4 +1,4 @@
-"""Beside AutoML for text: `python -m benchmarks.automl --data DIR`.
+"""Beside AutoML for text: `python -m studies.automl --data DIR`.
 
 AutoIntent and AutoGluon, each in an environment of its own, and this project get the same training
 rows and answer the same test rows, one after the other; every seed draws other training rows, of
@@ -15,6 +15,7 @@ import json
 import os
 import random
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +27,16 @@ from typing import Any
 import torch
 
 from benchmarks import stored
-from benchmarks.rounds import OWN, Answer, CannotSayError, answered, read, write
+from benchmarks.rounds import Answer, CannotSayError, answered, read, write
 from benchmarks.stored import Cell, Table, figure, gap, score
-from benchmarks.venvs import environment
 from heads.backbone.hub import bundled_folder
 from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
+from studies.environments import ask_peer, install
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+OURS = (sys.executable, "-m", "studies.automl_ours")
 KEPT = stored.ROOT / ".venv" / "automl"
 SETS: Mapping[str, int] = {"trec6": 2_000, "banking77": 2_000}  # and how many rows, at most
 SEEDS, QUICK_ROWS = 2, 300
@@ -112,7 +114,7 @@ def main() -> None:
         for folder in folders
     ]
     tables = [table for study in studies for table in (of_scores(study), of_choices(study))]
-    command = f"python -m benchmarks.automl --seeds {asked.seeds} --threads {asked.threads}"
+    command = f"python -m studies.automl --seeds {asked.seeds} --threads {asked.threads}"
     stored.publish("automl", tables, asked, command=command, data=folders)
 
 
@@ -129,7 +131,7 @@ def tools(threads: int, multimodal: int = 0) -> dict[str, Callable[[Answer], Ans
 
     def ours(question: Answer) -> Answer:
         with TemporaryDirectory() as cache:  # nothing is kept from before
-            return answered(OWN, question, settings | {"HEADS_CACHE": cache})
+            return answered(OURS, question, settings | {"HEADS_CACHE": cache})
 
     asking: dict[str, Callable[[Answer], Answer]] = {
         LINEAR: lambda question: ours({"job": "fit", "recipe": RECIPE} | question),
@@ -140,21 +142,20 @@ def tools(threads: int, multimodal: int = 0) -> dict[str, Callable[[Answer], Ans
             if not multimodal:
                 continue
             tool, told = f"{tool}, {multimodal} s", {**told, "limit": multimodal}
-        place = environment(environ)
+        place = install(environ)
         if place.python is None:
             print(f"{tool}: not installed: {place.reason}", flush=True)
             continue
-        command = (place.python, Path(__file__).parent / "peers" / f"{script}.py")
         known = {"model": str(bundled_folder()), "threads": threads, **told}
-        asking[tool] = functools.partial(_peer, command, known, settings)
+        asking[tool] = functools.partial(_ask_tool, place.python, script, known, settings)
     return asking
 
 
-def _peer(
-    command: Sequence[str | Path], told: Answer, settings: Mapping[str, str], question: Answer
+def _ask_tool(
+    python: Path, script: str, told: Answer, settings: Mapping[str, str], question: Answer
 ) -> Answer:
     with TemporaryDirectory() as place:
-        return answered(command, {**told, **question, "place": place}, settings)
+        return ask_peer(python, script, {**told, **question, "place": place}, settings)
 
 
 def studied(

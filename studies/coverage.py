@@ -1,4 +1,4 @@
-"""How often 95 % intervals of scores hold the true score: `python -m benchmarks.coverage`.
+"""How often 95 % intervals of scores hold the true score: `python -m studies.coverage`.
 
 Rows are drawn from Gaussian classes whose truth is known, or with `--features FILE` from a large
 data set of which the rows not drawn are the truth. Heads that are solved in closed form are

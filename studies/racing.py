@@ -1,6 +1,6 @@
 """How often a race stops the cell that would have won, and what it saves.
 
-``python -m benchmarks.race DATA…``, where DATA are folders with train.csv and test.csv. For each,
+``python -m studies.racing DATA…``, where DATA are folders with train.csv and test.csv. For each,
 a whole grid is trained without a race, and what its cells came to on the development rows and on
 the tested rows is kept (with ``--keep FOLDER``, for the next time). Then the race is replayed:
 
@@ -112,7 +112,7 @@ def main() -> None:
         rows = [row for folder in folders for row in told(_whole(folder, asked), replays)]
         tables = [Table(title="", columns=COLUMNS, rows=rows)]
         command = (
-            f"python -m benchmarks.race DATA… --grid {asked.grid} --seeds {asked.seeds} "
+            f"python -m studies.racing DATA… --grid {asked.grid} --seeds {asked.seeds} "
             f"--replays {replays}"
         )
         stored.publish("race", tables, asked, command=command, data=folders)

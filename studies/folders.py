@@ -1,6 +1,6 @@
 """Folders of sentence-transformers, out and in, held against the library in processes of its own.
 
-``python -m benchmarks.folders [--python PYTHON]…`` trains one head a recipe on the bundled model,
+``python -m studies.folders [--python PYTHON]…`` trains one head a recipe on the bundled model,
 exports it, asks every given Python (with any sentence-transformers in it) for its logits, and opens
 what that library writes. ``--write`` puts the tables into docs/folders.md.
 """
@@ -27,7 +27,7 @@ from heads.exporters.sentence_transformers import LIBRARY
 from heads.settings import limits
 
 PAGE = Path(__file__).parents[1] / "docs" / "folders.md"
-SCRIPT = Path(__file__).parent / "peers" / "sentence_folders.py"
+SCRIPT = Path(__file__).parent / "peer_scripts" / "sentence_folders.py"
 TEXTS = ("Not bad at all.", "I want my money back.", "no", "Nobody told us why, " * 40)
 SECOND = ("It was fine.", "It was cancelled twice.", "yes", "We sat at the gate.")
 SINGLE = (

@@ -122,7 +122,7 @@ def peer(name: str, files: Answer, *, search: bool) -> Callable[[], Answer]:
         raise CannotSayError(f"not installed: {place.reason}")
     question = {"train": files["train"], "test": files["test"], "search": search}
     question |= {"model": str(bundled_folder())}
-    command = (place.python, Path(__file__).parent / "peers" / f"{script}.py")
+    command = (place.python, Path(__file__).parent / "peer_scripts" / f"{script}.py")
     return functools.partial(answered, command, question)
 
 

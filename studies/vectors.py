@@ -1,6 +1,6 @@
 """Vectors of elsewhere, many of them: how long, and how much memory above the matrix itself.
 
-    python benchmarks/vectors.py FOLDER [--rows 1000000] [--width 384] [--format parquet|npy]
+    python studies/vectors.py FOLDER [--rows 1000000] [--width 384] [--format parquet|npy]
 
 Writes a file of random vectors with ten classes that a linear head can tell apart about half of the
 time, then in a process of its own reads it, begins a run with linear and logistic heads, and works

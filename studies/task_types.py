@@ -1,4 +1,4 @@
-"""What the ways in, the losses and the kinds of labels are worth: `python -m benchmarks.kinds`.
+"""What the ways in, the losses and the kinds of labels are worth: `python -m studies.task_types`.
 
 Each part is one run (or two) on real data with a test set, through the product's own functions;
 its tables go to standard output, with ``--write`` into the docs as well. Parts: pairs, labels,
@@ -50,7 +50,7 @@ def main() -> None:
         sets, part = PARTS[name]
         with stored.some_of([asked.data / one for one in sets], quick=asked.quick) as folders:
             tables = [table for folder in folders for table in part(folder, asked.seeds)]
-            command = f"python -m benchmarks.kinds DATA --parts {name} --seeds {asked.seeds}"
+            command = f"python -m studies.task_types DATA --parts {name} --seeds {asked.seeds}"
             stored.publish(name, tables, asked, command=command, data=folders)
 
 
