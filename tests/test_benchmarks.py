@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,11 +23,10 @@ from benchmarks import (
     stored,
     venvs,
 )
-from benchmarks.figure import DARK, LIGHT, Axis, drawn
+from benchmarks.figure import DARK, LIGHT, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.backbone.loading import load
 from heads.settings import limits
-from studies import automl, environments
 
 MACHINE = {
     "date": "2026-11-22 06:00 UTC",
@@ -69,34 +67,19 @@ def test_a_report_is_kept_whole(tmp_path):
     assert reports.opened(tmp_path / "new" / "report.json") == REPORT
 
 
-def test_a_table_holds_ratios_spreads_goals_and_reasons():
-    lines = reports.table(ROWS).splitlines()
-    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-    assert "**2.50** (2.00 to 3.00)" in lines[2]
-    assert "goal 3.00; 5 \\| rows" in lines[2]
-    assert "2.00 GB (1.50 to 2.50)" in lines[4]
-    assert "not installed: no network" in lines[5]
-
-
-def test_a_report_says_the_machine_and_what_was_not_measured():
-    told = reports.markdown(REPORT, "the figure")
-    assert "a processor, 2 cores, 24 GB" in told
-    assert told.index("the figure") < told.index("### Extraction")
-    assert told.endswith("Not measured: page, there is none.\n")
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
-def test_a_line_names_what_was_measured(row):
-    assert reports.line(row).startswith(f"{row.what}: ")
-    assert "None" not in reports.line(row)
-
-
-def test_only_what_stands_between_the_markers_is_written_anew():
-    page = f"before\n{reports.BEGIN}old\n{reports.END}\nafter\n"
-    new = reports.between(page, "new\n")
-    assert new == f"before\n{reports.BEGIN}new\n{reports.END}\nafter\n"
-    assert reports.between(new, "new\n") == new
-    assert reports.between("no markers", "new\n") is None
+def test_a_report_shows_the_machine_ratios_goals_reasons_and_what_is_missing():
+    page = reports.markdown(REPORT, "the figure")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in rows}) == 1
+    assert "a processor, 2 cores, 24 GB" in page
+    assert page.index("the figure") < page.index("### Extraction")
+    assert "**2.50** (2.00 to 3.00)" in page
+    assert "goal 3.00; 5 \\| rows" in page
+    assert "2.00 GB (1.50 to 2.50)" in page
+    assert "not installed: no network" in page
+    assert page.endswith("Not measured: page, there is none.\n")
+    for row in ROWS:
+        assert reports.line(row).startswith(f"{row.what}: ")
 
 
 @pytest.mark.parametrize("ink", [LIGHT, DARK])
@@ -110,15 +93,6 @@ def test_the_figure_is_svg_with_a_bar_for_every_ratio(ink):
     assert {"reading", "against a naive loop", "2.50×", "0.500×"} <= set(words)
     wide = float(root.get("viewBox").split()[2])
     assert all(float(bar.get("x")) + float(bar.get("width")) < wide for bar in bars)
-
-
-def test_the_figure_of_nothing_is_nothing():
-    assert drawn(Report(machine=MACHINE, parts={"page": ROWS[2:]}, missing={}), LIGHT) == ""
-
-
-def test_an_axis_is_logarithmic():
-    axis = Axis(low=0.1, high=10)
-    assert axis.at(1) - axis.at(0.1) == pytest.approx(axis.at(10) - axis.at(1))
 
 
 def test_what_is_compared_runs_in_turn_and_one_that_fails_is_asked_no_more():
@@ -291,9 +265,11 @@ def test_the_page_and_its_figures_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "PAGE", page)
     bench.publish(REPORT)
     assert "has no place for the table" in capsys.readouterr().out
-    page.write_text(f"# Title\n\n{reports.BEGIN}{reports.END}\n", "utf-8")
+    page.write_text("# Title\n\n<!-- measured -->\nold\n<!-- /measured -->\nend\n", "utf-8")
     bench.publish(REPORT)
     assert "### Extraction" in page.read_text("utf-8")
+    assert "old" not in page.read_text("utf-8")
+    assert page.read_text("utf-8").endswith("<!-- /measured -->\nend\n")
     for name in bench.FIGURES:
         assert name in page.read_text("utf-8")
         ElementTree.parse(tmp_path / name)
@@ -350,66 +326,3 @@ def test_figures_of_few_rows_are_not_for_the_docs(module):
     )
     assert done.returncode == 2
     assert "figures of --quick are not for the docs" in done.stderr
-
-
-# Beside AutoML for text
-
-
-def test_a_seed_draws_of_each_class_its_share_in_the_order_of_the_file():
-    rows = [(f"text {number}", "abbccccccc"[number % 10]) for number in range(100)]
-    found = automl.some_of_each(rows, 20, 0)
-    assert found == automl.some_of_each(rows, 20, 0) != automl.some_of_each(rows, 20, 1)
-    assert found == [row for row in rows if row in found]
-    assert Counter(label for _, label in found) == {"a": 2, "b": 4, "c": 14}
-    assert automl.some_of_each(rows, 1_000, 0) == rows
-    assert automl.some_of_each([*rows, ("alone", "z")], 20, 0)[-1] == ("alone", "z")
-
-
-def test_tools_are_asked_once_and_one_that_fails_leaves_the_others(tmp_path):
-    texts, labels = [f"text {number}" for number in range(60)], ["one", "other"] * 30
-    for name in ("train", "test"):
-        rounds.write(tmp_path / f"{name}.csv", list(zip(texts, labels, strict=True)))
-    asked = []
-
-    def tool(given, name):
-        def answer(question):
-            asked.append((question["seed"], name))
-            learned = rounds.read(Path(question["train"]))
-            assert len(learned) == 20
-            told = {"given": given, "seconds": 2.0, "cpu_seconds": 1.0}
-            return told | {"chosen": name, "version": "1"}
-
-        return answer
-
-    def broken(question):
-        raise rounds.CannotSayError("no memory")
-
-    made_up = ["nothing of these"] * 6
-    asking = {
-        automl.LINEAR: tool(labels, "ours"),
-        automl.GRID: tool(labels, "grid"),
-        "wrong": tool([*made_up, *labels[6:]], "wrong"),
-        "broken": broken,
-    }
-    study = automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
-    assert asked == [(seed, name) for seed, name in [
-        (0, "ours"), (0, "grid"), (0, "wrong"), (1, "wrong"), (1, "grid"), (1, "ours"),
-    ]]  # fmt: skip
-    automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
-    assert len(asked) == 6
-    table = automl.of_scores(study)
-    assert table.title.endswith("20 of 60 rows learned from, 60 tested, 2 seeds")
-    cells = {row[0]: row for row in table.rows}
-    assert list(cells) == [automl.LINEAR, automl.GRID, "wrong"]
-    assert cells["wrong"][1]["score"] == pytest.approx(0.9)
-    assert cells["wrong"][2]["gap"] == pytest.approx(-0.1)
-    assert cells[automl.LINEAR][2] == "–"
-    assert cells["wrong"][4]["figure"] == 2.0
-    assert automl.of_choices(study).rows[2] == ["wrong", "1", "wrong"]
-
-
-def test_every_tool_has_its_script_and_its_environment():
-    folder = Path(automl.__file__).parent / "peer_scripts"
-    for tool, (environment, script, _) in automl.SCRIPTS.items():
-        assert environment in environments.ENVIRONMENTS, tool
-        assert (folder / f"{script}.py").is_file(), tool
