@@ -8,7 +8,7 @@ text by our pass, exact and with 16-bit products. What a pass computes is counte
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,7 @@ import heads
 from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
+from benchmarks.timing import Work, seconds_of
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
 from heads.backbone.engine import Backend, InferenceEngine, agreement
@@ -33,7 +34,6 @@ BATCH = 32
 SAMPLE = 200  # texts on which passes are held against each other
 GOALS = {"exact": 3.0, "fast": 12.0}
 MANY = {"exact": 1.02, "fast": 1.05}
-Work = Callable[[], None]
 
 
 def main(data: Path, rounds: int) -> list[Row]:
@@ -66,9 +66,7 @@ def in_turn(
     peaks: dict[str, list[float]] = {"exact": [], "fast": []}
     for _ in range(rounds):
         for name, work in ways.items():
-            begun = time.perf_counter()
-            work()
-            times[name].append(time.perf_counter() - begun)
+            times[name].append(seconds_of(work))
             print(f"  {name}: {times[name][-1]:.2f} s", flush=True)
         peaks["exact"].append(peak(torch.float32, fastest()))
         peaks["fast"].append(peak(torch.bfloat16, fastest()))

@@ -15,10 +15,10 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
+from benchmarks.stored import DATA
 from heads.analysis.attribution import attributions
 from heads.analysis.attribution_result import ENOUGH
 from heads.analysis.selection import choosing
@@ -30,14 +30,13 @@ from heads.events import result
 from heads.parts.resolve import head, resolve
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")
-SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 
 
 def sentences(data: str, rows: int) -> list[str]:
     """The first test rows of a shared data set, or what one can try of the samples."""
     if data == "samples":
         return [text for sample in SAMPLES.values() for text, *_ in sample.tries][:rows]
-    path = SHARED / data / "test.csv"
+    path = DATA / data / "test.csv"
     if not path.is_file():
         sys.exit(f"There is no {path}: give --data samples.")
     with path.open(encoding="utf-8", newline="") as file:

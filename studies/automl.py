@@ -35,7 +35,6 @@ from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
 from studies.environments import ask_peer, install
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 OURS = (sys.executable, "-m", "studies.automl_ours")
 KEPT = stored.ROOT / ".venv" / "automl"
 SETS: Mapping[str, int] = {"trec6": 2_000, "banking77": 2_000}  # and how many rows, at most
@@ -85,7 +84,7 @@ class Study:
 def main() -> None:
     """Asks whoever has not answered yet, and prints or stores the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--data", type=Path, default=stored.DATA, help="folder of the data sets")
     parser.add_argument("--only", default=",".join(SETS))
     parser.add_argument("--rows", type=int, default=0, help="to learn from, at most")
     parser.add_argument("--seeds", type=int, default=SEEDS)
@@ -98,9 +97,7 @@ def main() -> None:
         help="ask AutoGluon's fine-tuning as well, for so long; 240 were too few",
     )
     parser.add_argument("--kept", type=Path, default=KEPT, help="where answers are kept")
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     folders = [asked.data / name for name in asked.only.split(",")]
     asking = tools(asked.threads, asked.multimodal)
     studies = [

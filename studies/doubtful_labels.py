@@ -9,7 +9,6 @@ stores the figures for docs/labels.md.
 """
 
 import argparse
-import csv
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch import Tensor
 
 import heads
 from benchmarks import stored
+from benchmarks.rounds import read, write
 from benchmarks.stored import Cell, Table, figure, score
 from heads.evaluation.doubtful_labels import Doubts, doubts
 from heads.evaluation.predictions import MAJORITY, TFIDF
@@ -33,7 +33,6 @@ from heads.runs.folder import RunFolder
 from heads.runs.spec import load
 from studies.environments import ask_peer, install
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "doubtful-labels"
 RECIPES = ("mean+linear", "cls+linear", "max+linear", "last+linear")
 SETS: Mapping[str, int] = {  # and how many of their rows
@@ -77,12 +76,10 @@ class Case:
 def main() -> None:
     """Trains what is not trained yet, asks cleanlab, and prints or stores the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--data", type=Path, default=stored.DATA, help="folder of the data sets")
     parser.add_argument("--only", default=",".join(SETS))
     parser.add_argument("--kept", type=Path, default=KEPT, help="where the runs are kept")
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     place = install("cleanlab")
     if place.python is None:
         parser.error(f"cleanlab is not installed: {place.reason}")
@@ -103,8 +100,7 @@ def main() -> None:
 
 def flipped(file: Path, rows: int, seed: int) -> tuple[list[str], list[str], list[bool]]:
     """Some rows of a file: their texts, their labels of which 5 % were changed, and which."""
-    with file.open(encoding="utf-8", newline="") as opened:
-        found = [(row["text"], row["label"]) for row in csv.DictReader(opened)]
+    found = read(file)
     random.Random(0).shuffle(found)  # the same rows for every seed
     texts, labels = [text for text, _ in found[:rows]], [label for _, label in found[:rows]]
     classes, draw = sorted(set(labels)), random.Random(seed)
@@ -121,10 +117,9 @@ def trained(texts: Sequence[str], labels: Sequence[str], place: Path) -> RunFold
         heads.resume(str(run))
         return RunFolder(path=run)
     place.mkdir(parents=True, exist_ok=True)
-    with (place / "rows.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
+    rows = write(place / "rows.csv", list(zip(texts, labels, strict=True)))
     config = heads.ExperimentConfig(curve=False)
-    heads.train_grid(place / "rows.csv", recipes=RECIPES, config=config, out=run)
+    heads.train_grid(rows, recipes=RECIPES, config=config, out=run)
     return RunFolder(path=run)
 
 

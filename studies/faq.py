@@ -41,9 +41,7 @@ def main() -> None:
     parser.add_argument("--parts", default="readings,heads,few,weights")
     parser.add_argument("--decoder", type=Path, help="of the part decoder: the base model's folder")
     parser.add_argument("--seeds", type=int, default=3)
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     rows = 100 if asked.quick else ROWS
     for name in asked.parts.split(","):
         sets, part = PARTS[name]

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 import heads
+from benchmarks.reports import replace_region
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.classifier import Classifier
@@ -55,12 +56,9 @@ def main() -> None:
     for name, rows in tables.items():
         print("\n".join(rows))
         if asked.write:
-            page = PAGE.read_text("utf-8")
-            marks = rf"(?s)(<!-- {name} -->\n).*?(<!-- /{name} -->)"
-            new = "\n".join(rows) + "\n"
-            PAGE.write_text(
-                re.sub(marks, lambda found, new=new: found[1] + new + found[2], page), "utf-8"
-            )
+            page = replace_region(PAGE.read_text("utf-8"), "\n".join(rows) + "\n", name)
+            assert page is not None
+            PAGE.write_text(page, "utf-8")
 
 
 def measured(place: Path, pythons: Sequence[str]) -> dict[str, list[str]]:

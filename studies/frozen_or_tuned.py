@@ -11,10 +11,10 @@ not done again; ``--write`` stores the figures for docs/tuning.md.
 
 import argparse
 import csv
+import math
 import random
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -26,14 +26,18 @@ from torch import Tensor
 
 import heads
 from benchmarks import stored, tuning
+from benchmarks.rounds import read, write
 from benchmarks.stored import Cell, Table, figure, gap, score
+from benchmarks.timing import time_in_turn
 from heads.backbone import loading
+from heads.backbone.backbone import Backbone
 from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import Answers, EvaluationTask, scores
 from heads.evaluation.significance import compare
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve, with_options
 from heads.parts.resolved_recipe import FROZEN, TUNE
+from heads.rng import IsolatedRng
 from heads.runs.cells import Cell as TrainedCell
 from heads.runs.cells import answers_of_cell
 from heads.runs.leaderboard import Leaderboard
@@ -41,8 +45,10 @@ from heads.runs.spec import load
 from heads.settings import limits
 from heads.training.finetuning.cost import NUMBER
 from heads.training.finetuning.memory import KEPT as KEPT_A_NUMBER
+from heads.training.finetuning.module import Texts, TunedRecipe
+from heads.training.finetuning.plan import plan_of
+from heads.training.task import TrainingTask
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = stored.ROOT / ".venv" / "frozen-or-tuned"
 RECIPES = ("mean+linear", "cls+linear", "cls+roberta", "cls@cat4+mlp")
 PLAIN = "cls+linear"  # what a dense layer and four layers are compared with
@@ -100,13 +106,11 @@ class Study:
 def main() -> None:
     """Learns what is not learned yet, and prints or stores the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--data", type=Path, default=stored.DATA, help="folder of the data sets")
     parser.add_argument("--only", default="trec6,sst2")
     parser.add_argument("--rows", type=int, default=ROWS, help=f"to learn from ({ROWS})")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where the runs are kept")
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     tables = list[Table]()
     for name in asked.only.split(","):
         run = asked.kept / f"{name}-{asked.rows}{'-quick' * asked.quick}"
@@ -140,7 +144,7 @@ def learned(
     quick: bool,
 ) -> tuple[Leaderboard, dict[str, int]]:
     """The leaderboard of a data set; how many rows of other data were tested after its own."""
-    tested, others = list(rows_of(data / name / "test.csv")), dict[str, int]()
+    tested, others = read(data / name / "test.csv"), dict[str, int]()
     if name == "sst2":
         tested = drawn(tested, REVIEWS)
         for other, known in (("tweets", tweets(data)), ("comments", drawn(comments(data)))):
@@ -150,20 +154,14 @@ def learned(
         return heads.resume(str(run)), others
     with tempfile.TemporaryDirectory() as place:
         paths = [Path(place) / f"{name}.csv", Path(place) / "test.csv"]
-        written(paths[0], drawn(list(rows_of(data / name / "train.csv")), 60 if quick else rows))
-        written(paths[1], tested)
+        write(paths[0], drawn(read(data / name / "train.csv"), 60 if quick else rows))
+        write(paths[1], tested)
         config = heads.ExperimentConfig(
             seeds=SEEDS, trials=TRIALS, epochs=1 if quick else PASSES, curve=False
         )
         asked: dict[str, Any] = {"recipes": recipes, "tune": ways}
         board = heads.train_grid(paths[0], test=paths[1], config=config, out=run, **asked)
     return board, others
-
-
-def rows_of(path: Path) -> Iterator[Row]:
-    """Texts and labels of a file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from ((one["text"], one["label"]) for one in csv.DictReader(file))
 
 
 def drawn(rows: Sequence[Row], most: int = COMMENTS) -> list[Row]:
@@ -182,17 +180,11 @@ def tweets(data: Path) -> list[Row]:
 
 def comments(data: Path) -> list[Row]:
     """Comments with one feeling, joy or one that is negative, half of each."""
-    every = list(rows_of(data / "goemotions_ekman" / "test.csv"))
+    every = read(data / "goemotions_ekman" / "test.csv")
     glad = [(text, "positive") for text, label in every if label == "joy"]
     bad = [(text, "negative") for text, label in every if label in NEGATIVE]
     random.Random(0).shuffle(glad)
     return [*islice(glad, len(bad)), *bad]
-
-
-def written(path: Path, rows: Sequence[Row]) -> None:
-    """A file of texts and labels."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
 
 
 def studied(*boards: Leaderboard) -> Study:
@@ -269,14 +261,22 @@ def paces(board: Leaderboard) -> dict[str, float]:
         way: tuning.ours(f"{PLAIN}?tune={way}", backbone, task, kept=way.startswith("last"))
         for way in WAYS[1:]
     }
-    passes[PAIRED] = tuning.on_pairs(f"{PAIRED_RECIPE}?tune={PAIRED}", backbone, task)
-    times: dict[str, list[float]] = {way: [] for way in passes}
-    for _ in range(ROUNDS + 1):
-        for way, learn in passes.items():
-            begun = time.perf_counter()
-            learn()
-            times[way].append(time.perf_counter() - begun)
-    return {way: median(own[1:]) for way, own in times.items()}
+    passes[PAIRED] = setfit_pass(f"{PAIRED_RECIPE}?tune={PAIRED}", backbone, task)
+    return {way: median(own) for way, own in time_in_turn(passes, ROUNDS).items()}
+
+
+def setfit_pass(recipe: str, backbone: Backbone, task: TrainingTask) -> Callable[[], Any]:
+    """Return a call that runs one pass of SetFit's first stage, on as many pairs as rows."""
+    from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs  # an optional extra
+
+    resolved, rng = resolve(recipe), IsolatedRng()
+    texts = Texts.of(task, resolved, backbone)
+    with rng.rolling():
+        module = TunedRecipe(resolved, backbone, task.classes, plan_of(resolved, backbone))
+    rows = torch.arange(len(task.targets))
+    steps = math.ceil(len(rows) / PAIRS)
+    told: dict[str, Any] = {"rate": 3e-5, "steps": steps, "seed": 0, "rng": rng}
+    return lambda: learn_pairs(module, texts, task, rows, **told)
 
 
 def frozen_bytes(board: Leaderboard) -> int:

@@ -14,7 +14,6 @@ import heads
 from benchmarks import stored
 from benchmarks.stored import Cell, Table, figure
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 NAMES, RECIPES = ("sst2", "trec6", "banking77"), ("mean+linear", "mean+roberta")
 TRAIN_ROWS, OTHER_ROWS = 1_500, 2_048
 COLUMNS = (
@@ -26,10 +25,8 @@ COLUMNS = (
 def main() -> None:
     """Train, export and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    stored.add_flags(parser)
-    options = parser.parse_args()
-    stored.check_flags(parser, options)
+    parser.add_argument("--data", type=Path, default=stored.DATA)
+    options = stored.parse_arguments(parser)
     folders = [options.data / name for name in NAMES]
     with stored.some_of(folders, quick=options.quick) as sources:
         rows = [list(row) for folder in sources for row in measure(folder)]

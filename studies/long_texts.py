@@ -7,12 +7,12 @@ and its notes say what the windows gain, with a paired interval.
 """
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import heads
+from benchmarks.rounds import write
 
 RECIPES = ("mean+linear", "max+linear", "cls+linear")
 FOLDS = 10
@@ -26,9 +26,7 @@ def main() -> None:
     asked = parser.parse_args()
     recipes = [f"{name}{option}" for name in RECIPES for option in ("", "?long=windows")]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reviews.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("text", "label"), *rows(asked.data, asked.each)])
+        path = write(Path(folder) / "reviews.csv", list(rows(asked.data, asked.each)))
         config = heads.ExperimentConfig(folds=FOLDS, curve=False)
         board = heads.train_grid(path, recipes=recipes, config=config)
     for cell in board.cells:

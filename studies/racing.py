@@ -104,9 +104,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="a folder for what whole grids came to")
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     replays = 20 if asked.quick else asked.replays
     with stored.some_of(asked.data, quick=asked.quick) as folders:
         rows = [row for folder in folders for row in told(_whole(folder, asked), replays)]

@@ -44,9 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=PARTS, help="measure this part alone")
     parser.add_argument("--rows", type=int, default=50_000, help="texts that are read")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="made-up rows")
-    stored.add_flags(parser)
-    asked = parser.parse_args(arguments)
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser, arguments)
     rows, vectors = (1_500, 20_000) if asked.quick else (asked.rows, asked.vectors)
     for part in (asked.only,) if asked.only else PARTS:
         with tempfile.TemporaryDirectory() as folder:

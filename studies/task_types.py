@@ -43,9 +43,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder of the data sets")
     parser.add_argument("--parts", default="pairs,labels,losses,calibration")
     parser.add_argument("--seeds", type=int, default=3)
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
+    asked = stored.parse_arguments(parser)
     for name in asked.parts.split(","):
         sets, part = PARTS[name]
         with stored.some_of([asked.data / one for one in sets], quick=asked.quick) as folders:

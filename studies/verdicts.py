@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.reports import replace_region
 from heads.evaluation.intervals import score_intervals
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.evaluation.predictions import Answers, EvaluationTask
@@ -240,11 +241,9 @@ def write(mark: str, lines: Sequence[str], runs: str, flags: str) -> None:
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.check_output(command, text=True, cwd=PAGE.parent).strip()
     told = f"Made by `python -m studies.verdicts{flags}` of {commit}, {runs}:"
-    page, (begin, end) = PAGE.read_text("utf-8"), (f"<!-- {mark} -->", f"<!-- /{mark} -->")
-    before, rest = page.split(begin)
-    after = rest.split(end)[1]
-    body = "\n".join(["", told, "", *lines, ""])
-    PAGE.write_text(before + begin + body + end + after, "utf-8")
+    page = replace_region(PAGE.read_text("utf-8"), "\n".join([told, "", *lines, ""]), mark)
+    assert page is not None
+    PAGE.write_text(page, "utf-8")
 
 
 if __name__ == "__main__":

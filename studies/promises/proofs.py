@@ -5,18 +5,17 @@ are measured at once: a module that is measured anew takes the place of its own 
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reports import replace_region
 from benchmarks.stored import ROOT
 from studies.promises.promise import Row
 
 PAGE = ROOT / "docs" / "PROMISES.md"
 KEPT = PAGE.with_name("promises.json")
-REGION = re.compile(r"(<!-- promises -->\n).*?(<!-- /promises -->)", re.DOTALL)
 COLUMNS = ("promise", "what is promised", "measured", "must be", "holds", "seconds", "again with")
 Stored = Mapping[str, Any]
 
@@ -74,8 +73,7 @@ def fresh(text: str, path: Path = KEPT) -> str:
     """The page with the table written anew from what is kept."""
     if not path.is_file():
         return text
-    table = drawn(json.loads(path.read_text("utf-8")))
-    return REGION.sub(lambda found: f"{found[1]}{table}{found[2]}", text)
+    return replace_region(text, drawn(json.loads(path.read_text("utf-8"))), "promises") or text
 
 
 def write_page() -> None:
