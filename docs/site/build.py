@@ -23,6 +23,7 @@ ABOVE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "assets/examples/README.md": "samples.md",
+    "studies/README.md": "studies.md",
 }
 NAV = {
     "Start": ("tour", "faq", "teaching"),
@@ -35,7 +36,8 @@ NAV = {
         "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "The project": (
-        "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",
+        "adding-parts", "contributing", "design", "testing", "studies", "publishing", "security",
+        "changelog",
     ),
 }  # fmt: skip
 PICTURES = (".png", ".webp", ".svg", ".ipynb")
