@@ -30,7 +30,7 @@ KEYS = [f" {word}" for word in TEXT.split()]
 WAIT = 120.0  # seconds for a page
 EMPTY = "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch({})"
 OURS = "from heads.interfaces.web.app import LAUNCH, build\nbuild().launch({}, **LAUNCH)"
-WITH_EXAMPLE = " of 100 ("  # how often a head of the example is right
+WITH_EXAMPLE = " held-out texts ("  # in the score of a head of the example
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 USABLE = "document.querySelector('#sentence textarea')?.value"
 LANES = "document.querySelectorAll('#lanes .answer strong').length >= 4"
