@@ -41,7 +41,7 @@ check: .venv/ready-dev
 docs: .venv/ready-dev
 	$(BIN)/python docs/tables.py
 	$(BIN)/python -m benchmarks.stored
-	$(BIN)/python -m benchmarks.promises.proofs
+	$(BIN)/python -m studies.promises.proofs
 	$(BIN)/python docs/site/build.py
 
 screenshots: .venv/ready-dev
@@ -76,7 +76,7 @@ locks: .venv/ready-dev
 
 prove: .venv/ready-dev
 	@sh tests/install_chromium.sh
-	$(BIN)/python -m benchmarks.promises --write $(PROVE)
+	$(BIN)/python -m studies.promises --write $(PROVE)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis

@@ -17,12 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import machine, reports
+from benchmarks import machine, reports, stored
 from benchmarks.figure import DARK, LIGHT, drawn
-from benchmarks.reports import PAGE, Report, Row, between, markdown, opened
+from benchmarks.reports import PAGE, Report, Row, markdown, opened, replace_region
 from benchmarks.venvs import HOME
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = HOME.parent / "benchmarks"
 FIGURES = {"performance-light.svg": LIGHT, "performance-dark.svg": DARK}
 FIGURE = """<picture>
@@ -32,8 +31,8 @@ FIGURE = """<picture>
 ROUNDS = 3
 PARTS: Mapping[str, str] = {  # in the order in which they run, and the modules that measure them
     "machine": "benchmarks.machine",
-    "extraction": "benchmarks.reading",
-    "peers": "benchmarks.against",
+    "extraction": "benchmarks.encoding",
+    "peers": "benchmarks.peers",
     "grid": "benchmarks.training",
     "growth": "benchmarks.growth",
     "tuning": "benchmarks.tuning",
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of the data sets")
+    parser.add_argument("--data", type=Path, default=stored.DATA, help="folder of the data sets")
     parser.add_argument("--quick", action="store_true", help="one round, on few rows")
     parser.add_argument("--only", default="", help=f"parts, of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds ({ROUNDS})")
@@ -136,7 +135,7 @@ def publish(report: Report) -> None:
         if picture:
             PAGE.with_name(name).write_text(picture, "utf-8")
     inner = markdown(report, FIGURE if all(figures.values()) else "")
-    page = between(PAGE.read_text("utf-8"), inner) if PAGE.is_file() else None
+    page = replace_region(PAGE.read_text("utf-8"), inner) if PAGE.is_file() else None
     if page is None:
         print(f"{PAGE} has no place for the table (<!-- measured --> … <!-- /measured -->).")
         return

@@ -10,18 +10,24 @@ adds the full grid. Every grid begins without any features kept, in a process of
 """
 
 import argparse
-import json
-import os
 import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import memory, stored
+import torch
+
+import heads
+from benchmarks import stored
+from benchmarks.peers import SEARCHED, SENTENCE, peer
+from benchmarks.rounds import CannotSayError, run_heads, write
 from benchmarks.stored import Cell, Table, figure
+from benchmarks.timing import seconds_of
+from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
+from heads.data.corpus import Corpus
+from heads.settings import limits
 
 BATCH = 32
 COMMAND = "python -m benchmarks.grid DATA…"
@@ -43,14 +49,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--full", action="store_true", help="the full grid as well")
     parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
-    parser.add_argument("--rows", type=int, default=0, help="repeat rows up to that many; no test")
-    stored.add_flags(parser)
-    asked = parser.parse_args()
-    stored.check_flags(parser, asked)
-    if asked.rows:
-        for folder in asked.data:
-            many(folder, asked.rows)
-        return
+    asked = stored.parse_arguments(parser)
     with stored.some_of(asked.data, quick=asked.quick) as folders:
         if asked.before:
             command, rows = f"{COMMAND} --before {commit_of(asked.before)}", list[list[Cell]]()
@@ -73,8 +72,6 @@ def main() -> None:
 
 def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell]]]:
     """Prints what one data set takes and gives; the rows of the tables of times and of scores."""
-    import heads
-
     train, test = heads.read(folder / "train.csv").corpus, heads.read(folder / "test.csv").corpus
     texts = [*train.texts, *test.texts]
     pairs = [*train.pairs, *test.pairs]
@@ -93,7 +90,7 @@ def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell
         print(
             f"  {grid} grid: {seconds:.1f} s = {seconds / naive:.2f} naive passes, "
             f"{seconds / floor:.2f} floors; reading {reading:.1f} s = {naive / reading:.2f} x "
-            f"faster than naive; peak {found['peak'] / 1e9:.2f} GB"
+            f"faster than naive; peak {found['peak_bytes'] / 1e9:.2f} GB"
         )
         print(
             f"    best {found['best']} {cells[found['best']]:.4f} (highest {max(heads_only):.4f}), "
@@ -105,14 +102,14 @@ def measured(folder: Path, full: bool) -> tuple[list[list[Cell]], list[list[Cell
         share = [
             figure(seconds, 0),
             figure(seconds / naive, 2),
-            figure(found["peak"] / 1e9, 1, "GB"),
+            figure(found["peak_bytes"] / 1e9, 1, "GB"),
         ]
         times.append([folder.name, rows, grid, *told, *share])
         own: list[Cell] = [
             figure(cells[name], 1, "%") for name in ("mean+linear", found["best"], "tfidf")
         ]
         scores.append([folder.name, grid, *own, f"`{found['best']}`"])
-    theirs = peer(train, test)
+    theirs = peer_accuracy(train, test)
     cell: Cell = "not installed" if theirs is None else figure(theirs, 1, "%")
     return times, [[*row, cell] for row in scores]
 
@@ -143,8 +140,8 @@ def attempted(folder: Path, tree: Path) -> dict[str, Any] | None:
     """The small grid in another checkout; None where that commit cannot train these data."""
     try:
         return run(folder, "small", tree=tree)
-    except subprocess.CalledProcessError as error:
-        print(error.stderr[-500:], flush=True)
+    except CannotSayError as error:
+        print(error, flush=True)
         return None
 
 
@@ -156,11 +153,6 @@ def commit_of(tree: Path) -> str:
 
 def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
     """Seconds of the naive loop and of the floor over all texts."""
-    import torch
-
-    from heads.backbone.loading import load
-    from heads.settings import limits
-
     backbone = load(limits=limits())
 
     def floor() -> None:
@@ -172,13 +164,11 @@ def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
             order = order[count:]
 
     with torch.inference_mode():
-        return naive_seconds(texts, pairs, backbone), clock(floor)
+        return naive_seconds(texts, pairs, backbone), seconds_of(floor)
 
 
-def naive_seconds(texts: Sequence[str], pairs: Sequence[str], backbone: Any) -> float:
+def naive_seconds(texts: Sequence[str], pairs: Sequence[str], backbone: Backbone) -> float:
     """Seconds of the loop that everybody writes, over all texts."""
-    import torch
-
     model, tokenizer = backbone.model, backbone.tokenizer
 
     def naive() -> None:
@@ -192,103 +182,42 @@ def naive_seconds(texts: Sequence[str], pairs: Sequence[str], backbone: Any) -> 
             _ = (states * mask).sum(1) / mask.sum(1)
 
     with torch.inference_mode():
-        return clock(naive)
+        return seconds_of(naive)
 
 
-def clock(work: Callable[[], None]) -> float:
-    """Seconds."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
-def run(folder: Path, grid: str, seeds: int = 0, tree: Path | None = None) -> dict[str, Any]:
+def run(folder: Path, grid: str, tree: Path = stored.ROOT) -> dict[str, Any]:
     """A grid in a process of its own, nothing kept from before; its JSON and its peak memory.
 
     Args:
-        tree: The checkout that runs it, if not this one.
+        tree: The checkout that runs it.
     """
-    seeds = seeds or (3 if grid == "small" else 5)
-    folder = folder.resolve()
+    folder, seeds = folder.resolve(), 3 if grid == "small" else 5
     data = [str(folder / "train.csv"), "--test", str(folder / "test.csv")]
     asked = ["train", *data, "--grid", grid, "--seeds", str(seeds), "--json"]
-    return _process(asked, tree)
+    return run_heads(asked, {}, tree)
 
 
-def _process(asked: list[str], tree: Path | None = None) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.memory", "heads", *asked],
-            env=os.environ | {"HEADS_CACHE": place, "PYTHONPATH": str(tree or stored.ROOT)},
-            cwd=tree or stored.ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-    return json.loads(done.stdout) | {"peak": memory.said(done.stderr)}
+def peer_accuracy(train: Corpus, test: Corpus) -> float | None:
+    """Return the accuracy of sentence-transformers with a logistic regression, C searched.
 
-
-def peer(train: Any, test: Any) -> float | None:
-    """sentence-transformers with scikit-learn's logistic regression, C searched by folds.
-
-    Returns its accuracy, or None where it is not installed.
+    Pairs are joined to one text. None if it cannot be installed.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError:
-        print("    sentence-transformers is not installed: not compared")
-        return None
-    from sklearn.linear_model import LogisticRegressionCV
-
-    from heads.backbone.hub import bundled_folder
-
-    begun = time.perf_counter()
-    model = SentenceTransformer(str(bundled_folder()), device="cpu")
-
-    def encoded(corpus: Any) -> Any:
-        joined = map(" ".join, zip(corpus.texts, corpus.pairs, strict=True))
-        return model.encode(list(joined if corpus.pairs else corpus.texts), batch_size=BATCH)
-
-    targets = [[target[0] for target in one.targets] for one in (train, test)]
-    settings: dict[str, Any] = {
-        "Cs": [0.1, 1, 10, 100],
-        "cv": 3,
-        "max_iter": 1000,
-        "l1_ratios": (0,),
-        "scoring": "accuracy",
-        "use_legacy_attributes": False,
-    }
-    fitter = LogisticRegressionCV(**settings)
-    fitter.fit(encoded(train), targets[0])
-    accuracy = fitter.score(encoded(test), targets[1])
-    seconds = time.perf_counter() - begun
-    name = "sentence-transformers + LogisticRegression, C searched"
-    print(f"    {name}: {accuracy:.4f}, {seconds:.0f} s")
-    return float(accuracy)
-
-
-def many(folder: Path, rows: int) -> None:
-    """The rows of a file again and again, made different, up to so many: time and peak memory."""
-    import csv
-
-    with (folder / "train.csv").open(encoding="utf-8", newline="") as file:
-        read = list(csv.DictReader(file))
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "many.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["text", "label"])
-            for number in range(rows):
-                row = read[number % len(read)]
-                writer.writerow([f"{row['text']} {number // len(read)}", row["label"]])
-        for recipes in (["mean+linear"], ["mean+linear", "cls+linear", "max+linear"]):
-            asked = ["train", str(path), "--seeds", "1", "--no-curve", "--json"]
-            found = _process([*asked, *(part for name in recipes for part in ("-r", name))])
-            print(
-                f"{rows:,} rows, {', '.join(recipes)}: {found['seconds']:.0f} s, of them reading "
-                f"{found['forward_seconds']:.0f} s; peak {found['peak'] / 1e9:.2f} GB",
-                flush=True,
-            )
+    with TemporaryDirectory() as folder:
+        files = dict[str, str]()
+        for name, corpus in (("train", train), ("test", test)):
+            texts = corpus.texts
+            if corpus.pairs:
+                texts = [" ".join(pair) for pair in zip(texts, corpus.pairs, strict=True)]
+            labels = [corpus.classes[target] for (target,) in corpus.targets]
+            path = write(Path(folder) / f"{name}.csv", list(zip(texts, labels, strict=True)))
+            files[name] = str(path)
+        try:
+            answer = peer(SENTENCE, files, search=True)()
+        except CannotSayError as error:
+            print(f"    {SENTENCE}: {error}")
+            return None
+    print(f"    {SEARCHED}: {answer['searched']:.4f}, {answer['seconds']:.0f} s")
+    return answer["searched"]
 
 
 if __name__ == "__main__":

@@ -5,23 +5,16 @@ tokens of a row reading alone, as such a run does it. Points are measured in tur
 round only the small ones are measured.
 """
 
-import contextlib
 import functools
-import json
-import os
 import random
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import memory
 from benchmarks.reports import Row, measured, number
-from benchmarks.rounds import Answer, CannotSayError, in_turn, own, precisions, read, write
-from benchmarks.venvs import last_error
+from benchmarks.rounds import Answer, in_turn, own, precisions, read, run_heads, write
 
 POOLINGS = ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@3", "mean@mean4")
 LAYERS, WIDTH = 6, 384  # of the bundled model
@@ -209,14 +202,6 @@ def train(
     asked += [part for name in recipes for part in ("-r", name)] + (
         ["--grid", grid] if grid else []
     )
-    with contextlib.ExitStack() as stack:
-        place = cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        runs = stack.enter_context(tempfile.TemporaryDirectory())
-        settings = {"HEADS_CACHE": str(place), "HEADS_RUNS": runs, "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, "-m", "benchmarks.memory", "heads", *asked]
-        done = subprocess.run(
-            command, env=os.environ | settings, capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        raise CannotSayError(last_error(memory.unsaid(done.stderr)))
-    return json.loads(done.stdout) | {"peak_bytes": memory.said(done.stderr)}
+    with tempfile.TemporaryDirectory() as runs:
+        settings = {"HEADS_RUNS": runs} | ({"HEADS_CACHE": str(cache)} if cache else {})
+        return run_heads(asked, settings)

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 import heads
-from benchmarks import rounds
 from benchmarks.memory import peak_bytes
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -48,6 +47,9 @@ class Clock:
         self.cpu_seconds += time.process_time() - used
 
 
+Job = Callable[[Question, Clock, Backbone], Found]
+
+
 def head(question: Question, clock: Clock, backbone: Backbone) -> Found:
     """One head, as a whole run: settings searched, baselines, intervals, what is kept on disk."""
     with tempfile.TemporaryDirectory() as place, clock.running():
@@ -61,32 +63,6 @@ def head(question: Question, clock: Clock, backbone: Backbone) -> Found:
     cell = board.cell(question["recipe"])
     phases = {"read": board.forward_seconds, "train": cell.seconds}
     return {"accuracy": cell.measures.score, "phases": phases, "precision": board.precision}
-
-
-def fit(question: Question, clock: Clock, backbone: Backbone) -> Found:
-    """One head that was named, learned from all training rows, and its answers."""
-    with clock.running():
-        given = _answers(question, question["recipe"])
-    return {"given": given, "chosen": f"`{question['recipe']}`", "version": heads.__version__}
-
-
-def choose(question: Question, clock: Clock, backbone: Backbone) -> Found:
-    """The head of the default grid that folds of the training rows recommend, then as `fit`."""
-    config = heads.ExperimentConfig(seed=question["seed"], curve=False)
-    with tempfile.TemporaryDirectory() as place, clock.running():
-        board = heads.train_grid(question["train"], config=config, out=Path(place) / "run")
-        recipe = board.recommendation.name or board.best
-        given = _answers(question, recipe)
-    chosen = f"`{recipe}` of {board.planned} cells"
-    return {"given": given, "chosen": chosen, "version": heads.__version__}
-
-
-def _answers(question: Question, recipe: str) -> list[str]:
-    """What a head that learned from all training rows answers on the test rows."""
-    texts, labels = zip(*rounds.read(Path(question["train"])), strict=True)
-    tested, _ = zip(*rounds.read(Path(question["test"])), strict=True)
-    classifier = heads.HeadClassifier(recipe, seed=question["seed"]).fit(texts, labels)
-    return classifier.predict(tested).tolist()
 
 
 def layers(question: Question, clock: Clock, backbone: Backbone) -> Found:
@@ -141,22 +117,20 @@ def _readings() -> tuple[str, ...]:
     return (*(f"mean@{layer}" for layer in LAYERS), "mean")
 
 
-JOBS: Mapping[str, Callable[[Question, Clock, Backbone], Found]] = {
+JOBS: Mapping[str, Job] = {
     "head": head,
-    "fit": fit,
-    "choose": choose,
     "layers": layers,
     "rank": rank,
     "read": read,
 }
 
 
-def main() -> None:
-    """Answers one question."""
+def main(jobs: Mapping[str, Job] = JOBS) -> None:
+    """Answer the question on standard input by the job that it names."""
     question, clock = json.load(sys.stdin), Clock()
     if question["job"] not in ("rank", "read"):  # whole runs, whose baseline needs it
         importlib.import_module("sklearn.linear_model")
-    found = JOBS[question["job"]](question, clock, load(limits=limits()))
+    found = jobs[question["job"]](question, clock, load(limits=limits()))
     told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak_bytes()}
     print(json.dumps(told | found))
 

@@ -14,11 +14,12 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from benchmarks.reports import Row
+from benchmarks.timing import Work, time_in_turn
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -29,7 +30,7 @@ KEYS = [f" {word}" for word in TEXT.split()]
 WAIT = 120.0  # seconds for a page
 EMPTY = "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch({})"
 OURS = "from heads.interfaces.web.app import LAUNCH, build\nbuild().launch({}, **LAUNCH)"
-WITH_EXAMPLE = " of 100 ("  # how often a head of the example is right
+WITH_EXAMPLE = " held-out texts ("  # in the score of a head of the example
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 USABLE = "document.querySelector('#sentence textarea')?.value"
 LANES = "document.querySelectorAll('#lanes .answer strong').length >= 4"
@@ -43,20 +44,10 @@ def main() -> list[Row]:
         return [*rows, *over_http(url), *in_chromium(url)]
 
 
-def clock(work: Callable[[], object]) -> float:
-    """Milliseconds of some work."""
-    begun = time.perf_counter()
-    work()
-    return (time.perf_counter() - begun) * 1000
-
-
-def in_turn(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each round of each work, one after the other; the first does not count."""
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(rounds + 1):
-        for name in list(works)[:: -1 if number % 2 else 1]:
-            found[name].append(clock(works[name]))
-    return {name: times[1:] for name, times in found.items()}
+def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each work in each round."""
+    seconds = time_in_turn(works, rounds)
+    return {name: [1000 * one for one in own] for name, own in seconds.items()}
 
 
 def row(what: str, times: Sequence[float], against: str = "", floor: Sequence[float] = ()) -> Row:
@@ -79,7 +70,7 @@ def row(what: str, times: Sequence[float], against: str = "", floor: Sequence[fl
 def shell() -> list[Row]:
     """What importing costs, over an interpreter that does nothing."""
 
-    def start(code: str) -> Callable[[], object]:
+    def start(code: str) -> Work:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
     found = in_turn({"ours": start("import heads"), "floor": start("pass")}, 15)
@@ -153,7 +144,7 @@ def comparison() -> list[Row]:
 
     backbone = load(limits=limits())
     encoded, question = backbone.encode([TEXT]), replace(OPENING, text=TEXT)
-    works: dict[str, Callable[[], object]] = {
+    works: dict[str, Work] = {
         "floor": lambda: backbone.states(encoded),
         "compare": lambda: heads.compare(TEXT),
         "handler": lambda: list(answering(PendingQuestion(asked=question))),
@@ -171,7 +162,7 @@ def over_http(url: str) -> list[Row]:
     from gradio_client import Client
 
     client = Client(url, verbose=False)
-    works: dict[str, Callable[[], object]] = {
+    works: dict[str, Work] = {
         "floor": lambda: client.predict(api_name="/parts"),
         "compare": lambda: client.predict(TEXT, api_name="/compare"),
     }
@@ -212,7 +203,7 @@ def in_chromium(url: str) -> list[Row]:
             tab.wait_for_function(ready)
             context.close()
 
-        works: dict[str, Callable[[], object]] = {
+        works: dict[str, Work] = {
             "the page is usable in Chromium": lambda: visit(USABLE),
             "the page with four answers": lambda: visit(LANES),
         }

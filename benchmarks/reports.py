@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "PERFORMANCE.md"
-BEGIN, END = "<!-- measured -->\n", "<!-- /measured -->"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +204,12 @@ def _machine(machine: Mapping[str, Any]) -> str:
     )
 
 
-def between(page: str, inner: str) -> str | None:
-    """A page with what stands between its markers written anew; None where it has none."""
-    before, start, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def replace_region(page: str, inner: str, name: str = "measured") -> str | None:
+    r"""Replace what stands between the markers of a page; return None if it has none.
+
+    >>> replace_region("a\n<!-- table -->\nold\n<!-- /table -->\nz", "new\n", "table")
+    'a\n<!-- table -->\nnew\n<!-- /table -->\nz'
+    """
+    before, start, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
     return f"{before}{start}{inner}{end}{after}" if start and end else None

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
+from benchmarks import memory
 from benchmarks.venvs import last_error
 from heads.backbone.device import fastest
 from heads.backbone.precision import products
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 OWN = (sys.executable, "-m", "benchmarks.ours")
 MOST_SECONDS = 1_800
 Answer = dict[str, Any]
@@ -50,7 +51,7 @@ def answered(
             encoding="utf-8",
             errors="replace",
             timeout=MOST_SECONDS,
-            cwd=HERE.parent,
+            cwd=ROOT,
             env=os.environ | {"HF_HUB_OFFLINE": "1"} | dict(settings or {}),
         )
     except subprocess.TimeoutExpired:
@@ -96,6 +97,32 @@ def own(question: Mapping[str, Any], cache: Path | None = None) -> Answer:
     with contextlib.ExitStack() as stack:
         place = cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         return answered(OWN, question, {"HEADS_CACHE": str(place)})
+
+
+def run_heads(
+    arguments: Sequence[str], settings: Mapping[str, str], tree: Path = ROOT
+) -> dict[str, Any]:
+    """Run a command of `heads` with nothing cached, and return its JSON with `peak_bytes`.
+
+    Args:
+        settings: Variables added to its environment, such as another HEADS_CACHE.
+        tree: The checkout whose code runs.
+
+    Raises:
+        CannotSayError: It failed.
+    """
+    with tempfile.TemporaryDirectory() as cache:
+        own = {"HEADS_CACHE": cache, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(tree.resolve())}
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.memory", "heads", *arguments],
+            env={**os.environ, **own, **settings},
+            cwd=tree,
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        raise CannotSayError(last_error(memory.unsaid(done.stderr)))
+    return json.loads(done.stdout) | {"peak_bytes": memory.said(done.stderr)}
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from textwrap import indent
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"  # the data sets, where they lie beside the repository
 FOLDER = ROOT / "docs" / "measured"
 QUICK_ROWS = 1000
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -155,17 +156,17 @@ def fresh(text: str, folder: Path = FOLDER) -> str:
     return REGION.sub(region, text)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags of a benchmark that feeds a table of the docs."""
+def parse_arguments(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """Parse arguments, with the flags of a measurement that feeds a table of the docs added."""
     parser.add_argument("--write", action="store_true", help="store the figures for the docs")
     parser.add_argument("--quick", action="store_true", help="on few rows: to see that it works")
     parser.add_argument("--into", type=Path, default=FOLDER, help="where figures are stored")
-
-
-def check_flags(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
-    """Refuses figures of few rows for the docs."""
-    if asked.quick and asked.write and asked.into.resolve() == FOLDER:
+    options = parser.parse_args(arguments)
+    if options.quick and options.write and options.into.resolve() == FOLDER:
         parser.error("figures of --quick are not for the docs; name another folder with --into")
+    return options
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.against import SENTENCE, SETFIT, peer
 from benchmarks.grid import naive_seconds
+from benchmarks.peers import SENTENCE, SETFIT, peer
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import Answer, CannotSayError
 from heads.api import read

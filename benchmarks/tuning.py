@@ -6,10 +6,8 @@ with the lower layers computed in every step, and with their states kept at the 
 of layers predicts is 2 of 6 of the time of everything.
 """
 
-import math
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ import transformers
 
 from benchmarks.reports import Row, compared
 from benchmarks.rounds import read
+from benchmarks.timing import time_in_turn
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.events import result
@@ -55,13 +54,7 @@ def main(data: Path, rounds: int) -> list[Row]:
             "whole": ours("cls+bert?tune=last2", backbone, task, kept=False),
             "kept": ours("cls+bert?tune=last2", backbone, task, kept=True),
         }
-        times: dict[str, list[float]] = {name: [] for name in passes}
-        for number in range(-1, rounds):
-            for name in list(passes)[:: -1 if number % 2 else 1]:
-                seconds = _timed(passes[name])
-                print(f"  round {number + 1}, {name}: {seconds:.1f} s", flush=True)
-                if number >= 0:
-                    times[name].append(seconds)
+        times = time_in_turn(passes, rounds, is_printed=True)
     predicted = LAYERS / TOP
     told = f"{len(task.targets)} rows of trec6, all-MiniLM-L6-v2, 32 bits"
     layers = f"{TOP} of {LAYERS} layers predict {predicted:g}"
@@ -71,12 +64,6 @@ def main(data: Path, rounds: int) -> list[Row]:
         compared(LEARNED, kept, "one of tune=full", full, note=layers, target=SHARE * predicted),
         compared(LEARNED, kept, "the same, lower layers computed", times["whole"], note=told),
     ]
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
 
 
 def task_of(rows: Sequence[tuple[str, str]]) -> TrainingTask:
@@ -114,20 +101,6 @@ def ours(recipe: str, backbone: Backbone, task: TrainingTask, *, kept: bool) -> 
     settings = TuningSettings(learning_rate=3e-5, epochs=100)
     run = TuningRun(module, texts_of, own, rows, settings, rng, 0)
     return lambda: list(run.learn())
-
-
-def on_pairs(recipe: str, backbone: Backbone, task: TrainingTask) -> Callable[[], Any]:
-    """One pass of SetFit's first stage, which has as many pairs as there are rows."""
-    from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs  # an optional extra
-
-    resolved, rng = resolve(recipe), IsolatedRng()
-    texts = Texts.of(task, resolved, backbone)
-    with rng.rolling():
-        module = TunedRecipe(resolved, backbone, task.classes, plan_of(resolved, backbone))
-    rows = torch.arange(len(task.targets))
-    steps = math.ceil(len(rows) / PAIRS)
-    told: dict[str, Any] = {"rate": 3e-5, "steps": steps, "seed": 0, "rng": rng}
-    return lambda: learn_pairs(module, texts, task, rows, **told)
 
 
 def theirs(backbone: Backbone, task: TrainingTask, place: Path) -> Callable[[], Any]:

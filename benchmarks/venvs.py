@@ -25,10 +25,6 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "setfit": (TORCH, "transformers==5.23.0", "setfit==1.2.0"),
     "adapters": (TORCH, "adapters==1.3.0", "accelerate"),
     "transformer-ranker": (TORCH, "transformers==5.23.0", "transformer-ranker==0.2.0"),
-    "cleanlab": ("cleanlab==2.9.0",),
-    "autointent": (TORCH, "autointent[sentence-transformers,catboost]==0.4.0"),
-    "autogluon": (TORCH, "autogluon.tabular[lightgbm,xgboost,catboost,fastai]==1.6.3"),
-    "autogluon-multimodal": (TORCH, "autogluon.multimodal==1.6.3"),
 }
 HOME = Path.home() / ".cache" / "head-to-head" / "peers"
 MARK = "installed.txt"  # what an environment holds; written last

@@ -19,8 +19,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from benchmarks.promises.browser import chromium
-from benchmarks.promises.server import served
+from studies.promises.browser import chromium
+from studies.promises.server import served
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -6,27 +6,24 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import slow
 
 from benchmarks import __main__ as bench
 from benchmarks import (
-    against,
-    automl,
+    encoding,
     figure,
     growth,
     memory,
-    reading,
+    peers,
     reports,
     rounds,
     stored,
     venvs,
 )
-from benchmarks.figure import DARK, LIGHT, Axis, drawn
+from benchmarks.figure import DARK, LIGHT, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.backbone.loading import load
 from heads.settings import limits
@@ -70,34 +67,19 @@ def test_a_report_is_kept_whole(tmp_path):
     assert reports.opened(tmp_path / "new" / "report.json") == REPORT
 
 
-def test_a_table_holds_ratios_spreads_goals_and_reasons():
-    lines = reports.table(ROWS).splitlines()
-    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-    assert "**2.50** (2.00 to 3.00)" in lines[2]
-    assert "goal 3.00; 5 \\| rows" in lines[2]
-    assert "2.00 GB (1.50 to 2.50)" in lines[4]
-    assert "not installed: no network" in lines[5]
-
-
-def test_a_report_says_the_machine_and_what_was_not_measured():
-    told = reports.markdown(REPORT, "the figure")
-    assert "a processor, 2 cores, 24 GB" in told
-    assert told.index("the figure") < told.index("### Extraction")
-    assert told.endswith("Not measured: page, there is none.\n")
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
-def test_a_line_names_what_was_measured(row):
-    assert reports.line(row).startswith(f"{row.what}: ")
-    assert "None" not in reports.line(row)
-
-
-def test_only_what_stands_between_the_markers_is_written_anew():
-    page = f"before\n{reports.BEGIN}old\n{reports.END}\nafter\n"
-    new = reports.between(page, "new\n")
-    assert new == f"before\n{reports.BEGIN}new\n{reports.END}\nafter\n"
-    assert reports.between(new, "new\n") == new
-    assert reports.between("no markers", "new\n") is None
+def test_a_report_shows_the_machine_ratios_goals_reasons_and_what_is_missing():
+    page = reports.markdown(REPORT, "the figure")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in rows}) == 1
+    assert "a processor, 2 cores, 24 GB" in page
+    assert page.index("the figure") < page.index("### Extraction")
+    assert "**2.50** (2.00 to 3.00)" in page
+    assert "goal 3.00; 5 \\| rows" in page
+    assert "2.00 GB (1.50 to 2.50)" in page
+    assert "not installed: no network" in page
+    assert page.endswith("Not measured: page, there is none.\n")
+    for row in ROWS:
+        assert reports.line(row).startswith(f"{row.what}: ")
 
 
 @pytest.mark.parametrize("ink", [LIGHT, DARK])
@@ -111,15 +93,6 @@ def test_the_figure_is_svg_with_a_bar_for_every_ratio(ink):
     assert {"reading", "against a naive loop", "2.50×", "0.500×"} <= set(words)
     wide = float(root.get("viewBox").split()[2])
     assert all(float(bar.get("x")) + float(bar.get("width")) < wide for bar in bars)
-
-
-def test_the_figure_of_nothing_is_nothing():
-    assert drawn(Report(machine=MACHINE, parts={"page": ROWS[2:]}, missing={}), LIGHT) == ""
-
-
-def test_an_axis_is_logarithmic():
-    axis = Axis(low=0.1, high=10)
-    assert axis.at(1) - axis.at(0.1) == pytest.approx(axis.at(10) - axis.at(1))
 
 
 def test_what_is_compared_runs_in_turn_and_one_that_fails_is_asked_no_more():
@@ -187,13 +160,13 @@ def test_an_environment_is_installed_once_and_anew_where_it_is_to_hold_something
 
 
 def test_every_peer_has_its_script_and_its_environment():
-    folder = Path(against.__file__).parent / "peers"
-    for name, (environment, script) in against.SCRIPTS.items():
+    folder = Path(peers.__file__).parent / "peer_scripts"
+    for name, (environment, script) in peers.SCRIPTS.items():
         assert environment in venvs.ENVIRONMENTS, name
         assert (folder / f"{script}.py").is_file(), name
     for path in folder.glob("*.py"):
         assert not re.search(
-            r"^\s*(from|import) (heads|benchmarks)\b", path.read_text("utf-8"), re.M
+            r"^\s*(from|import) (heads|benchmarks|studies)\b", path.read_text("utf-8"), re.M
         )
 
 
@@ -205,24 +178,24 @@ def answer(seconds, **phases):
 def test_a_part_of_the_rows_is_scaled_and_said():
     files, few = ({"train_rows": r, "test_rows": r // 2} for r in (1_000, 100))
     answers = {
-        against.EXACT: [answer(10.0, read=5.0, train=1.0)],
-        against.SETFIT: [answer(30.0, fit=20.0, answer=10.0)],
-        against.SENTENCE: [answer(45.0, fit=5.0, **{"search C": 10.0})],
-        against.TRAINER: [answer(9.0, train=8.0, answer=1.0)],
+        peers.EXACT: [answer(10.0, read=5.0, train=1.0)],
+        peers.SETFIT: [answer(30.0, fit=20.0, answer=10.0)],
+        peers.SENTENCE: [answer(45.0, fit=5.0, **{"search C": 10.0})],
+        peers.TRAINER: [answer(9.0, train=8.0, answer=1.0)],
     }
-    found = against.one_head("data", answers, against.Scale(files=files, few=few))
-    peers = {row.against: row for row in found if row.what.endswith("whole run")}
-    assert peers[against.SETFIT].ratio == pytest.approx(3.0)
-    assert peers[against.SENTENCE].peer == pytest.approx(35.0)
-    assert peers[against.SEARCHED].peer == pytest.approx(40.0)
-    assert peers[against.TRAINER].peer == pytest.approx(90.0)
-    assert "measured on 100 of 1,000 rows" in peers[against.TRAINER].note
+    found = peers.one_head("data", answers, peers.Scale(files=files, few=few))
+    whole = {row.against: row for row in found if row.what.endswith("whole run")}
+    assert whole[peers.SETFIT].ratio == pytest.approx(3.0)
+    assert whole[peers.SENTENCE].peer == pytest.approx(35.0)
+    assert whole[peers.SEARCHED].peer == pytest.approx(40.0)
+    assert whole[peers.TRAINER].peer == pytest.approx(90.0)
+    assert "measured on 100 of 1,000 rows" in whole[peers.TRAINER].note
     bare = [row for row in found if row.what.endswith("reading and learning")]
-    assert [(row.against, row.ours) for row in bare] == [(against.SETFIT, 6.0)]
+    assert [(row.against, row.ours) for row in bare] == [(peers.SETFIT, 6.0)]
 
 
 def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
-    monkeypatch.setattr(reading, "precisions", lambda: ("exact",))
+    monkeypatch.setattr(encoding, "precisions", lambda: ("exact",))
     times = {
         "naive": [9.0, 9.0],
         "sorted": [6.0, 6.0],
@@ -230,7 +203,7 @@ def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
         "exact 1": [3.0, 3.2],
     }
     peaks = {"exact": [2e11, 2e11], "fast": [4e11, 4e11]}
-    *_, one, peak = reading.against(times, 10, [1.6e11, 1.2e11], peaks)
+    *_, one, peak = encoding.against(times, 10, [1.6e11, 1.2e11], peaks)
     assert one.note.startswith("1.125 of one")
     assert (peak.ours, peak.spread) == (pytest.approx(70), (pytest.approx(60), pytest.approx(80)))
     assert peak.note.startswith("140 of 200 GFLOP/s")
@@ -241,8 +214,8 @@ def test_a_ranking_is_set_against_what_training_found():
     rank = [answer(1.0, read=0.9)]
     theirs = [answer(4.0, read=3.0) | {"layers": {name: [1, 2, 3, 4, 6, 5] for name in names}}]
     trained = {"scores": [1, 2, 3, 4, 5, 6], "layers": {name: [1, 2, 3, 4, 5, 6] for name in names}}
-    answers = {"ours, ranking": rank, against.RANKER: theirs}
-    time, *taus = against.ranking("data", answers, trained)
+    answers = {"ours, ranking": rank, peers.RANKER: theirs}
+    time, *taus = peers.ranking("data", answers, trained)
     assert time.ratio == 4.0
     assert [row.ours for row in taus] == [pytest.approx(1.0)] * 3
     assert [row.peer for row in taus] == [pytest.approx(13 / 15)] * 3
@@ -277,7 +250,7 @@ def test_a_part_that_fails_stops_no_other(tmp_path, monkeypatch, capsys):
     def fail(data, rounds):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(against, "main", fail)
+    monkeypatch.setattr(peers, "main", fail)
     monkeypatch.setattr(growth, "main", lambda data, rounds: ROWS)
     out = tmp_path / "report.json"
     asked = ["--data", str(tmp_path), "--only", "growth,peers", "--quick", "--out", str(out)]
@@ -292,9 +265,11 @@ def test_the_page_and_its_figures_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "PAGE", page)
     bench.publish(REPORT)
     assert "has no place for the table" in capsys.readouterr().out
-    page.write_text(f"# Title\n\n{reports.BEGIN}{reports.END}\n", "utf-8")
+    page.write_text("# Title\n\n<!-- measured -->\nold\n<!-- /measured -->\nend\n", "utf-8")
     bench.publish(REPORT)
     assert "### Extraction" in page.read_text("utf-8")
+    assert "old" not in page.read_text("utf-8")
+    assert page.read_text("utf-8").endswith("<!-- /measured -->\nend\n")
     for name in bench.FIGURES:
         assert name in page.read_text("utf-8")
         ElementTree.parse(tmp_path / name)
@@ -340,77 +315,14 @@ def test_what_is_stored_is_drawn_with_commit_date_and_data(tmp_path):
     assert stored.fingerprint(data)[:8] not in found
 
 
-@pytest.mark.parametrize("module", slow.but_each(3, ["kinds", "grid", "race"]))
+@pytest.mark.parametrize("module", ["studies.task_types", "benchmarks.grid", "studies.racing"])
 @pytest.mark.slow
 def test_figures_of_few_rows_are_not_for_the_docs(module):
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", "nowhere", "--quick", "--write"],
+        [sys.executable, "-m", module, "nowhere", "--quick", "--write"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[1],
     )
     assert done.returncode == 2
     assert "figures of --quick are not for the docs" in done.stderr
-
-
-# Beside AutoML for text
-
-
-def test_a_seed_draws_of_each_class_its_share_in_the_order_of_the_file():
-    rows = [(f"text {number}", "abbccccccc"[number % 10]) for number in range(100)]
-    found = automl.some_of_each(rows, 20, 0)
-    assert found == automl.some_of_each(rows, 20, 0) != automl.some_of_each(rows, 20, 1)
-    assert found == [row for row in rows if row in found]
-    assert Counter(label for _, label in found) == {"a": 2, "b": 4, "c": 14}
-    assert automl.some_of_each(rows, 1_000, 0) == rows
-    assert automl.some_of_each([*rows, ("alone", "z")], 20, 0)[-1] == ("alone", "z")
-
-
-def test_tools_are_asked_once_and_one_that_fails_leaves_the_others(tmp_path):
-    texts, labels = [f"text {number}" for number in range(60)], ["one", "other"] * 30
-    for name in ("train", "test"):
-        rounds.write(tmp_path / f"{name}.csv", list(zip(texts, labels, strict=True)))
-    asked = []
-
-    def tool(given, name):
-        def answer(question):
-            asked.append((question["seed"], name))
-            learned = rounds.read(Path(question["train"]))
-            assert len(learned) == 20
-            told = {"given": given, "seconds": 2.0, "cpu_seconds": 1.0}
-            return told | {"chosen": name, "version": "1"}
-
-        return answer
-
-    def broken(question):
-        raise rounds.CannotSayError("no memory")
-
-    made_up = ["nothing of these"] * 6
-    asking = {
-        automl.LINEAR: tool(labels, "ours"),
-        automl.GRID: tool(labels, "grid"),
-        "wrong": tool([*made_up, *labels[6:]], "wrong"),
-        "broken": broken,
-    }
-    study = automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
-    assert asked == [(seed, name) for seed, name in [
-        (0, "ours"), (0, "grid"), (0, "wrong"), (1, "wrong"), (1, "grid"), (1, "ours"),
-    ]]  # fmt: skip
-    automl.studied(tmp_path, asking, 20, range(2), tmp_path / "kept")
-    assert len(asked) == 6
-    table = automl.of_scores(study)
-    assert table.title.endswith("20 of 60 rows learned from, 60 tested, 2 seeds")
-    cells = {row[0]: row for row in table.rows}
-    assert list(cells) == [automl.LINEAR, automl.GRID, "wrong"]
-    assert cells["wrong"][1]["score"] == pytest.approx(0.9)
-    assert cells["wrong"][2]["gap"] == pytest.approx(-0.1)
-    assert cells[automl.LINEAR][2] == "–"
-    assert cells["wrong"][4]["figure"] == 2.0
-    assert automl.of_choices(study).rows[2] == ["wrong", "1", "wrong"]
-
-
-def test_every_tool_has_its_script_and_its_environment():
-    folder = Path(automl.__file__).parent / "peers"
-    for tool, (environment, script, _) in automl.SCRIPTS.items():
-        assert environment in venvs.ENVIRONMENTS, tool
-        assert (folder / f"{script}.py").is_file(), tool

@@ -23,6 +23,7 @@ ABOVE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "assets/examples/README.md": "samples.md",
+    "studies/README.md": "studies.md",
 }
 NAV = {
     "Start": ("tour", "faq"),
@@ -36,7 +37,8 @@ NAV = {
     ),
     "Extras": ("extras", *(f"extra-{path.stem}" for path in sorted(DOCS.glob("extras/*.md")))),
     "The project": (
-        "adding-parts", "contributing", "design", "testing", "publishing", "security", "changelog",
+        "adding-parts", "contributing", "design", "testing", "studies", "publishing", "security",
+        "changelog",
     ),
 }  # fmt: skip
 PICTURES = (".png", ".webp", ".svg", ".ipynb")

@@ -33,7 +33,7 @@ from heads.evaluation.statistics import Z_95, macro_f1_bias, wilson
 CONFIDENCE = 0.95
 # What training rows add, with folds, to the variance through tested rows: a share of it that halves
 # at so many rows, or the same share of scores to which all classes count alike. No estimate can be
-# had from folds (Bengio & Grandvalet 2004): these are measured, see `benchmarks/coverage.py`.
+# had from folds (Bengio & Grandvalet 2004): these are measured, see `studies/coverage.py`.
 TRAINING_ROWS, HALF_AT, TRAINING_CLASSES = 0.5, 600, 0.4
 
 

@@ -1,6 +1,6 @@
 """Which cells of a grid are behind by more than chance, going by the development rows.
 
-What benchmarks/race.py finds, for the full grid of 64 cells with 5 seeds on all-MiniLM-L6-v2;
+What studies/racing.py finds, for the full grid of 64 cells with 5 seeds on all-MiniLM-L6-v2;
 a thousand replays each on development rows drawn again with replacement:
 
 =========  ==================  ==============  ===========================  ==================

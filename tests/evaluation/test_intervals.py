@@ -1,6 +1,6 @@
 """Intervals of scores hold the true score, and few seeds do not make them useless.
 
-`python -m benchmarks.coverage` draws many more; docs/statistics.md has what it gave.
+`python -m studies.coverage` draws many more; docs/statistics.md has what it gave.
 """
 
 from dataclasses import replace
@@ -9,8 +9,6 @@ import pytest
 import slow
 import torch
 
-from benchmarks.coverage import Gaussian, Setting, coverage
-from benchmarks.simulated import Design, simulated
 from heads.evaluation.intervals import score_interval, score_intervals
 from heads.evaluation.metrics import MetricName
 from heads.evaluation.predictions import Answers, EvaluationTask
@@ -18,6 +16,8 @@ from heads.evaluation.seed_variance import seed_variance
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import macro_f1, macro_f1_bias, wilson
 from heads.problem import REGRESSION
+from studies.coverage import Gaussian, Setting, coverage
+from studies.simulation import Design, simulated
 
 
 def answers(name: str, *wrong: int, rows: int = 84) -> Answers:

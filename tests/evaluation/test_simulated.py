@@ -2,7 +2,7 @@
 
 Simulated heads: a row is right when its ease, with noise of its own for every head and seed and
 with the luck of the whole seed, is above a threshold. Some texts stand in several rows and are
-answered alike. The tests run few repetitions; `python -m benchmarks.verdicts` runs many and writes
+answered alike. The tests run few repetitions; `python -m studies.verdicts` runs many and writes
 what they gave into docs/training.md.
 """
 
@@ -15,9 +15,13 @@ import slow
 import torch
 from torch import Tensor
 
-from benchmarks.simulated import RIGHT, Design
-from benchmarks.simulated import simulated as simulate
-from benchmarks.verdicts import (
+from heads.evaluation.intervals import score_interval
+from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask
+from heads.evaluation.significance import Comparisons, compare
+from heads.problem import MULTI_LABEL, REGRESSION, ProblemType
+from studies.simulation import RIGHT, Design
+from studies.simulation import simulated as simulate
+from studies.verdicts import (
     BY_CLASSES,
     MIXES,
     OF_FEW,
@@ -27,10 +31,6 @@ from benchmarks.verdicts import (
     rates_of_small,
     wrong,
 )
-from heads.evaluation.intervals import score_interval
-from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask
-from heads.evaluation.significance import Comparisons, compare
-from heads.problem import MULTI_LABEL, REGRESSION, ProblemType
 
 ACCURACY = 0.85
 NOISE = 0.35  # of a head's training, as a share of the spread of the rows' ease

@@ -31,7 +31,7 @@ from heads.parts.resolve import pooling, resolve
 
 # Where modules are imported from has moved; the old place is the one that all versions have.
 pytestmark = pytest.mark.filterwarnings("ignore:Importing from:DeprecationWarning")
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "peers" / "sentence_folders.py"
+SCRIPT = Path(__file__).parents[2] / "studies" / "peer_scripts" / "sentence_folders.py"
 OTHER_PYTHON = "HEADS_SENTENCE_TRANSFORMERS_5"  # names a Python with a sentence-transformers 5.x
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 3, 8)]
 SECOND = TEXTS[4:] + TEXTS[:4]

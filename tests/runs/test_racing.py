@@ -19,7 +19,6 @@ from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from benchmarks.race import Whole, ended
 from heads.backbone.backbone import Backbone
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
@@ -50,6 +49,7 @@ from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.racing import bar, eliminated
 from heads.training.scheduler import TrainingData, run_trials
 from heads.training.search import CurvePointTried, SearchFinished, search_job
+from studies.racing import Whole, ended
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")
 CONFIG = ExperimentConfig(folds=2, race=True, precision="exact")

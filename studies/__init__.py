@@ -1,0 +1,1 @@
+"""Measurements made once, for a page of the docs: see README.md."""
