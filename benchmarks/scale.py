@@ -25,8 +25,8 @@ import torch
 import heads
 from benchmarks import stored
 from benchmarks.stored import Table, figure
-from heads.scale.pool import ray_library
-from heads.scale.shards import FeatureShards
+from heads.extras.scale.pool import ray_library
+from heads.extras.scale.shards import FeatureShards
 
 PARTS = ("extraction", "race")
 WIDTH, CLASSES, CLUSTERS, GROUP = 384, 8, 3, 16_384

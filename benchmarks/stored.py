@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "measured"
 QUICK_ROWS = 1000
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 REGION = re.compile(
     r"^( *)(<!-- measured: ([a-z0-9_-]+) -->\n).*?( *<!-- /measured: \3 -->)$",
     re.DOTALL | re.MULTILINE,

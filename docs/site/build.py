@@ -31,7 +31,7 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders", "endpoints",
+        "trainer", "serving", "scikit-learn", "vectors", "scale", "folders", "endpoints",
         "trackers", "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "The project": (
@@ -50,7 +50,7 @@ FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 def places() -> dict[Path, str]:
     """Every file that is part of the site, and where it lies in it."""
     found = {ROOT / path: name for path, name in ABOVE.items()}
-    found |= {path: path.name for path in sorted(DOCS.glob("*.md"))}
+    found |= {path: path.name for path in sorted(DOCS.rglob("*.md"))}
     pictures = (*DOCS.glob("*"), *DOCS.glob("images/*"), *(ROOT / "assets").glob("*"))
     return found | {path: path.name for path in sorted(pictures) if path.suffix in PICTURES}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = (*ROOT.glob("*.md"), *sorted(DOCS.glob("*.md")))
+PAGES = (*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md")))
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""Parquet files for tests of `heads.scale`: texts with labels, and vectors with labels."""
+"""Parquet files for tests of `heads.extras.scale`: texts with labels, and vectors with labels."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ import torch
 from small_training_data import blobs
 from torch import Tensor
 
+from heads.extras.scale.pool import applying, pool
+from heads.extras.scale.shards import FeatureShards, Sample, ShardReader
+from heads.extras.scale.sums import Shards
 from heads.problem import SINGLE_LABEL
-from heads.scale.pool import applying, pool
-from heads.scale.shards import FeatureShards, Sample, ShardReader
-from heads.scale.sums import Shards
 from heads.training.objective import Objective
 
 WORDS = ("river", "stone", "bright", "quiet", "train", "paper", "garden", "window", "seven", "cold")

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 import pandas
 import pytest
 from boards import CLOSE, FAR, board_of
-from shard_files import vectors_file
 
 import heads
 from heads.analysis.adapter_check import AdapterFinding, AdapterReport
@@ -22,8 +21,6 @@ from heads.exporters.onnx import OnnxReport
 from heads.exporters.push import Pushed
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
-from heads.scale.predicting import ShardedAnswers
-from heads.scale.shards import FeatureShards
 from heads.settings import ExperimentConfig
 from heads.trackers import Tracked
 
@@ -41,12 +38,6 @@ def read(tmp_path):
 
 def read_as_frame():
     return pandas.DataFrame({"text": [f"{HOSTILE} {n}" for n in range(3)]})
-
-
-def features(place):
-    """Features with a hostile name."""
-    found = FeatureShards.opened(vectors_file(place / "w.parquet", 10))
-    return replace(found, readings={HOSTILE: 12}, model=HOSTILE, to=HOSTILE)
 
 
 def doubtful(model, place):
@@ -155,29 +146,6 @@ def results(tmp_path_factory, tiny):
             asked=(HOSTILE,),
             findings=(EndpointFinding(weight="fault", kind="labels", says=HOSTILE, hint=HOSTILE),),
         ),
-        "shards": features(place),
-        "sharded answers": ShardedAnswers(
-            head=HOSTILE,
-            model=HOSTILE,
-            data=HOSTILE,
-            to=HOSTILE,
-            rows=2,
-            answered=1,
-            unanswered={HOSTILE: 1},
-            abstained=0,
-            counts={HOSTILE: 1},
-            columns=(HOSTILE,),
-            text=HOSTILE,
-            pair="",
-            vectors="",
-            parts=1,
-            fresh=2,
-            seconds=1.0,
-        ),
-        "sharded comparison": replace(
-            heads.fit_shards(vectors_file(place / "v.parquet", 400), recipes=["vectors+ridge"]),
-            data=HOSTILE,
-        ),
         "tour": Tour(steps=(), board=board),
         "attribution": inside.attribute(HOSTILE)[0],
         "flips": inside.flips("Good.", [HOSTILE]),
@@ -248,8 +216,7 @@ def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
 
 def test_foreign_text_is_shown_to_the_letter(results):
     for name in ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-                 "flips", "pushed", "tracked", "answers", "labels", "adapter", "shards",
-                 "sharded answers"):  # fmt: skip
+                 "flips", "pushed", "tracked", "answers", "labels", "adapter"):  # fmt: skip
         assert "&lt;img" in results[name]._repr_html_(), name
 
 

@@ -12,9 +12,9 @@ from shard_files import shards_of, vectors_file, whole
 from tiny_models import LIMITS
 
 from heads.errors import DataError, LimitError
-from heads.scale.labels import counted, label_column
-from heads.scale.pool import applying, pool
-from heads.scale.shards import FeatureShards, Sample, ShardReader, uniform
+from heads.extras.scale.labels import counted, label_column
+from heads.extras.scale.pool import applying, pool
+from heads.extras.scale.shards import FeatureShards, Sample, ShardReader, uniform
 
 
 def test_numbers_are_spread_evenly_and_always_the_same() -> None:

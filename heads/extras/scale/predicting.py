@@ -13,33 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from heads import display
 from heads.analysis.answering import ChosenHead, choosing_head, predicting
-from heads.backbone.models import BUNDLED
 from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.classifier.classifier import Classifier
-from heads.errors import DataError
 from heads.events import Progress, result
-from heads.recipe import Recipe
-from heads.runs.folder import find
-from heads.scale.pieces import (
+from heads.extras.scale.pieces import (
     NOTES,
     Outcome,
     Piece,
-    Work,
-    found_by_all,
-    opened,
-    whole_name,
-    worked,
+    Source,
 )
-from heads.scale.pool import HERE, check_where
+from heads.interfaces.views.format import commonest, counted
+from heads.recipe import Recipe
+from heads.runs.folder import find
 from heads.settings import Limits
-from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
     import pyarrow
 
 ANSWERS = "answers"
 CODE = "backbone/backbone", "classifier/classifier", "data/corpus", "data/rows", "data/text"
+CLASSES = 20  # whose counts are listed
 FIRST = 200  # rows in which the columns of the texts are found
 
 
@@ -89,6 +83,24 @@ class ShardedAnswers(display.Displayed):
         """As plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
+    def describe(self) -> display.Description:
+        """Return how many rows were answered and how, and where the answers are."""
+        columns = [f"'{name}'" for name in (self.text, self.pair, self.vectors) if name]
+        reasons = (
+            f"{counted(many, 'row')} got no answer: {why}." for why, many in self.unanswered.items()
+        )
+        return display.Description(
+            title=f"{self.answered:,} of {self.rows:,} rows of {self.data} answered.",
+            blocks=(
+                f"Head {self.head} on {self.model}; columns read: {', '.join(columns)}.",
+                f"{self.fresh:,} rows were answered now, in {self.seconds:,.1f} s.",
+                *reasons,
+                *([f"Answers: {commonest(self.counts, CLASSES)}."] if self.counts else []),
+                *([f"It abstained from {counted(self.abstained, 'row')}."] * bool(self.abstained)),
+                f"They are in {self.to}, {counted(self.parts, 'file')} of Parquet.",
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -126,6 +138,17 @@ class Choice:
             self.recipe, run=self.run, model=self.model, sample=self.sample, limits=self.limits
         )
 
+    def settled(self, head: ChosenHead, source: Source) -> tuple[Choice, tuple[str, ...]]:
+        """Return the choice with the columns found in the first rows, and the columns of answers.
+
+        No piece then takes another column for the texts, and what cannot be answered is said before
+        any worker is begun.
+        """
+        rows = source.pieces(FIRST)[0].read()
+        first = result(predicting(rows, recipe=head, limits=self.limits, **self.columns))
+        choice = replace(self, text=first.text, pair=first.pair, vectors=first.vectors)
+        return choice, first.columns
+
     def __call__(self) -> Answering:
         return Answering(choice=self, head=result(self.head()))
 
@@ -155,58 +178,7 @@ class Answering:
         return found.replace_schema_metadata({NOTES: json.dumps(facts).encode()})
 
 
-def predicting_shards(
-    data: str | Path | Sequence[str | Path],
-    to: str | Path,
-    *,
-    recipe: Recipe | str | Classifier = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-    limits: Limits | None = None,
-) -> Generator[Progress, None, ShardedAnswers]:
-    """The work of `heads.predict_shards`: progress, then the account.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
-    if check_where(on) != HERE and isinstance(recipe, Classifier):
-        what = "A classifier in memory is not sent to other machines."
-        raise DataError(what, "Export it, and name the folder (model).")
-    choice = Choice(
-        recipe=recipe, run=run, model=model, sample=sample, limits=limits, text=text, pair=pair,
-        vectors=vectors, logits=logits, probabilities=probabilities, abstain_below=abstain_below,
-    )  # fmt: skip
-    head = yield from choice.head()
-    yield Progress(says="Looking at the rows", share=0.0)
-    source = opened(data, to, limits)
-    # The columns are found once, so that no piece takes another for the texts; and what cannot be
-    # answered is said before any worker is begun.
-    rows = source.pieces(FIRST)[0].read()
-    first = result(predicting(rows, recipe=head, limits=limits, **choice.columns))
-    choice = replace(choice, text=first.text, pair=first.pair, vectors=first.vectors)
-    work = Work(
-        to=to,
-        kind=ANSWERS,
-        facts=_facts(head, choice, first.columns),
-        make=choice,
-        rows_each=rows_each or source.rows_each(),
-    )
-    found: Outcome = yield from worked(work, source, on, workers)
-    return _account(found, head, first.columns, choice)
-
-
-def _facts(head: ChosenHead, choice: Choice, columns: Sequence[str]) -> dict[str, Any]:
+def facts_of(head: ChosenHead, choice: Choice, columns: Sequence[str]) -> dict[str, Any]:
     """All that answers depend on besides the rows, as plain values."""
     classifier, digest = head.classifier, hashlib.sha256()
     for name, tensor in sorted(classifier.head.module.state_dict().items()):
@@ -224,7 +196,7 @@ def _facts(head: ChosenHead, choice: Choice, columns: Sequence[str]) -> dict[str
     }
 
 
-def _account(
+def account_of(
     found: Outcome, head: ChosenHead, columns: Sequence[str], choice: Choice
 ) -> ShardedAnswers:
     """What all pieces came to."""

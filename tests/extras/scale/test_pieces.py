@@ -1,11 +1,13 @@
 """Tables worked on piece by piece: every row once, whole or not at all, and resumed."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -16,8 +18,8 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress, result
-from heads.scale import pieces
-from heads.scale.pieces import (
+from heads.extras.scale import pieces
+from heads.extras.scale.pieces import (
     JOB,
     MANIFEST,
     PARTS,
@@ -272,3 +274,18 @@ def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "deep")
     assert source_files([tmp_path, names[0]]) == [str(names[0])] * 2
     assert JOB != MANIFEST
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "features.parquet"
+    vectors = pa.array(np.random.default_rng(0).normal(size=600))
+    pieces.write_table(
+        str(path), pa.table({"mean": pa.FixedSizeListArray.from_arrays(vectors, 6)}), {}
+    )
+    piece = Piece(file=str(path), start=0, rows=100, row=0, stamp="")
+    assert len(piece.read()) == 100
+    whole = path.read_bytes()
+    for at in random.Random(0).sample(range(200, 4800), 20):  # the vectors' own bytes
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(DataError, match=r"features\.parquet"):
+            piece.read()

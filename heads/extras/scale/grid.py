@@ -17,8 +17,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from heads.extras.scale.pool import RAY, ActorPool, Pool, applying, connect
 from heads.features.store import FeatureMatrices, FeatureStore
-from heads.scale.pool import RAY, ActorPool, Pool, applying, connect
 from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, TrialFailed, run_trials
 from heads.training.task import TrainingTask
 
@@ -29,7 +29,7 @@ def on_ray(on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None) 
     """What does the cells of a run on a Ray cluster.
 
     Args:
-        on: ray, or ray:HOST:PORT, as of `heads.scale.pool.pool`.
+        on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.pool`.
         workers: At most so many; as many as there are processors if 0.
         pool: One that is there already, of workers that apply functions.
 

@@ -25,7 +25,7 @@ from heads.data.samples import SAMPLES
 from heads.data.table import short
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
-from heads.scale.pool import HERE, work_through
+from heads.extras.scale.pool import HERE, work_through
 from heads.settings import Limits
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import contextlib
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,28 +36,28 @@ from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Difference, compare
 from heads.evaluation.statistics import Scores
 from heads.events import Progress, result
-from heads.features.store import FeatureMatrices, FeatureStore
-from heads.parts.poolings import GIVEN
-from heads.parts.resolve import resolve, with_options
-from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.problem import SINGLE_LABEL
-from heads.recipe import Recipe
-from heads.rng import IsolatedRng
-from heads.scale.grid import on_ray
-from heads.scale.labels import counted, label_column
-from heads.scale.pieces import Piece
-from heads.scale.pool import HERE, Pool, applying, check_where, pool
-from heads.scale.shards import FeatureShards, Part, Sample, ShardReader, ShardRows
-from heads.scale.streaming import (
+from heads.extras.scale.grid import on_ray
+from heads.extras.scale.pieces import Piece
+from heads.extras.scale.pool import HERE, Pool, applying, pool
+from heads.extras.scale.shards import FeatureShards, Part, Sample, ShardReader, ShardRows
+from heads.extras.scale.streaming import (
     check_streams,
     learn_by_steps,
     solve_closed_form,
     solve_linear,
     task_of_rows,
 )
-from heads.scale.sums import Moments, Shards, moments
+from heads.extras.scale.sums import Moments, Shards, moments
+from heads.features.store import FeatureMatrices, FeatureStore
+from heads.interfaces.views.format import apart, between, counted
+from heads.interfaces.views.format import count as count_briefly
+from heads.parts.poolings import GIVEN
+from heads.parts.resolve import resolve, with_options
+from heads.parts.resolved_recipe import ResolvedRecipe
+from heads.problem import SINGLE_LABEL
+from heads.recipe import Recipe
+from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits
-from heads.settings import limits as limits_here
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, score_settings, surest
 from heads.training.fitters.closed_form import ClosedFormFitter, settings_of
 from heads.training.fitters.logistic import STRENGTHS, LinearFitter
@@ -75,6 +74,11 @@ IN_MEMORY = 250_000  # rows to learn from up to which a rung is computed in memo
 SEARCHED = 1e-3  # of the first gradient, down to which linear heads are solved to choose C
 AROUND = (0.3, 1.0, 3.0)  # times C that are tried on more rows
 FEWEST = 200  # rows to learn from
+ONCE = (
+    "Heads that begin with random weights were trained once: intervals with them are of these "
+    "heads, and say nothing of another training."
+)
+CHOICES_SHOWN = ("C", "alpha", "shrinkage", "learning_rate", "weight_decay", "epochs")
 
 
 # --- What comes of it.
@@ -116,6 +120,26 @@ class FittedCell:
     parameters: int
     head: TrainedHead
     to_best: Difference | None = None
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cell as a row of the table."""
+        own, score = self.measures, SCORES[self.measures.metric]
+        against = ""
+        if self.to_best:
+            against = apart(self.to_best, score) + "*" * self.to_best.differs
+        settings = [(name, self.chosen[name]) for name in CHOICES_SHOWN if name in self.chosen]
+        return (
+            self.name,
+            score.told(own.score),
+            between(own).replace(" ", ""),
+            against,
+            count_briefly(self.parameters),
+            ", ".join(
+                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in settings
+            ),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -194,6 +218,35 @@ class ShardedComparison(display.Displayed):
             told += f"; {', '.join(level)} not significantly different"
         return f"{told}."
 
+    def describe(self) -> display.Description:
+        """Return the verdict, a table of the heads, and why others were stopped."""
+        rows, metric = self.rows, self.cells[0].measures.metric
+        blocks: list[str | display.Table] = [
+            f"Fitted on {rows['train']:,} rows; settings chosen on {rows['development']:,}, scored "
+            f"on {rows['test']:,}. {counted(len(self.classes), 'class')} by '{self.label}'.",
+            display.Table(
+                headers=(
+                    "", SCORES[metric].title, "95 %", "against the best", "parameters", "settings",
+                ),
+                rows=tuple(cell.row for cell in self.cells),
+            ),
+        ]  # fmt: skip
+        if any(cell.to_best and cell.to_best.differs for cell in self.cells):
+            blocks.append("* significantly different from the best.")
+        if any("learning_rate" in cell.chosen for cell in self.cells):
+            blocks.append(ONCE)
+        blocks += [
+            display.Table(
+                title=f"Stopped after {rung.rows:,} rows ({rung.seconds:,.0f} s):",
+                headers=("recipe", "why"),
+                rows=tuple(rung.stopped.items()),
+            )
+            for rung in self.rungs
+            if rung.stopped
+        ]
+        blocks += [f"Note: {why}" for why in self.failed.values()]
+        return display.Description(title=self.verdict, blocks=tuple(blocks))
+
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
@@ -213,48 +266,35 @@ class ShardedComparison(display.Displayed):
 # --- The work.
 
 
-def fitting(
-    data: str | Path | Sequence[str | Path] | FeatureShards,
-    *,
-    recipes: Sequence[str] = (),
-    label: str = "",
-    split: str = "",
-    vectors: str = "",
-    rungs: Sequence[int],
-    keep: int,
-    on: str = HERE,
-    workers: int = 0,
-    config: ExperimentConfig | None = None,
-    limits: Limits | None = None,
-) -> Generator[Progress, None, ShardedComparison]:
-    """The work of `heads.fit_shards`: progress, then the comparison.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    begun, limits = time.perf_counter(), limits or limits_here()
-    config = config or ExperimentConfig(curve=False)
-    check_where(on)
-    shards = data if isinstance(data, FeatureShards) else FeatureShards.opened(data, limits)
+def resolved_on(
+    shards: FeatureShards, recipes: Sequence[str], vectors: str, limits: Limits
+) -> tuple[list[ResolvedRecipe], Backbone]:
+    """Return the recipes that are compared, and the base model behind the features."""
     backbone = _backbone(shards, vectors, limits)
-    resolved = _recipes(recipes, shards, backbone, vectors)
-    label = label_column(shards, label)
-    if split:
-        shards.source.check_column(split, "splits")
-    with contextlib.closing(pool(applying, on, workers)) as own:
-        yield Progress(says="Counting labels", share=0.0)
-        counts, classes = counted(shards, label, own, limits)
-        cells = trials(resolved, backbone, len(classes), limits, SINGLE_LABEL)
-        for cell in cells:
-            check_streams(cell.fitter, cell.name)
-        rows = sum(counts.values())
-        race = Race(
-            shards=shards, label=label, classes=classes, cells=cells, backbone=backbone, pool=own,
-            sample=Sample.of(rows, config.seed, split), config=config, limits=limits, on=on,
-            workers=workers, vectors=vectors, rows=rows,
-        )  # fmt: skip
-        yield from race.run(rungs, max(1, keep))
-        return race.compared(time.perf_counter() - begun)
+    return _recipes(recipes, shards, backbone, vectors), backbone
+
+
+def race_of(
+    shards: FeatureShards,
+    resolved: Sequence[ResolvedRecipe],
+    backbone: Backbone,
+    *,
+    counts: Mapping[str, int],
+    classes: tuple[str, ...],
+    config: ExperimentConfig,
+    split: str,
+    limits: Limits,
+    **given: Any,
+) -> Race:
+    """Return the race of recipes that can be learned from shards."""
+    cells = trials(resolved, backbone, len(classes), limits, SINGLE_LABEL)
+    for cell in cells:
+        check_streams(cell.fitter, cell.name)
+    rows = sum(counts.values())
+    return Race(
+        shards=shards, classes=classes, cells=cells, backbone=backbone, config=config,
+        limits=limits, sample=Sample.of(rows, config.seed, split), rows=rows, **given,
+    )  # fmt: skip
 
 
 def _backbone(shards: FeatureShards, vectors: str, limits: Limits) -> Backbone:

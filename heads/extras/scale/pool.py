@@ -12,6 +12,7 @@ a job in silence (#62746), and it holds several times the data (#65544).
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import tempfile
 import time
@@ -23,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from heads import interruption
 from heads.errors import HeadsError
-from heads.settings import parts_file, quieten_ray
+from heads.settings import parts_file
 
 Task = TypeVar("Task")
 Result = TypeVar("Result", covariant=True)
@@ -59,7 +60,8 @@ def check_where(on: str) -> str:
 
 def ray_library() -> Any:
     """Ray, where it is installed; HeadsError where it is not."""
-    quieten_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics over the network
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what it does not warn of
     try:
         import ray
     except ImportError:

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
+from heads.extras.scale.sums import FourthPowers, LossGradients, Moments, Shards
 from heads.parts import solvers
 from heads.recipe import Value
 from heads.rng import IsolatedRng
-from heads.scale.sums import FourthPowers, LossGradients, Moments, Shards
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import AdamWCopies, CopyData, CopySettings
 from heads.training.fitters.base import Chosen, Fitter, SearchResult, TriedSettings

@@ -10,9 +10,9 @@ from typing import Any
 from heads.data.corpus import class_order
 from heads.data.table import short
 from heads.errors import DataError, LimitError, did_you_mean
-from heads.scale.pieces import Piece
-from heads.scale.pool import Pool
-from heads.scale.shards import FeatureShards, is_missing, label_of, plain
+from heads.extras.scale.pieces import Piece
+from heads.extras.scale.pool import Pool
+from heads.extras.scale.shards import FeatureShards, is_missing, label_of, plain
 from heads.settings import Limits
 
 USUAL = ("label", "labels", "target", "class", "y")

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from heads import api
+import heads
 from heads.errors import DataError, HeadsError
+from heads.extras.scale import pool
+from heads.extras.scale.pool import check_where, work_through
 from heads.interfaces.cli.app import main
-from heads.scale import pool
-from heads.scale.pool import check_where, work_through
 
 
 def squares():
@@ -93,11 +93,11 @@ def test_without_ray_it_is_said_what_to_install(
         check_where("ray")
     assert str(told.value) == SAYS
     for call in (
-        lambda: api.extract("sentiment", tmp_path / "to", on="ray"),
-        lambda: api.fit_shards(tmp_path, on="ray"),
-        lambda: api.predict_shards("sentiment", tmp_path / "to", sample="sentiment", on="ray"),
-        lambda: api.train_grid("sentiment", on="ray"),
-        lambda: api.resume("a-run", on="ray"),
+        lambda: heads.extract("sentiment", tmp_path / "to", on="ray"),
+        lambda: heads.fit_shards(tmp_path, on="ray"),
+        lambda: heads.predict_shards("sentiment", tmp_path / "to", sample="sentiment", on="ray"),
+        lambda: heads.train_grid("sentiment", on="ray"),
+        lambda: heads.resume("a-run", on="ray"),
     ):
         with pytest.raises(HeadsError) as told:
             call()
@@ -105,7 +105,7 @@ def test_without_ray_it_is_said_what_to_install(
     for line in (
         ["extract", "sentiment", "--to", str(tmp_path / "to"), "--on", "ray"],
         ["fit-shards", str(tmp_path), "--on", "ray"],
-        ["predict", "sentiment", "--sample", "sentiment", "--on", "ray", "--to", "to"],
+        ["predict-shards", "sentiment", "--sample", "sentiment", "--on", "ray", "--to", "to"],
         ["train", "sentiment", "--on", "ray"],
     ):
         assert main(line) == 2

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import Tensor
 from heads.backbone.backbone import Backbone
 from heads.backbone.engine import InferenceEngine, backends
 from heads.backbone.loading import load
-from heads.backbone.models import BUNDLED
 from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.data.columns import guess
@@ -24,35 +22,26 @@ from heads.data.frames import read_frame
 from heads.data.table import Columns
 from heads.data.text import normalize_text
 from heads.errors import DataError, RecipeError
-from heads.events import Progress, result
+from heads.events import result
+from heads.extras.scale.pieces import (
+    NOTES,
+    Piece,
+    Source,
+    numbered,
+)
+from heads.extras.scale.shards import TEXT_HASH
 from heads.features.extraction import (
     Group,
     Pace,
     by_prompt,
     engine_of,
-    most_at_once,
     read_by,
     read_texts,
 )
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.scale.pieces import (
-    NOTES,
-    Outcome,
-    Piece,
-    Source,
-    Work,
-    found_by_all,
-    numbered,
-    opened,
-    whole_name,
-    worked,
-)
-from heads.scale.pool import HERE, check_where
-from heads.scale.shards import FEATURES, TEXT_HASH, FeatureShards
 from heads.settings import Limits
-from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,50 +49,13 @@ if TYPE_CHECKING:
 KINDS = ("float32", "float16")
 
 
-def extracting(
-    data: str | Path | Sequence[str | Path],
-    to: str | Path,
-    *,
-    readings: Sequence[str] = ("mean",),
-    text: str = "",
-    pair: str = "",
-    model: str = BUNDLED,
-    dtype: str = "float32",
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-    limits: Limits | None = None,
-) -> Generator[Progress, None, FeatureShards]:
-    """The work of `heads.extract`: progress, then what lies in the folder.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
-    check_where(on)
+def check_dtype(dtype: str) -> None:
+    """Raise DataError for a type in which features are not saved."""
     if dtype not in KINDS:
         raise DataError(f"Features are kept as {' or '.join(KINDS)}, not {dtype:.40}.", "Choose.")
-    backbone = load(model, limits=limits)
-    backbone.check_reads()
-    resolved = [_fixed(one, backbone) for one in dict.fromkeys(readings)]
-    yield Progress(says="Looking at the rows", share=0.0)
-    source = opened(data, to, limits)
-    text, pair = _columns(source, text, pair, limits)
-    work = Work(
-        to=to,
-        kind=FEATURES,
-        facts=_facts(resolved, backbone, text, pair, dtype),
-        make=Extractor(
-            recipes=tuple(str(one.recipe) for one in resolved), text=text, pair=pair, model=model,
-            dtype=dtype, limits=limits,
-        ),
-        rows_each=rows_each or source.rows_each(most_at_once(backbone)),
-    )  # fmt: skip
-    found: Outcome = yield from worked(work, source, on, workers)
-    return replace(FeatureShards.opened(to), fresh=found.fresh, seconds=found.seconds)
 
 
-def _fixed(reading: str, backbone: Backbone) -> ResolvedRecipe:
+def fixed(reading: str, backbone: Backbone) -> ResolvedRecipe:
     """A reading as a recipe, which must be one that is not learned."""
     recipe = resolve(reading if "+" in reading else f"{reading}+linear")
     if recipe.needs_states or recipe.is_tuned:
@@ -116,7 +68,7 @@ def _fixed(reading: str, backbone: Backbone) -> ResolvedRecipe:
 SAMPLED = 1_000  # rows in which the columns of the texts are found
 
 
-def _columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str, str]:
+def columns_of(source: Source, text: str, pair: str, limits: Limits) -> tuple[str, str]:
     """The columns of the texts, guessed where they are not named."""
     if not text:
         found = _guessed(source, limits)
@@ -146,7 +98,7 @@ def _guessed(source: Source, limits: Limits) -> Columns:
         raise DataError(what, "Name it (--text).") from None
 
 
-def _facts(
+def facts_of(
     resolved: Sequence[ResolvedRecipe], backbone: Backbone, text: str, pair: str, dtype: str
 ) -> dict[str, Any]:
     """All that features depend on besides the texts, as plain values."""

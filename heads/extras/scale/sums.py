@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from heads import interruption
-from heads.scale.pieces import Piece
-from heads.scale.pool import Pool
-from heads.scale.shards import Part, ShardReader, ShardRows
+from heads.extras.scale.pieces import Piece
+from heads.extras.scale.pool import Pool
+from heads.extras.scale.shards import Part, ShardReader, ShardRows
 from heads.training.fitters.logistic import row_gradients
 from heads.training.objective import Objective
 

@@ -13,17 +13,17 @@ from torch import Tensor
 
 from heads.backbone import loading
 from heads.errors import RecipeError
-from heads.parts.resolve import resolve
-from heads.problem import SINGLE_LABEL
-from heads.scale.shards import Sample
-from heads.scale.streaming import (
+from heads.extras.scale.shards import Sample
+from heads.extras.scale.streaming import (
     check_streams,
     learn_by_steps,
     solve_closed_form,
     solve_linear,
     task_of_rows,
 )
-from heads.scale.sums import Moments, Shards, added, moments
+from heads.extras.scale.sums import Moments, Shards, added, moments
+from heads.parts.resolve import resolve
+from heads.problem import SINGLE_LABEL
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter

@@ -10,8 +10,16 @@ from tiny_models import LIMITS
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
+from heads.extras.scale.grid import (
+    GridTask,
+    JobDone,
+    Mailbox,
+    Told,
+    grouped,
+    numbered_events,
+    of_reading,
+)
 from heads.parts.resolve import resolve
-from heads.scale.grid import GridTask, JobDone, Mailbox, Told, grouped, numbered_events, of_reading
 from heads.settings import ExperimentConfig
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
 from heads.training.search import CurvePointTried, TrialResult, trial_job

@@ -10,6 +10,7 @@ Legend: n rows of a shard, w width of a vector, c classes.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,17 @@ from heads import display
 from heads.data.formats.parquet_files import is_vector, matrix_of
 from heads.data.table import short
 from heads.errors import DataError, did_you_mean
-from heads.scale.pieces import MANIFEST, ROW, Piece, Source, joined, opened, parts_of, read_json
+from heads.extras.scale.pieces import (
+    MANIFEST,
+    ROW,
+    Piece,
+    Source,
+    joined,
+    opened,
+    parts_of,
+    read_json,
+)
+from heads.interfaces.views.format import counted
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
@@ -106,6 +117,25 @@ class FeatureShards(display.Displayed):
             "rows": self.rows, "readings": dict(self.readings), "columns": columns,
             "files": len(self.source.files), **told,
         }  # fmt: skip
+
+    def describe(self) -> display.Description:
+        """Return what was encoded, how fast, and where it is saved."""
+        names = ", ".join(f"{name} ({width} numbers)" for name, width in self.readings.items())
+        texts = " and ".join(f"'{name}'" for name in (self.text, self.pair) if name)
+        rate = f", {self.fresh / self.seconds:,.0f} a second" if self.fresh else ""
+        blocks: list[str | display.Code] = [f"Readings, in {self.dtype}: {names}."]
+        if self.model:
+            blocks.append(f"Base model {self.model}, column {texts}.")
+        if 0 < self.fresh < self.rows:
+            blocks.append(f"{self.fresh:,} of them now{rate}; the others were saved before.")
+        elif self.seconds:
+            blocks.append(f"That took {self.seconds:,.0f} s{rate}.")
+        if self.to:
+            files = counted(len(self.source.files), "file")
+            blocks.append(f"They are in {self.to}, {files} of Parquet. Compare heads on them:")
+            blocks.append(display.Code(f"heads fit-shards {shlex.quote(self.to)}"))
+        title = f"Features of {counted(self.rows, 'row')}."
+        return display.Description(title=title, blocks=tuple(blocks))
 
     def check_reading(self, name: str) -> None:
         """Raise DataError for a reading that is not there."""
