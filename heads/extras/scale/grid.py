@@ -1,23 +1,23 @@
 """The cells of a run on several machines: a task for each reading and kind of head.
 
-Within a task all seeds of a cell learn at once, as they do on one machine, and come to the same.
-What a task tells, and every cell as it is done, comes back at once by a mailbox beside whoever
-asked: so the run's folder, its events and its leaderboard are those of any run, and of a worker
-that is lost no more than the cell in its hands is done again.
+Within a task all seeds of a cell learn at once, as on one machine, with the same results. What a
+task tells comes back by a mailbox beside whoever asked, and every cell as soon as it is done. So
+the run's folder, events and leaderboard are those of any run, and a lost worker costs at most the
+cell that it was working on.
 
 Cells that learn from the states of tokens, or that learn the base model, need what lies on the disk
-of the machine that began the run, and are done there.
+of the machine that began the run, and are trained there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heads.extras.scale.pool import RAY, ActorPool, Pool, applying, connect
+from heads.extras.scale.pool import RAY, ActorPool, Pool, connect, make_caller
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, TrialFailed, run_trials
 from heads.training.task import TrainingTask
@@ -26,19 +26,19 @@ EVERY = 1.0  # seconds between two looks at the validation curves of a worker
 
 
 def on_ray(on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None) -> Scheduler:
-    """What does the cells of a run on a Ray cluster.
+    """Return a scheduler that trains the cells of a run on a Ray cluster.
 
     Args:
-        on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.pool`.
-        workers: At most so many; as many as there are processors if 0.
-        pool: One that is there already, of workers that apply functions.
+        on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.open_pool`.
+        workers: The largest number of workers; 0: one per processor.
+        pool: An open pool of workers that call functions.
 
     Raises:
         HeadsError: Ray is not installed, or the cluster does not answer.
     """
     connect(on)
 
-    def scheduler(
+    def schedule(
         jobs: Sequence[Job], training_data: TrainingData, here: int
     ) -> Generator[object, None, None]:
         if apart := [job for job in jobs if job.is_apart]:
@@ -48,82 +48,68 @@ def on_ray(on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None) 
             with contextlib.closing(run_trials(others, training_data, here)) as events:
                 yield from events
 
-    return scheduler
+    return schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobDone:
-    """What the job of a number came to."""
+    """The result of the job of a number."""
 
     number: int
-    found: object
+    result: object
 
 
 @dataclass(kw_only=True, eq=False)
 class GridTask:
-    """Some cells of one reading.
+    """Some cells of one reading."""
 
-    Attributes:
-        jobs: What is left to do, by number.
-        data: What they learn from, in Ray's store of objects.
-        mailbox: Where what they tell is put.
-    """
-
-    jobs: dict[int, Job]
-    data: Any
-    mailbox: Any
+    jobs: dict[int, Job]  # what is left to do, by number
+    data: Any  # the training data, in Ray's object store
+    mailbox: Any  # takes events
 
     def __str__(self) -> str:
         names = [job.name for job in self.jobs.values()]
         return f"The cell {names[0]}" if len(names) == 1 else f"The cells {', '.join(names[:3])} …"
 
-    @property
-    def cost(self) -> float:
-        """How long it takes, by a yardstick of no unit."""
-        return sum(job.cost for job in self.jobs.values())
-
     def __call__(self) -> None:
-        """Does the cells, one after the other, in a worker, and tells of each at once."""
+        """Train the cells in a worker, and tell of each at once."""
         import ray
 
         data: TrainingData = ray.get(self.data)
-        held, last = list[object](), time.monotonic()
-        for event in numbered_events(self.jobs, data):
-            held.append(event)
-            # A point of a curve can wait for others; what a cell came to is safe at once.
+        events, last = list[object](), time.monotonic()
+        for event in run_numbered(self.jobs, data):
+            events.append(event)
+            # A point of a curve can wait for others; a cell that is done is safe at once.
             if isinstance(event, JobDone) or time.monotonic() - last > EVERY:
-                ray.get(self.mailbox.put.remote(held))
-                held, last = [], time.monotonic()
+                ray.get(self.mailbox.put.remote(events))
+                events, last = [], time.monotonic()
 
 
 class Mailbox:
-    """Keeps what workers tell until it is taken."""
+    """Holds the events of workers until they are taken."""
 
     def __init__(self) -> None:
-        self._told: list[object] = []
+        self._events: list[object] = []
 
     def put(self, events: list[object]) -> None:
-        """Some more events."""
-        self._told += events
+        """Add some events."""
+        self._events += events
 
     def take(self) -> list[object]:
-        """All that have come."""
-        told, self._told = self._told, []
-        return told
+        """Return all events that have come."""
+        events, self._events = self._events, []
+        return events
 
 
-# --- In a worker.
-
-
-def numbered_events(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
-    """What jobs tell and, as `JobDone`, what they come to, in one thread."""
-    own = [replace(job, work=_Numbered(number, job.work)) for number, job in jobs.items()]
+def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
+    """Yield what jobs tell and, as `JobDone`, their results, in one thread."""
+    numbered = [replace(job, work=_Numbered(number, job)) for number, job in jobs.items()]
     left = dict(jobs)
-    for event in run_trials(own, training_data, 1):
+    for event in run_trials(numbered, training_data, 1):
         if isinstance(event, TrialFailed):
             number = next(number for number, job in left.items() if job.name == event.name)
-            told = replace(event, error=RuntimeError(str(event.error)))  # which can be pickled
-            event = JobDone(number=number, found=told)
+            failed = replace(event, error=RuntimeError(str(event.error)))  # which can be pickled
+            event = JobDone(number=number, result=failed)
         if isinstance(event, JobDone):
             del left[event.number]
         yield event
@@ -131,59 +117,57 @@ def numbered_events(jobs: Mapping[int, Job], training_data: TrainingData) -> Ite
 
 @dataclass(frozen=True)
 class _Numbered:
-    """The work of a job, which says whose it is."""
+    """The work of a job, whose result has its number."""
 
     number: int
-    work: Callable[[TrainingTask, Tell], object]
+    job: Job
 
     def __call__(self, task: TrainingTask, tell: Tell) -> JobDone:
-        return JobDone(number=self.number, found=self.work(task, tell))
-
-
-# --- Beside whoever asked.
+        return JobDone(number=self.number, result=self.job.work(task, tell))
 
 
 def _spread(
-    jobs: Sequence[Job], training_data: TrainingData, workers: int, given: Pool[Any, Any] | None
+    jobs: Sequence[Job], training_data: TrainingData, workers: int, shared: Pool[Any, Any] | None
 ) -> Generator[object, None, None]:
-    """Does jobs on the cluster; what they tell, and what each came to, once."""
+    """Do jobs on the cluster; yield what they tell, and the result of each once."""
     ray = connect()
-    pool = given or ActorPool[GridTask, None](make=applying, workers=workers)
+    pool = shared or ActorPool[GridTask, None](make=make_caller, workers=workers)
     node = ray.get_runtime_context().get_node_id()
     near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
     mailbox = ray.remote(num_cpus=0, scheduling_strategy=near)(Mailbox).remote()
-    tasks = grouped(jobs, training_data, pool.size)
+    tasks = group_jobs(jobs, training_data, pool.size)
     for task in tasks:
         task.mailbox = mailbox
         task.data = ray.put(task.data)
-    told = Told(tasks)
+    inbox = Inbox(tasks)
+    longest_first = sorted(tasks, key=lambda task: -sum(job.cost for job in task.jobs.values()))
     try:
-        for _ in pool.map(sorted(tasks, key=lambda task: -task.cost)):
-            yield from told.of(ray.get(mailbox.take.remote()))
+        for _ in pool.map(longest_first):
+            yield from inbox.select_new(ray.get(mailbox.take.remote()))
     finally:
-        if given is None:
+        if shared is None:
             pool.close()
         with contextlib.suppress(Exception):
             ray.kill(mailbox)
 
 
-def grouped(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> list[GridTask]:
-    """Jobs by reading and kind of head; one by one, where there are too few of these."""
-    found: dict[object, dict[int, Job]] = {}
+def group_jobs(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> list[GridTask]:
+    """Group jobs by reading and kind of head; one by one, where there are too few groups."""
+    groups: dict[object, dict[int, Job]] = {}
     for number, job in enumerate(jobs):
-        found.setdefault((job.reading, job.kind), {})[number] = job
-    if len(found) < 2 * workers:
-        found = {number: {number: job} for number, job in enumerate(jobs)}
+        groups.setdefault((job.reading, job.kind), {})[number] = job
+    if len(groups) < 2 * workers:
+        groups = {number: {number: job} for number, job in enumerate(jobs)}
     readings = dict.fromkeys(job.reading for job in jobs)
-    data = {one: of_reading(training_data, one) for one in readings}
+    data = {reading: of_reading(training_data, reading) for reading in readings}
     return [
         GridTask(jobs=own, data=data[next(iter(own.values())).reading], mailbox=None)
-        for own in found.values()
+        for own in groups.values()
     ]
 
 
 def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
-    """The rows under one reading alone, in memory: what can be sent to another machine."""
+    """Return the rows under one reading alone, in memory: they can be sent to another machine."""
     vectors, index = training_data.read.vectors(reading)
     matrices = FeatureMatrices.of_vectors(index, {reading: vectors})
     store = FeatureStore(joint=matrices, alone=None, siamese={})
@@ -191,18 +175,15 @@ def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
 
 
 @dataclass(eq=False)
-class Told:
-    """What workers have told: a job that was done twice is told of once.
+class Inbox:
+    """Selects the events that are new, where a lost worker's jobs were done twice."""
 
-    Attributes:
-        tasks: From which jobs that are done are taken away, so that nobody does them again.
-    """
-
+    # from which jobs that are done are removed, so that nobody does them again
     tasks: Sequence[GridTask]
     done: set[int] = field(default_factory=set)
 
-    def of(self, events: Sequence[object]) -> Iterator[object]:
-        """Those of some events that are new."""
+    def select_new(self, events: Sequence[object]) -> Iterator[object]:
+        """Yield the events that are new, and results instead of `JobDone`."""
         for event in events:
             if not isinstance(event, JobDone):
                 yield event
@@ -210,4 +191,4 @@ class Told:
                 self.done.add(event.number)
                 for task in self.tasks:
                     task.jobs.pop(event.number, None)
-                yield event.found
+                yield event.result

@@ -1,8 +1,8 @@
-"""Heads learned from features that do not fit in memory, as they are learned from those that do.
+"""Heads learned from features that do not fit in memory, as from those that do.
 
-Ridge, LDA and the means of classes follow from moments in closed form; linear layers are at their
-optimum by L-BFGS on gradients summed over shards; heads with more layers learn step by step, shard
-after shard, until they have converged.
+Ridge, LDA and the means of classes follow from moments in closed form; linear layers are solved by
+L-BFGS on gradients summed over shards; heads with more layers learn step by step, shard after
+shard, until they have converged.
 
 Legend: n rows, w width, c classes, k problems.
 """
@@ -12,8 +12,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from heads.errors import RecipeError
 from heads.extras.scale.sums import FourthPowers, LossGradients, Moments, Shards
 from heads.parts import solvers
-from heads.recipe import Value
+from heads.parts.solvers import last_linear, set_layer, set_raw_layer
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import AdamWCopies, CopyData, CopySettings
@@ -30,11 +29,11 @@ from heads.training.fitters.batched import BatchedHeads
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.lbfgs import Precision, minimise
 from heads.training.fitters.logistic import BEND, MOST_STEPS, LinearFitter
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.sgd import HeadCopies, SGDFitter, begin_head
 from heads.training.fitters.successive_halving import Candidate, choice_of, searched
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
-from heads.training.whitening import InputBasis
+from heads.training.whitening import InputBasis, scaled_axes
 
 State = Mapping[str, Tensor]
 NEAR = 1e-8  # of the first gradient: what is left of it moves no logit by 1e-5
@@ -43,9 +42,10 @@ ROUGH = 5e-3  # the same, down to which products in 32 bits serve as well
 
 def check_streams(fitter: Fitter, name: str) -> None:
     """Raise RecipeError for a head that cannot be learned from shards."""
-    solved = isinstance(fitter, ClosedFormFitter)
-    known = not solved or fitter.resolved.head.solve in CLOSED_FORMS
-    if not (known and isinstance(fitter, LinearFitter | ClosedFormFitter | SGDFitter)):
+    is_closed = isinstance(fitter, ClosedFormFitter)
+    if (is_closed and fitter.resolved.head.solve not in CLOSED_FORMS) or not isinstance(
+        fitter, LinearFitter | ClosedFormFitter | SGDFitter
+    ):
         what = f"{name} needs all rows in memory at once."
         raise RecipeError(what, "Choose a linear head, ridge, lda, centroid, or one of layers.")
 
@@ -55,31 +55,31 @@ def check_streams(fitter: Fitter, name: str) -> None:
 
 def solve_linear(
     shards: Shards,
-    found: Moments,
+    moments: Moments,
     objective: Objective,
     settings: Sequence[Chosen],
     fitter: LinearFitter,
     start: State | None = None,
     near: float = NEAR,
 ) -> list[dict[str, Tensor]]:
-    """The tensors of linear layers at the optimum of loss and penalty, several in the same passes.
+    """Return the tensors of linear layers at the optimum of loss and penalty, in the same passes.
 
     The objective is that of `heads.training.fitters.logistic`, and C means what it means there and
     in scikit-learn. It is computed along the principal axes of the rows, which takes fewer steps.
 
     Args:
-        found: The moments of the rows.
+        moments: The moments of the rows.
         settings: For each layer C, and whether rows are standardised: for all of them or for none.
         start: The tensors of a layer to begin with.
-        near: Down to which share of the first gradient.
+        near: The fraction of the first gradient at which to stop.
     """
     layer, biased = fitter.first.layer, fitter.first.bias
     standardise = bool(settings[0]["standardise"])
-    axes, bends = axes_of(found, standardise=standardise, centred=biased)
-    classes, rows = objective.outputs, found.rows
+    axes, bends = principal_axes(moments, standardise=standardise, centred=biased)
+    classes, rows = objective.outputs, moments.rows
     factor = 0.5 if classes == 2 and not objective.each_by_itself else 1.0
     if not standardise:
-        factor /= float(found.spread.mean().clamp_min(1e-12)) ** 2
+        factor /= float(moments.spread.mean().clamp_min(1e-12)) ** 2
     strengths = torch.tensor([float(one["C"]) * factor for one in settings], dtype=torch.double)
     decay = (1 / (strengths * rows))[:, None, None]  # (k, 1, 1)
     bend = 1.0 if not objective.problem.has_classes else BEND / max(2, classes)
@@ -87,22 +87,22 @@ def solve_linear(
     scale = torch.cat([bend * bends + decay[:, 0], flat], dim=1).rsqrt()[:, None]  # (k, 1, w + 1)
 
     def function(dtype: torch.dtype) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        def summed(point: Tensor) -> tuple[Tensor, Tensor]:
+        def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
             both = point.view(len(settings), classes, -1) * scale
             weight, bias = both[..., :-1], both[..., -1] * biased
-            own = shards.sum(
+            sums = shards.sum(
                 LossGradients(
                     weight=weight @ axes.turn.T, bias=bias, shift=axes.shift, objective=objective,
                     dtype=dtype,
                 )
             )  # fmt: skip
-            value = own["loss"] / rows + (weight.square() * decay).sum(dim=(1, 2)) / 2
-            by_weight = own["weight"] @ axes.turn / rows + weight * decay
-            by_bias = own["bias"] / rows * biased
+            value = sums["loss"] / rows + (weight.square() * decay).sum(dim=(1, 2)) / 2
+            by_weight = sums["weight"] @ axes.turn / rows + weight * decay
+            by_bias = sums["bias"] / rows * biased
             gradient = torch.cat([by_weight, by_bias[..., None]], dim=2) * scale
             return value, gradient.flatten(1)
 
-        return summed
+        return evaluate
 
     point = torch.zeros(len(settings), classes, len(bends) + 1, dtype=torch.double)
     if start is not None:
@@ -113,39 +113,30 @@ def solve_linear(
         Precision(function=function(torch.float32), near=max(near, ROUGH)),
         Precision(function=function(torch.float64), near=near),
     ]
-    solved = minimise(stages, point.flatten(1), MOST_STEPS).view_as(point) * scale
-    return [_folded(one, axes, layer, biased) for one in solved]
+    states = list[dict[str, Tensor]]()
+    for both in minimise(stages, point.flatten(1), MOST_STEPS).view_as(point) * scale:
+        state = {f"{layer}.weight": both[:, :-1]}
+        state |= {f"{layer}.bias": both[:, -1]} if biased else {}
+        states.append({name: one.float() for name, one in axes.folded(state, layer).items()})
+    return states
 
 
-def _folded(both: Tensor, axes: InputBasis, layer: str, biased: bool) -> dict[str, Tensor]:
-    """The tensors of a layer (c, w + 1) along the axes, as one that reads vectors as they are."""
-    state = {f"{layer}.weight": both[:, :-1]}
-    state |= {f"{layer}.bias": both[:, -1]} if biased else {}
-    return {name: one.float() for name, one in axes.folded(state, layer).items()}
-
-
-def axes_of(
-    found: Moments, *, standardise: bool, centred: bool, turned: bool = True
+def principal_axes(
+    moments: Moments, *, standardise: bool, centred: bool, turned: bool = True
 ) -> tuple[InputBasis, Tensor]:
-    """The axes of rows from their moments, as of `heads.training.whitening.basis`.
+    """Return the axes of rows from their moments, as of `heads.training.whitening.basis`.
 
     Returns:
         The axes, and (w,) the mean square of the rows along each.
     """
-    spread = found.spread
-    gain = torch.ones_like(spread)
-    if standardise:
-        flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
-        gain = torch.where(flat, 0.0, 1 / solvers.divisor(found.mean, spread))
-    shift = found.mean if centred else torch.zeros_like(found.mean)
-    squares = found.covariance + (0 if centred else torch.outer(found.mean, found.mean))
-    seen = squares * torch.outer(gain, gain)
-    undone = torch.where(gain > 0, 1 / gain.clamp_min(1e-12), 0.0)
+    mean = moments.mean
+    axes = scaled_axes(mean, moments.spread, standardise=standardise, centred=centred)
+    squares = moments.covariance + (0 if centred else torch.outer(mean, mean))
+    squares = squares * torch.outer(axes.turn, axes.turn)
     if not turned:
-        return InputBasis(shift=shift, turn=gain, back=undone), seen.diagonal().clamp_min(0)
-    bends, axes = torch.linalg.eigh(seen)
-    own = InputBasis(shift=shift, turn=gain[:, None] * axes, back=undone[:, None] * axes)
-    return own, bends.clamp_min(0)
+        return axes, squares.diagonal().clamp_min(0)
+    bends, vectors = torch.linalg.eigh(squares)
+    return axes.turned(vectors), bends.clamp_min(0)
 
 
 # --- Heads in closed form.
@@ -153,62 +144,46 @@ def axes_of(
 Solver = Callable[..., None]
 
 
-def _put(chain: nn.Sequential, weight: Tensor, bias: Tensor | None = None) -> None:
-    layer = [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        if bias is not None:
-            layer.bias.copy_(bias)
-
-
-def _put_standard(chain: nn.Sequential, weight: Tensor, bias: Tensor, found: Moments) -> None:
-    """Folds the standardisation into the layer."""
-    raw = weight / solvers.divisor(found.mean, found.spread)
-    _put(chain, raw, bias - raw @ found.mean)
-
-
-def _ridge(chain: nn.Sequential, found: Moments, shards: Shards, *, alpha: float) -> None:
-    spread = solvers.divisor(found.mean, found.spread)
-    gram = found.covariance / torch.outer(spread, spread) * found.rows
-    centred = (found.means - found.mean) / spread * found.counts[:, None]  # (c, w)
-    bias = 2 * found.shares - 1
+def _ridge(chain: nn.Sequential, moments: Moments, shards: Shards, *, alpha: float) -> None:
+    spread = solvers.divisor(moments.mean, moments.spread)
+    gram = moments.covariance / torch.outer(spread, spread) * moments.rows
+    centred = (moments.means - moments.mean) / spread * moments.counts[:, None]  # (c, w)
     # Of centred rows the products with ±1 are twice those with 1 and 0.
-    _put_standard(chain, solvers.ridge_weights(gram, 2 * centred.T, alpha), bias, found)
+    weight = solvers.ridge_weights(gram, 2 * centred.T, alpha)
+    set_raw_layer(last_linear(chain), weight, 2 * moments.shares - 1, moments.mean, spread)
 
 
-def _lda(chain: nn.Sequential, found: Moments, shards: Shards, *, shrinkage: float) -> None:
-    spread = solvers.divisor(found.mean, found.spread)
-    means = torch.where(found.counts[:, None] > 0, (found.means - found.mean) / spread, 0.0)
-    between = means.T @ (means * found.shares[:, None])
-    within = found.covariance / torch.outer(spread, spread) - between
-    share = shrinkage or _shrinkage(found, within, shards)
-    weight, bias = solvers.discriminants(means, within, found.counts, share)
-    _put_standard(chain, weight, bias, found)
+def _lda(chain: nn.Sequential, moments: Moments, shards: Shards, *, shrinkage: float) -> None:
+    spread, mean = solvers.divisor(moments.mean, moments.spread), moments.mean
+    means = torch.where(moments.counts[:, None] > 0, (moments.means - mean) / spread, 0.0)
+    between = means.T @ (means * moments.shares[:, None])
+    within = moments.covariance / torch.outer(spread, spread) - between
+    share = shrinkage or _ledoit_wolf(moments, within, spread, shards)
+    weight, bias = solvers.discriminants(means, within, moments.counts, share)
+    set_raw_layer(last_linear(chain), weight, bias, mean, spread)
 
 
-def _shrinkage(found: Moments, within: Tensor, shards: Shards) -> float:
-    """Ledoit and Wolf's share of the identity, from sums.
+def _ledoit_wolf(moments: Moments, within: Tensor, spread: Tensor, shards: Shards) -> float:
+    """Return Ledoit and Wolf's fraction of the identity, from sums.
 
     Source: scikit-learn's `ledoit_wolf_shrinkage`, of rows that have mean 0.
     """
-    fourth = shards.sum(
-        FourthPowers(means=found.means, spread=solvers.divisor(found.mean, found.spread))
-    )["fourth"]
-    rows, width = found.rows, len(within)
-    trace = within.trace() / width
-    squares = within.square().sum()
+    fourth = shards.sum(FourthPowers(means=moments.means, spread=spread))["fourth"]
+    rows, width = moments.rows, len(within)
+    trace, squares = within.trace() / width, within.square().sum()
     noise = (fourth / rows - squares) / (width * rows)
     apart = (squares - 2 * trace * within.trace() + width * trace**2) / width
     return float(min(noise, apart) / apart) if apart > 0 and noise > 0 else 0.0
 
 
-def _centroid(chain: nn.Sequential, found: Moments, shards: Shards) -> None:
-    bias = -found.means.square().sum(dim=1) / 2
-    _put(chain, found.means, torch.where(found.counts > 0, bias, -2 * found.furthest))
+def _centroid(chain: nn.Sequential, moments: Moments, shards: Shards) -> None:
+    bias = -moments.means.square().sum(dim=1) / 2
+    bias = torch.where(moments.counts > 0, bias, -2 * moments.furthest)
+    set_layer(last_linear(chain), moments.means, bias)
 
 
-def _cosine(chain: nn.Sequential, found: Moments, shards: Shards) -> None:
-    _put(chain, nn.functional.normalize(found.directions, dim=-1))
+def _cosine(chain: nn.Sequential, moments: Moments, shards: Shards) -> None:
+    set_layer(last_linear(chain), nn.functional.normalize(moments.directions, dim=-1))
 
 
 # By the solver of rows that lie in memory, the one of moments.
@@ -221,173 +196,132 @@ CLOSED_FORMS: Mapping[object, Solver] = {
 
 
 def solve_closed_form(
-    shards: Shards, found: Moments, fitter: ClosedFormFitter, chosen: Chosen
+    shards: Shards, moments: Moments, fitter: ClosedFormFitter, chosen: Chosen
 ) -> dict[str, Tensor]:
-    """The tensors of a head that follows from the moments of the rows."""
-    chain = fitter.chain(len(found.counts), chosen)
+    """Return the tensors of a head that follows from the moments of the rows."""
+    chain = fitter.chain(len(moments.counts), chosen)
     solve = CLOSED_FORMS[fitter.resolved.head.solve]
-    options: dict[str, Value] = {**fitter.resolved.head_options, **chosen}
+    options = {**fitter.resolved.head_options, **chosen}
     known = inspect.signature(solve).parameters
-    solve(chain, found, shards, **{name: own for name, own in options.items() if name in known})
+    solve(chain, moments, shards, **{name: options[name] for name in options if name in known})
     return dict(chain.state_dict())
 
 
 # --- Heads that learn step by step.
 
 
-@dataclass(eq=False, kw_only=True)
-class ShardedCopies:
-    """Copies of a head that learn from shard after shard; as of `successive_halving`.
+class ShardedCopies(HeadCopies):
+    """Copies of a head that learn from shard after shard.
 
-    Attributes:
+    Args:
         shards: The rows.
-        found: Their moments.
-        fitter: What makes a new head.
+        moments: Their moments.
+        fitter: Makes a new head.
         choices: The settings of each copy.
-        seed: From which weights, dropout and the order of rows are drawn.
-        batch: Rows of a step.
-        task: Of the development rows, by which copies are asked.
+        seed: The seed of weights, dropout and the order of rows.
+        task: Of the development rows.
         start: The tensors of a head to begin with.
     """
 
-    shards: Shards
-    found: Moments
-    fitter: SGDFitter
-    choices: Sequence[CopySettings]
-    seed: int
-    batch: int
-    task: TrainingTask
-    start: State | None = None
-    _left: int = field(default=0, init=False)  # steps on the shard at hand
+    def __init__(
+        self,
+        shards: Shards,
+        moments: Moments,
+        fitter: SGDFitter,
+        choices: Sequence[CopySettings],
+        seed: int,
+        task: TrainingTask,
+        start: State | None,
+    ) -> None:
+        self._shards, self._first, self._task = shards, fitter.first, task
+        self.batch, self._left = adamw.batch_of(moments.rows), 0  # steps on the shard at hand
+        self._dice, self._order = torch.Generator().manual_seed(seed), list[int]()
+        with IsolatedRng(seed).rolling():
+            self._chain = fitter.make()
+        self._bases = [self._axes(moments, choice) for choice in choices]
+        own, rows = self._next()
+        chains = [begin_head(fitter, self._chain, axes, start, own, rows) for axes in self._bases]
+        seeds, parts = [seed] * len(chains), adamw.PARTS if start is None else 1
+        self._course = AdamWCopies(
+            BatchedHeads(chains, seeds, torch.float32), own, self._data(own, rows), choices, seeds,
+            self.batch, parts,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        with IsolatedRng(self.seed).rolling():
-            self._chain = self.fitter.make()
-        self._bases = [self._axes(choice) for choice in self.choices]
-        self._dice = torch.Generator().manual_seed(self.seed)
-        self._order = list[int]()
-        self._course: AdamWCopies | None = None
-
-    def _axes(self, choice: CopySettings) -> InputBasis | None:
-        if self.fitter.first is None:
+    def _axes(self, moments: Moments, choice: CopySettings) -> InputBasis | None:
+        if self._first is None:
             return None
-        axes, _ = axes_of(
-            self.found, standardise=choice.standardise, centred=self.fitter.first.bias,
+        axes, _ = principal_axes(
+            moments, standardise=choice.standardise, centred=self._first.bias,
             turned=choice.principal_axes,
         )  # fmt: skip
         return InputBasis(shift=axes.shift.float(), turn=axes.turn.float(), back=axes.back.float())
 
     def learn(self, until: int) -> None:
-        """Goes on until so many steps are taken in all."""
-        course = self._course or self._begun()
+        """Continue until so many steps are taken in all."""
+        course = self._course
         while course.steps < until:
             if not self._left:
                 task, rows = self._next()
                 course.go_on_with(task, self._data(task, rows))
-                self._left = self._steps(rows)
             steps = min(self._left, until - course.steps)
             course.learn(course.steps + steps)
             self._left -= steps
 
-    def _begun(self) -> AdamWCopies:
-        task, rows = self._next()
-        chains = []
-        for axes in self._bases:
-            chain = deepcopy(self._chain)
-            if self.start is None:
-                adamw.at_base_rates(chain, task, rows)
-            else:
-                chain.load_state_dict(dict(self.start))
-            if self.fitter.first and axes and (self.fitter.pretrained or self.start is not None):
-                chain.load_state_dict(axes.unfolded(chain.state_dict(), self.fitter.first.layer))
-            chains.append(chain)
-        stack = BatchedHeads(chains, [self.seed] * len(chains), torch.float32)
-        parts = adamw.PARTS if self.start is None else 1
-        self._course = AdamWCopies(
-            stack, task, self._data(task, rows), self.choices, [self.seed] * len(chains),
-            self.batch, parts,
-        )  # fmt: skip
-        self._left = self._steps(rows)
-        return self._course
-
-    def _steps(self, rows: Tensor) -> int:
-        return max(1, len(rows) // self.batch)
-
     def _next(self) -> tuple[TrainingTask, Tensor]:
-        """The rows of the next shard that has some; in each pass they come in another order."""
+        """Return the rows of the next shard that has some; each pass has another order."""
         while True:
             if not self._order:
-                self._order = torch.randperm(len(self.shards.pieces), generator=self._dice).tolist()
-            piece = self.shards.pieces[self._order.pop()]
-            own = self.shards.reader.read(piece, self.shards.part)
+                pieces = len(self._shards.pieces)
+                self._order = torch.randperm(pieces, generator=self._dice).tolist()
+            piece = self._shards.pieces[self._order.pop()]
+            own = self._shards.reader.read(piece, self._shards.subset)
             if len(own):
+                self._left = max(1, len(own) // self.batch)
+                ones, rows = torch.ones(len(own)), torch.arange(len(own))
                 task = replace(
-                    self.task, vectors=own.vectors, index=torch.arange(len(own)),
-                    targets=own.targets, weights=torch.ones(len(own)), counts=torch.ones(len(own)),
+                    self._task, vectors=own.vectors, index=rows, targets=own.targets, weights=ones,
+                    counts=ones,
                 )  # fmt: skip
-                return task, torch.arange(len(own))
+                return task, rows
 
     def _data(self, task: TrainingTask, rows: Tensor) -> list[CopyData]:
-        seen = dict[int, Tensor]()
-        for axes in self._bases:
-            if id(axes) not in seen:
-                seen[id(axes)] = axes.seen(task.vectors, torch.float32) if axes else task.vectors
+        seen = {
+            id(axes): axes.seen(task.vectors, torch.float32) if axes else task.vectors
+            for axes in self._bases
+        }
         return [CopyData(rows=rows, vectors=seen[id(axes)]) for axes in self._bases]
-
-    def state(self, number: int) -> dict[str, Tensor]:
-        """The averaged tensors of one copy, which reads vectors as they are."""
-        assert self._course is not None
-        state, axes = self._course.state(number), self._bases[number]
-        first = self.fitter.first
-        return axes.folded(state, first.layer) if first and axes else state
-
-    @torch.no_grad()
-    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        """The logits of some development rows, (n, c)."""
-        self._chain.load_state_dict(dict(state))
-        return self._chain.eval()(self.task.of(rows))
-
-    def keep(self, numbers: Sequence[int]) -> None:
-        """Goes on with some of the copies only."""
-        assert self._course is not None
-        self._course.keep(numbers)
-        self._bases = [self._bases[number] for number in numbers]
 
 
 def learn_by_steps(
     shards: Shards,
-    found: Moments,
+    moments: Moments,
     fitter: SGDFitter,
     settings: Sequence[Chosen],
     task: TrainingTask,
     seed: int,
     start: State | None = None,
 ) -> Generator[TriedSettings, None, SearchResult]:
-    """Lets a head learn from shard after shard until it has converged; what was looked at.
+    """Let a head learn from shard after shard until it has converged; yield each evaluation.
 
     Args:
-        settings: Those that are tried.
-        task: Of the development rows, by which it is told whether it still learns.
-        seed: From which weights, dropout and the order of rows are drawn.
+        settings: The settings to try.
+        task: Of the development rows, on which convergence is measured.
+        seed: The seed of weights, dropout and the order of rows.
         start: The tensors of a head to begin with.
     """
     choices = [choice_of(one) for one in settings]
-    batch = adamw.batch_of(found.rows)
-    copies = ShardedCopies(
-        shards=shards, found=found, fitter=fitter, choices=choices, seed=seed, batch=batch,
-        task=task, start=start,
-    )  # fmt: skip
-    development = torch.arange(len(task.targets))
-    tried = [
-        Candidate(seed=0, choice=choice, development=development, pass_steps=found.rows / batch)
+    copies = ShardedCopies(shards, moments, fitter, choices, seed, task, start)
+    development, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
+    candidates = [
+        Candidate(seed=0, choice=choice, development=development, pass_steps=steps)
         for choice in choices
     ]
-    (result,) = yield from searched(copies, tried, task, fewest_passes=1)
+    (result,) = yield from searched(copies, candidates, task, fewest_passes=1)
     return result
 
 
 def task_of_rows(vectors: Tensor, targets: Tensor, objective: Objective) -> TrainingTask:
-    """Rows in memory, such as the development rows, as a training task."""
+    """Return rows in memory, such as the development rows, as a training task."""
     ones = torch.ones(len(targets))
     return TrainingTask(
         vectors=vectors, index=torch.arange(len(targets)), targets=targets, objective=objective,

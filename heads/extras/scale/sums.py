@@ -1,7 +1,7 @@
-"""What adds up over shards: moments of the rows, and losses with their gradients.
+"""Sums over shards: moments of the rows, and losses with their gradients.
 
 Heads whose optimum follows from sums over rows are learned from any number of them: each worker
-sums over its shards, a shard in memory at a time, and the sums are added.
+sums over its shards, with one shard in memory at a time, and the sums are added.
 
 Legend: n rows of a shard, w width, c classes, k problems.
 """
@@ -9,7 +9,7 @@ Legend: n rows of a shard, w width, c classes, k problems.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.nn.functional import normalize, one_hot
 from heads import interruption
 from heads.extras.scale.pieces import Piece
 from heads.extras.scale.pool import Pool
-from heads.extras.scale.shards import Part, ShardReader, ShardRows
+from heads.extras.scale.shards import ShardReader, ShardRows, Subset
 from heads.training.fitters.logistic import row_gradients
 from heads.training.objective import Objective
 
@@ -31,78 +31,69 @@ BLOCK = 4_096  # rows that are computed on together: in 64 bits no second copy o
 TOGETHER = 4  # shards whose sums come back together
 
 
-def added(one: Sums, other: Sums) -> Sums:
-    """The sums over the rows of both."""
+def add(left: Sums, right: Sums) -> Sums:
+    """Return the sums over the rows of both."""
     return {
-        name: torch.maximum(value, other[name]) if name == GREATEST else value + other[name]
-        for name, value in one.items()
+        name: torch.maximum(value, right[name]) if name == GREATEST else value + right[name]
+        for name, value in left.items()
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SumTask:
-    """Sums over the rows of some pieces that belong to a part."""
+    """Sums over the rows of some pieces; None where there are none."""
 
     reader: ShardReader
     pieces: Sequence[Piece]
-    part: Part
+    subset: Subset
     statistic: Statistic
 
     def __str__(self) -> str:
         return f"{self.pieces[0]} and {len(self.pieces) - 1} more pieces"
 
     def __call__(self) -> Sums | None:
-        """None where there are no such rows."""
         total: Sums | None = None
-        for piece in self.pieces:
-            interruption.check()
-            rows = self.reader.read(piece, self.part)
+        for rows in read_rows(self.reader, self.pieces, self.subset):
             for start in range(0, len(rows), BLOCK):
-                sums = self.statistic(rows.some(slice(start, start + BLOCK)))
-                total = added(total, sums) if total else sums
+                sums = self.statistic(rows.select(slice(start, start + BLOCK)))
+                total = add(total, sums) if total else sums
         return total
 
 
 @dataclass(kw_only=True, eq=False)
 class Shards:
-    """The rows of a part of a data set, over which workers sum.
+    """The rows of a subset of a data set, over which workers sum."""
 
-    Attributes:
-        reader: Reads them.
-        pieces: In which they lie.
-        pool: The workers.
-        part: Which rows.
-        passes: How often all shards were read so far.
-    """
-
-    reader: ShardReader
-    pieces: Sequence[Piece]
-    pool: Pool[Any, Any]
-    part: Part = "train"
-    passes: int = field(default=0)
+    reader: ShardReader  # reads them
+    pieces: Sequence[Piece]  # the pieces that hold them
+    pool: Pool[Any, Any]  # the workers
+    subset: Subset = "train"  # which rows
+    passes: int = 0  # how often all shards were read so far
 
     def sum(self, statistic: Statistic) -> Sums:
-        """The sums over all rows; on several machines each over its shards, and then added.
-
-        The order in which they are added is always the same, whoever was faster: so is the result.
-        """
+        """Return the sums over all rows, added in the same order whichever worker is faster."""
         self.passes += 1
         tasks = [
             SumTask(
-                reader=self.reader, pieces=self.pieces[start : start + TOGETHER], part=self.part,
-                statistic=statistic,
+                reader=self.reader, pieces=self.pieces[start : start + TOGETHER],
+                subset=self.subset, statistic=statistic,
             )
             for start in range(0, len(self.pieces), TOGETHER)
         ]  # fmt: skip
         sums: dict[SumTask, Sums | None] = dict(filter(None, self.pool.map(tasks)))
-        # There are rows to learn from, so that not all are None.
-        return reduce(added, filter(None, (sums[task] for task in tasks)))
+        # There are training rows, so that not all are None.
+        return reduce(add, filter(None, (sums[task] for task in tasks)))
 
     def rows(self) -> Iterator[ShardRows]:
-        """The rows themselves, a shard at a time, read in this process."""
-        for piece in self.pieces:
-            interruption.check()
-            yield self.reader.read(piece, self.part)
+        """Yield the rows a shard at a time, read in this process."""
+        return read_rows(self.reader, self.pieces, self.subset)
+
+
+def read_rows(reader: ShardReader, pieces: Sequence[Piece], subset: Subset) -> Iterator[ShardRows]:
+    """Yield the rows of pieces in a subset, a piece at a time."""
+    for piece in pieces:
+        interruption.check()
+        yield reader.read(piece, subset)
 
 
 # --- Moments, from which heads with a solution in closed form follow.
@@ -110,101 +101,84 @@ class Shards:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentSums:
-    """Sums of rows, of their squares and of their products, class by class where that is needed.
+    """Sums of rows, of their squares and of their products, by class where that is needed."""
 
-    Attributes:
-        origin: (w,), near the mean: what is summed are differences from it, so that no digits are
-            lost to a mean that is far from 0.
-        classes: c.
-    """
-
+    # (w,), near the mean, subtracted first: so no digits are lost to a mean far from 0
     origin: Tensor
-    classes: int
+    classes: int  # c
 
     def __call__(self, rows: ShardRows) -> Sums:
         vectors = rows.vectors.double()
-        own = vectors - self.origin
-        yes = one_hot(rows.targets, self.classes).double()
+        centred = vectors - self.origin
+        targets = one_hot(rows.targets, self.classes).double()
         return {
-            "counts": yes.sum(dim=0),
-            "sums": yes.T @ own,
-            "products": own.T @ own,
-            "directions": yes.T @ normalize(vectors, dim=-1),
+            "counts": targets.sum(dim=0),
+            "sums": targets.T @ centred,
+            "products": centred.T @ centred,
+            "directions": targets.T @ normalize(vectors, dim=-1),
             GREATEST: vectors.square().sum(dim=1).max(),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
-    """What rows are on average.
+    """Moments of rows."""
 
-    Attributes:
-        counts: (c,), rows of each class.
-        means: (c, w), of the classes; 0 where one has no rows.
-        mean: (w,), of all rows.
-        covariance: (w, w), of all rows.
-        directions: (c, w), of each class the mean of its rows at length 1.
-        furthest: The greatest squared length of a row.
-    """
-
-    counts: Tensor
-    means: Tensor
-    mean: Tensor
-    covariance: Tensor
-    directions: Tensor
-    furthest: Tensor
+    counts: Tensor  # (c,), rows of each class
+    means: Tensor  # (c, w), of the classes; 0 where one has no rows
+    mean: Tensor  # (w,), of all rows
+    covariance: Tensor  # (w, w), of all rows
+    directions: Tensor  # (c, w), of each class the mean of its rows at length 1
+    furthest: Tensor  # the greatest squared length of a row
 
     @classmethod
-    def of(cls, sums: Mapping[str, Tensor], origin: Tensor) -> Moments:
-        """From the sums."""
+    def of_sums(cls, sums: Mapping[str, Tensor], origin: Tensor) -> Moments:
+        """Return the moments that follow from `MomentSums`."""
         counts, rows = sums["counts"], sums["counts"].sum()
         each = counts.clamp_min(1)[:, None]
         shift = sums["sums"].sum(dim=0) / rows
-        covariance = sums["products"] / rows - torch.outer(shift, shift)
-        means = torch.where(counts[:, None] > 0, sums["sums"] / each + origin, 0.0)
         return cls(
-            counts=counts, means=means, mean=shift + origin, covariance=covariance,
-            directions=sums["directions"] / each, furthest=sums[GREATEST],
-        )  # fmt: skip
+            counts=counts,
+            means=torch.where(counts[:, None] > 0, sums["sums"] / each + origin, 0.0),
+            mean=shift + origin,
+            covariance=sums["products"] / rows - torch.outer(shift, shift),
+            directions=sums["directions"] / each,
+            furthest=sums[GREATEST],
+        )
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return round(float(self.counts.sum()))
 
     @property
     def spread(self) -> Tensor:
-        """(w,), the standard deviations."""
+        """The standard deviations, (w,)."""
         return self.covariance.diagonal().clamp_min(0).sqrt()
 
     @property
     def shares(self) -> Tensor:
-        """(c,), of the rows."""
+        """The fraction of the rows that each class has, (c,)."""
         return self.counts / self.counts.sum()
 
 
-def moments(shards: Shards, classes: int) -> Moments:
-    """The moments of all rows, in one pass over them."""
+def compute_moments(shards: Shards, classes: int) -> Moments:
+    """Return the moments of all rows, in one pass over them."""
     first = next(rows for rows in shards.rows() if len(rows))
     origin = first.vectors.double().mean(dim=0)
-    return Moments.of(shards.sum(MomentSums(origin=origin, classes=classes)), origin)
+    return Moments.of_sums(shards.sum(MomentSums(origin=origin, classes=classes)), origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FourthPowers:
-    """The sum of the fourth powers of the lengths of rows, less their class's mean.
+    """The sum of the fourth powers of the lengths of rows, less their class's mean."""
 
-    Attributes:
-        means: (c, w), of the classes.
-        spread: (w,), by which numbers are divided.
-    """
-
-    means: Tensor
-    spread: Tensor
+    means: Tensor  # (c, w), of the classes
+    spread: Tensor  # (w,), by which numbers are divided
 
     def __call__(self, rows: ShardRows) -> Sums:
-        own = (rows.vectors.double() - self.means[rows.targets]) / self.spread
-        return {"fourth": own.square().sum(dim=1).square().sum()}
+        centred = (rows.vectors.double() - self.means[rows.targets]) / self.spread
+        return {"fourth": centred.square().sum(dim=1).square().sum()}
 
 
 # --- Losses and their gradients.
@@ -212,29 +186,21 @@ class FourthPowers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossGradients:
-    """The summed loss of k linear layers, and its gradients.
+    """The summed loss of k linear layers, and its gradients."""
 
-    Attributes:
-        weight: (k, c, w), of differences from `shift`.
-        bias: (k, c).
-        shift: (w,).
-        objective: The loss.
-        dtype: Of the products; sums are in 64 bits.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    shift: Tensor
-    objective: Objective
-    dtype: torch.dtype
+    weight: Tensor  # (k, c, w), of differences from `shift`
+    bias: Tensor  # (k, c)
+    shift: Tensor  # (w,)
+    objective: Objective  # the loss
+    dtype: torch.dtype  # of the products; sums are in 64 bits
 
     def __call__(self, rows: ShardRows) -> Sums:
-        own = rows.vectors.to(self.dtype) - self.shift.to(self.dtype)
+        shifted = rows.vectors.to(self.dtype) - self.shift.to(self.dtype)
         weight = self.weight.to(self.dtype)
-        logits = (own @ weight.flatten(0, 1).T).view(-1, *weight.shape[:2])  # (n, k, c)
+        logits = (shifted @ weight.flatten(0, 1).T).view(-1, *weight.shape[:2])  # (n, k, c)
         logits = logits.double() + self.bias
         losses, by_logits = row_gradients(self.objective, logits, rows.targets)
-        products = by_logits.flatten(1).to(self.dtype).T @ own
+        products = by_logits.flatten(1).to(self.dtype).T @ shifted
         return {
             "loss": losses.double().sum(dim=0),
             "weight": products.double().view(weight.shape),

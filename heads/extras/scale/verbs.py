@@ -18,19 +18,21 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from heads.backbone.models import BUNDLED
 from heads.errors import DataError
 from heads.events import Progress, result
-from heads.extras.scale.pool import HERE, applying, check_where, pool
+from heads.extras.scale.pool import HERE, check_place, make_caller, open_pool
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
-    from heads.extras.scale.fitting import ShardedComparison
+    from heads.extras.scale.comparison import ShardedComparison
     from heads.extras.scale.predicting import ShardedAnswers
     from heads.extras.scale.shards import FeatureShards
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+DTYPES = "float32", "float16"
+FIRST = 200  # rows in which the columns to predict from are found
 RUNGS, KEPT = (10_000, 100_000, 1_000_000), 2  # of a race on features of any number of rows
 
 
@@ -94,33 +96,30 @@ def iter_extract(
         HeadsError: The arguments do not fit each other, the data or the base model.
     """
     from heads.backbone.loading import load
-    from heads.extras.scale import extraction
-    from heads.extras.scale.pieces import Work, found_by_all, opened, whole_name, worked
+    from heads.extras.scale.extraction import EncoderMaker, find_columns, resolve_reading
+    from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
     from heads.extras.scale.shards import FEATURES, FeatureShards
     from heads.features.extraction import most_at_once
 
-    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
-    check_where(on)
-    extraction.check_dtype(dtype)
+    limits, to, model = limits or limits_here(), absolute(to), absolute_model(model)
+    check_place(on)
+    if dtype not in DTYPES:
+        raise DataError(f"Features are kept as {' or '.join(DTYPES)}, not {dtype:.40}.", "Choose.")
     backbone = load(model, limits=limits)
     backbone.check_reads()
     names = [readings] if isinstance(readings, str) else dict.fromkeys(readings)
-    resolved = [extraction.fixed(name, backbone) for name in names]
+    recipes = tuple(str(resolve_reading(name, backbone).recipe) for name in names)
     yield Progress(says="Looking at the rows", share=0.0)
-    source = opened(data, to, limits)
-    text, pair = extraction.columns_of(source, text, pair, limits)
-    work = Work(
-        to=to,
-        kind=FEATURES,
-        facts=extraction.facts_of(resolved, backbone, text, pair, dtype),
-        make=extraction.Extractor(
-            recipes=tuple(str(one.recipe) for one in resolved), text=text, pair=pair, model=model,
-            dtype=dtype, limits=limits,
-        ),
-        rows_each=rows_each or source.rows_each(most_at_once(backbone)),
-    )  # fmt: skip
-    outcome = yield from worked(work, source, on, workers)
-    return replace(FeatureShards.opened(to), fresh=outcome.fresh, seconds=outcome.seconds)
+    source = open_source(data, to, limits)
+    text, pair = find_columns(source, text, pair, limits)
+    maker = EncoderMaker(
+        recipes=recipes, text=text, pair=pair, model=model, dtype=dtype, limits=limits
+    )
+    rows_each = rows_each or source.rows_each(most_at_once(backbone))
+    facts = maker.facts(backbone)
+    work = Work(to=to, kind=FEATURES, facts=facts, make=maker, rows_each=rows_each)
+    outcome = yield from process(work, source, on, workers)
+    return replace(FeatureShards.load(to), fresh=outcome.fresh, seconds=outcome.seconds)
 
 
 def iter_fit_shards(
@@ -170,28 +169,37 @@ def iter_fit_shards(
     Raises:
         HeadsError: The arguments do not fit each other or the data.
     """
-    from heads.extras.scale import fitting
-    from heads.extras.scale.labels import counted, label_column
-    from heads.extras.scale.shards import FeatureShards
+    from heads.extras.scale.fitting import Race, load_backbone, resolve_recipes
+    from heads.extras.scale.labels import count_labels, find_label_column
+    from heads.extras.scale.shards import FeatureShards, Sample
+    from heads.extras.scale.streaming import check_streams
+    from heads.problem import SINGLE_LABEL
+    from heads.training.trial import trials
 
     begun, limits = time.perf_counter(), limits or limits_here()
-    check_where(on)
-    shards = data if isinstance(data, FeatureShards) else FeatureShards.opened(data, limits)
-    label = label_column(shards, label)
+    config = config or ExperimentConfig(curve=False)
+    check_place(on)
+    shards = data if isinstance(data, FeatureShards) else FeatureShards.load(data, limits)
+    backbone = load_backbone(shards, vectors, limits)
+    names = [recipes] if isinstance(recipes, str) else recipes
+    resolved = resolve_recipes(names, shards, backbone)
+    label = find_label_column(shards.source, label, list(shards.readings))
     if split:
         shards.source.check_column(split, "splits")
-    names = [recipes] if isinstance(recipes, str) else recipes
-    resolved, backbone = fitting.resolved_on(shards, names, vectors, limits)
-    with contextlib.closing(pool(applying, on, workers)) as own:
+    with contextlib.closing(open_pool(make_caller, on, workers)) as pool:
         yield Progress(says="Counting labels", share=0.0)
-        counts, classes = counted(shards, label, own, limits)
-        race = fitting.race_of(
-            shards, resolved, backbone, counts=counts, classes=classes, label=label, split=split,
-            vectors=vectors, pool=own, on=on, workers=workers, limits=limits,
-            config=config or ExperimentConfig(curve=False),
+        counts, classes = count_labels(shards.source, label, pool, limits)
+        cells = trials(resolved, backbone, len(classes), limits, SINGLE_LABEL)
+        for cell in cells:
+            check_streams(cell.fitter, cell.name)
+        rows = sum(counts.values())
+        race = Race(
+            shards=shards, label=label, classes=classes, cells=cells, backbone=backbone, pool=pool,
+            sample=Sample.of_rows(rows, config.seed, split), config=config, on=on, vectors=vectors,
+            rows=rows,
         )  # fmt: skip
         yield from race.run(rungs, max(1, keep))
-        return race.compared(time.perf_counter() - begun)
+        return race.compare(time.perf_counter() - begun)
 
 
 def iter_predict_shards(
@@ -243,31 +251,36 @@ def iter_predict_shards(
     Raises:
         HeadsError: The arguments do not fit each other, the data or the head.
     """
+    from heads.analysis.answering import choosing_head
     from heads.classifier.classifier import Classifier
     from heads.extras.scale import predicting
-    from heads.extras.scale.pieces import Work, found_by_all, opened, whole_name, worked
+    from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
 
-    limits, to, model = limits or limits_here(), whole_name(to), found_by_all(model)
-    if check_where(on) != HERE and isinstance(recipe, Classifier):
+    limits, to, model = limits or limits_here(), absolute(to), absolute_model(model)
+    if check_place(on) != HERE and isinstance(recipe, Classifier):
         what = "A classifier in memory is not sent to other machines."
         raise DataError(what, "Export it, and name the folder (model).")
-    choice = predicting.Choice(
-        recipe=recipe, run=run, model=model, sample=sample, limits=limits, text=text, pair=pair,
-        vectors=vectors, logits=logits, probabilities=probabilities, abstain_below=abstain_below,
-    )  # fmt: skip
-    head = yield from choice.head()
+    choice = {"recipe": recipe, "run": run, "model": model, "sample": sample}
+    read = {"text": text, "pair": pair, "vectors": vectors}
+    written = {"logits": logits, "probabilities": probabilities, "abstain_below": abstain_below}
+    head = yield from choosing_head(**choice, limits=limits)
     yield Progress(says="Looking at the rows", share=0.0)
-    source = opened(data, to, limits)
-    choice, columns = choice.settled(head, source)
+    source = open_source(data, to, limits)
+    predictor = predicting.Predictor(head=head, columns={**read, **written}, limits=limits)
+    # The columns are found once, so that no piece takes another for the texts; and what cannot be
+    # answered is said before any worker is started.
+    first = predictor.predict(source.pieces(FIRST)[0].read())
+    columns = {**{name: getattr(first, name) for name in read}, **written}
+    predictor = replace(predictor, columns=columns)
     work = Work(
         to=to,
         kind=predicting.ANSWERS,
-        facts=predicting.facts_of(head, choice, columns),
-        make=choice,
+        facts=predicting.collect_facts(predictor, run, first.columns),
+        make=predicting.PredictorMaker(choice=choice, columns=columns, limits=limits),
         rows_each=rows_each or source.rows_each(),
     )
-    outcome = yield from worked(work, source, on, workers)
-    return predicting.account_of(outcome, head, columns, choice)
+    outcome = yield from process(work, source, on, workers)
+    return predicting.sum_up(outcome, predictor, source.name, to, first.columns)
 
 
 extract = _run_to_end(iter_extract, "FeatureShards")

@@ -14,7 +14,7 @@ from tiny_models import LIMITS
 import heads
 from heads.backbone.backbone import Backbone
 from heads.errors import DataError, HeadsError, RecipeError
-from heads.extras.scale.extraction import _hash
+from heads.extras.scale.extraction import hash_texts
 from heads.extras.scale.shards import FeatureShards
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
@@ -206,4 +206,6 @@ def test_a_folder_is_named_from_the_root(
 
 
 def test_copies_that_differ_in_spaces_and_spelling_stay_in_one_split() -> None:
-    assert _hash((" cafe\u0301\r\n",)) == _hash(("caf\u00e9",)) != _hash(("Caf\u00e9",))
+    assert (
+        hash_texts((" cafe\u0301\r\n",)) == hash_texts(("caf\u00e9",)) != hash_texts(("Caf\u00e9",))
+    )

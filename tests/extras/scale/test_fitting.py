@@ -14,7 +14,7 @@ from tiny_models import LIMITS
 import heads
 from heads.errors import DataError, HeadsError, RecipeError
 from heads.extras.scale import fitting as module
-from heads.extras.scale.fitting import ShardedComparison
+from heads.extras.scale.comparison import ShardedComparison
 from heads.interfaces.cli.app import main
 
 FEW = ("vectors+linear", "vectors+ridge", "vectors+lda", "vectors+centroid", "vectors+mlp")

@@ -45,7 +45,7 @@ pytestmark = [
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    pools.ray_library()
+    pools.import_ray()
     support = str(Path(__file__).parents[2] / "support")
     root = str(Path(heads.__file__).parents[1])
     known = os.environ.get("PYTHONPATH", "")

@@ -7,7 +7,7 @@ import pytest
 import heads
 from heads.errors import DataError, HeadsError
 from heads.extras.scale import pool
-from heads.extras.scale.pool import check_where, work_through
+from heads.extras.scale.pool import check_place, work_through
 from heads.interfaces.cli.app import main
 
 
@@ -90,7 +90,7 @@ def test_without_ray_it_is_said_what_to_install(
     tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(HeadsError) as told:
-        check_where("ray")
+        check_place("ray")
     assert str(told.value) == SAYS
     for call in (
         lambda: heads.extract("sentiment", tmp_path / "to", on="ray"),
@@ -114,8 +114,8 @@ def test_without_ray_it_is_said_what_to_install(
 
 def test_a_place_that_is_none_is_refused() -> None:
     with pytest.raises(HeadsError, match=r"'mars' is no place to work\. Say here, ray, or ray:H"):
-        check_where("mars")
-    assert check_where("") == check_where("here") == "here"
+        check_place("mars")
+    assert check_place("") == check_place("here") == "here"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_notebook_shows_foreign_text_to_the_letter(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)>"
-    shards = FeatureShards.opened(vectors_file(tmp_path / "v.parquet", 400))
+    shards = FeatureShards.load(vectors_file(tmp_path / "v.parquet", 400))
     shown = [
         replace(shards, readings={hostile: 12}, model=hostile, to=hostile),
         ShardedAnswers(
