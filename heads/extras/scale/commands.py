@@ -1,10 +1,11 @@
-"""The commands of the extra: extract, fit-shards and predict-shards."""
+"""The commands of the extra: extract, predict-shards and fit-shards."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from heads import api
-from heads.backbone.models import BUNDLED
 from heads.errors import DataError
 from heads.extras.scale import verbs
 from heads.extras.scale.pool import HERE
@@ -16,27 +17,29 @@ from heads.settings import ExperimentConfig
 RESUMES = "what is done stays; the same command goes on with it"
 
 
-@command(verbs.extract)
-def extract(
-    data: Sequence[str],
-    *,
-    to: str,
-    readings: Sequence[str] = ("mean",),
-    text: str = "",
-    pair: str = "",
-    model: str = BUNDLED,
-    dtype: str = "float32",
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-) -> Answers:
-    """Encode any number of texts and save their vectors."""
-    work = verbs.iter_extract(
-        data, to, readings=readings, text=text, pair=pair, model=model, dtype=dtype, on=on,
-        workers=workers, rows_each=rows_each,
-    )  # fmt: skip
-    shards = followed(work, what=RESUMES)
-    yield shards.as_json(), lambda: cli.tables.describe(shards)
+def _add_command(stream: Callable[..., Any], summary: str) -> None:
+    """Add a command with the arguments of a verb, of which `data` alone is positional."""
+
+    def run(data: Any, **options: Any) -> Answers:
+        found = followed(stream(data, **options), what=RESUMES)
+        yield found.as_json(), lambda: cli.tables.describe(found)
+
+    parameters = []
+    for name, one in inspect.signature(stream).parameters.items():
+        kind = str if one.default is one.empty else type(one.default)
+        kind = Sequence[str] if name == "data" or kind is tuple else kind
+        place = one.POSITIONAL_OR_KEYWORD if name == "data" else one.KEYWORD_ONLY
+        if name != "limits":
+            parameters.append(one.replace(annotation=kind, kind=place))
+    run.__name__, run.__doc__ = stream.__name__.removeprefix("iter_"), summary
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command(stream)(run)
+
+
+_add_command(verbs.iter_extract, "Encode any number of texts and save their vectors.")
+_add_command(
+    verbs.iter_predict_shards, "Predict any number of rows into a folder of Parquet files."
+)
 
 
 @command(verbs.fit_shards)
@@ -80,35 +83,6 @@ def fit_shards(
     values = comparison.as_json() | ({"exported": exported.as_json()} if exported else {})
     more = [f"{comparison.cells[0].name} is now in {to}."] if to else []
     yield values, lambda: cli.tables.describe(comparison, *more)
-
-
-@command(verbs.predict_shards)
-def predict_shards(
-    data: Sequence[str],
-    *,
-    to: str,
-    recipe: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-) -> Answers:
-    """Predict any number of rows into a folder of Parquet files."""
-    work = verbs.iter_predict_shards(
-        data, to, recipe=recipe, run=run, model=model, sample=sample, text=text, pair=pair,
-        vectors=vectors, logits=logits, probabilities=probabilities, abstain_below=abstain_below,
-        on=on, workers=workers, rows_each=rows_each,
-    )  # fmt: skip
-    answers = followed(work, what=RESUMES)
-    yield answers.as_json(), lambda: cli.tables.describe(answers)
 
 
 def _parse_rungs(rungs: Sequence[str]) -> list[int]:

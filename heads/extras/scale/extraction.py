@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,31 +79,32 @@ def _guess_columns(source: Source, limits: Limits) -> Columns:
         raise DataError(what, "Name it (--text).") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderMaker:
-    """Loads a base model that encodes tables of texts."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Encoder:
+    """Turns tables of texts into tables of their other columns and vectors."""
 
+    backbone: Backbone
     recipes: tuple[str, ...]  # their readings are computed; their heads do not matter
     text: str  # the column of the texts
     pair: str  # the column of the second texts, or ""
-    model: str  # the base model
     dtype: str  # the type of the saved numbers
-    limits: Limits  # what is allowed
+    limits: Limits
+    resolved: dict[str, ResolvedRecipe] = field(init=False)  # by reading
+    engine: InferenceEngine | None = field(default=None, init=False)
 
-    def __call__(self) -> Encoder:
-        backbone = load(self.model, limits=self.limits)
-        resolved = {recipe.reading: recipe for recipe in map(resolve, self.recipes)}
-        return Encoder(maker=self, backbone=backbone, resolved=resolved)
+    def __post_init__(self) -> None:
+        self.resolved = {recipe.reading: recipe for recipe in map(resolve, self.recipes)}
 
-    def facts(self, backbone: Backbone) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return all that features depend on besides the texts, as plain values."""
+        backbone = self.backbone
         way = backends(backbone, EXACT)[0]
         code = *read_by(backbone, way, bool(self.pair)), own_code("data/corpus", "data/text")
         digest = hashlib.sha256(json.dumps(code, default=str).encode()).hexdigest()
         return {
             "model": backbone.id,
             "revision": backbone.revision,
-            "readings": compute_widths(map(resolve, self.recipes), backbone),
+            "readings": self._widths(),
             "text": self.text,
             "pair": self.pair,
             "dtype": self.dtype,
@@ -111,20 +112,16 @@ class EncoderMaker:
             "code": digest[:16],
         }
 
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Encoder:
-    """Turns tables of texts into tables of their other columns and vectors."""
-
-    maker: EncoderMaker
-    backbone: Backbone
-    resolved: dict[str, ResolvedRecipe]
-    engine: InferenceEngine | None = field(default=None, init=False)
+    def _widths(self) -> dict[str, int]:
+        """Return how many numbers a vector has under each reading."""
+        sides = {name: one.side if one.pair else one for name, one in self.resolved.items()}
+        widths = {name: Featurizer(side, self.backbone).width for name, side in sides.items()}
+        return {name: one.widened(widths[name]) for name, one in self.resolved.items()}
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow as pa
 
-        columns = [*filter(None, (self.maker.text, self.maker.pair))]
+        columns = [*filter(None, (self.text, self.pair))]
         texts = [[self._clean(cell) for cell in table.column(name).to_pylist()] for name in columns]
         rows = list(zip(*texts, strict=True))
         has_text = np.array([all(row) for row in rows])
@@ -145,15 +142,14 @@ class Encoder:
     def _clean(self, cell: object) -> str:
         """Return the text of a cell; "" where it has none that is allowed."""
         try:
-            return check_text("" if cell is None else str(cell), self.maker.limits, "text")
+            return check_text("" if cell is None else str(cell), self.limits, "text")
         except DataError:
             return ""
 
     def _encode(self, rows: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
         """Return the vectors of different texts under every reading."""
         if not rows:
-            widths = compute_widths(self.resolved.values(), self.backbone)
-            return {name: Tensor(0, width) for name, width in widths.items()}
+            return {name: Tensor(0, width) for name, width in self._widths().items()}
         firsts, *seconds = (list(part) for part in zip(*rows, strict=True))
         joint = [recipe for recipe in self.resolved.values() if not recipe.pair]
         vectors = self._read(joint, firsts, seconds[0] if seconds else []) if joint else {}
@@ -182,21 +178,16 @@ class Encoder:
         """Return the vectors (u, w) of all rows as a column, null where a row has no text."""
         import pyarrow as pa
 
-        matrix = vectors.numpy().astype(self.maker.dtype, copy=False)
+        matrix = vectors.numpy().astype(self.dtype, copy=False)
         width = matrix.shape[1]
         rows = matrix[index] if len(matrix) else np.zeros((len(index), width), matrix.dtype)
         mask = None if has_text.all() else pa.array(~has_text)
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width, mask=mask)
 
 
-def compute_widths(recipes: Iterable[ResolvedRecipe], backbone: Backbone) -> dict[str, int]:
-    """Return how many numbers a vector has under each reading."""
-    return {
-        recipe.reading: recipe.widened(
-            Featurizer(recipe.side if recipe.pair else recipe, backbone).width
-        )
-        for recipe in recipes
-    }
+def load_encoder(model: str, options: Mapping[str, Any], limits: Limits) -> Encoder:
+    """Load a base model, and return an encoder with the options."""
+    return Encoder(backbone=load(model, limits=limits), limits=limits, **options)
 
 
 def hash_texts(row: tuple[str, ...]) -> int:

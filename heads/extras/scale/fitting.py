@@ -35,9 +35,8 @@ from heads.evaluation.significance import compare
 from heads.evaluation.statistics import Scores
 from heads.events import Progress, result
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
-from heads.extras.scale.grid import on_ray
-from heads.extras.scale.pieces import Piece
-from heads.extras.scale.pool import HERE, Pool, make_caller, open_pool
+from heads.extras.scale.grid import schedule_on_ray
+from heads.extras.scale.pool import HERE, Call, Pool, make_caller, open_pool
 from heads.extras.scale.shards import (
     TEXT_HASH,
     FeatureShards,
@@ -106,15 +105,6 @@ def resolve_recipes(
 
 
 @dataclass(kw_only=True, eq=False)
-class Fit:
-    """The latest head of a recipe."""
-
-    trial: Trial  # the recipe, and how it is learned
-    result: SearchResult  # its settings, its logits on the development rows, and its score there
-    state: Mapping[str, Tensor]  # the tensors of its head
-
-
-@dataclass(kw_only=True, eq=False)
 class Race:
     """Recipes that race on more and more rows."""
 
@@ -130,7 +120,8 @@ class Race:
     vectors: str  # the column of vectors from elsewhere
     rows: int  # how many have a label
     rungs: list[Rung] = field(default_factory=list)
-    fits: dict[str, Fit] = field(default_factory=dict)
+    left: list[Trial] = field(default_factory=list)  # those that go on
+    fits: dict[str, SearchResult] = field(default_factory=dict)  # the latest, by recipe
     failed: dict[str, str] = field(default_factory=dict)
     held: dict[str, dict[Subset, ShardRows]] = field(default_factory=dict)  # by reading
     moments: dict[tuple[str, float], Moments] = field(default_factory=dict)
@@ -143,15 +134,14 @@ class Race:
         in_memory = [share for share in shares if share * learned <= IN_MEMORY]
         yield Progress(says="Reading the rows of the first comparison", share=0.02)
         self._collect(in_memory[-1] if in_memory else 0.0)
-        left = list(self.cells)
+        self.left = list(self.cells)
         for place, share in enumerate(shares):
             begun, at = time.perf_counter(), 0.05 + 0.85 * place / len(shares)
             fit = self._fit_in_memory if share in in_memory else self._fit_streamed
-            yield from fit(left, share, at)
+            yield from fit(self.left, share, at)
             is_last = place >= len(shares) - 2  # before all rows
-            most = keep if is_last else max(keep, -(-len(left) // 2))
-            left = self._select(left, most, share, time.perf_counter() - begun)
-        self.fits = {cell.name: self.fits[cell.name] for cell in left}
+            most = keep if is_last else max(keep, -(-len(self.left) // 2))
+            self.left = self._select(most, share, time.perf_counter() - begun)
 
     # --- Rows.
 
@@ -170,10 +160,8 @@ class Race:
         subsets: tuple[Subset, ...] = ("development", "test", *(("train",) if share else ()))
         for reading in dict.fromkeys(cell.reading for cell in self.cells):
             shards = self._shards(reading, share or 1.0)
-            tasks = [
-                Collecting(reader=shards.reader, piece=piece, subsets=subsets)
-                for piece in shards.pieces
-            ]
+            read = shards.reader.read_subsets
+            tasks = [Call(str(piece), partial(read, piece, subsets)) for piece in shards.pieces]
             rows = dict(filter(None, self.pool.map(tasks)))
             self.held[reading] = {
                 subset: ShardRows.concatenate([rows[task][subset] for task in tasks])
@@ -195,14 +183,16 @@ class Race:
             problem=SINGLE_LABEL,
         )  # fmt: skip
 
-    def _development(self, trial: Trial) -> TrainingTask:
-        """Return the development rows as a training task with the loss of a recipe."""
-        rows = self.held[trial.reading]["development"]
-        objective = Objective(
+    def _objective(self, trial: Trial) -> Objective:
+        return Objective(
             problem=SINGLE_LABEL, outputs=len(self.classes), loss=trial.resolved.loss,
             margin=trial.resolved.margin,
         )  # fmt: skip
-        return task_of_rows(rows.vectors, rows.targets, objective)
+
+    def _development(self, trial: Trial) -> TrainingTask:
+        """Return the development rows as a training task with the loss of a recipe."""
+        rows = self.held[trial.reading]["development"]
+        return task_of_rows(rows.vectors, rows.targets, self._objective(trial))
 
     # --- In memory.
 
@@ -216,7 +206,7 @@ class Race:
             what = f"{count(self.learned, 'row')} to learn from are few for this."
             raise DataError(what, "Train as usual: heads train FILE")
         jobs = [search_job(cell, data) for cell in left]
-        scheduler = run_trials if self.on == HERE else on_ray(self.on, pool=self.pool)
+        scheduler = run_trials if self.on == HERE else schedule_on_ray(self.on, pool=self.pool)
         by_name, done = {cell.name: cell for cell in left}, 0
         says = f"Searching settings on {self.learned:,} rows"
         with contextlib.closing(scheduler(jobs, data, max(1, torch.get_num_threads()))) as events:
@@ -224,7 +214,7 @@ class Race:
                 if isinstance(event, SearchFinished):
                     trial, (searched,) = by_name[event.name], event.found
                     state = searched.state or self._fit_state(trial, searched, data)
-                    self.fits[trial.name] = Fit(trial=trial, result=searched, state=state)
+                    self.fits[trial.name] = replace(searched, state=state)
                 elif isinstance(event, TrialFailed):
                     self.failed[event.name] = event.says
                 done += not isinstance(event, CurvePointTried)
@@ -283,8 +273,7 @@ class Race:
         for ended in self._stream_results(left, share):
             if ended is not None:
                 trial, searched = ended
-                assert searched.state is not None
-                self.fits[trial.name] = Fit(trial=trial, result=searched, state=searched.state)
+                self.fits[trial.name] = searched
                 done += 1
             yield Progress(says=f"{says}: {done} of {len(left)} recipes", share=at + 0.1)
 
@@ -292,39 +281,37 @@ class Race:
         self, left: Sequence[Trial], share: float
     ) -> Iterator[tuple[Trial, SearchResult] | None]:
         """Yield each recipe with its result, and None now and then while nothing has ended."""
-        steps = {
-            self._stepping(cell, share): cell for cell in left if isinstance(cell.fitter, SGDFitter)
-        }
+        steps = dict[Call, Trial]()
+        for cell in left:
+            if isinstance(cell.fitter, SGDFitter):
+                before = self.fits.get(cell.name)
+                work = partial(
+                    _learn, replace(self._shards(cell.reading, share), pool=open_pool(make_caller)),
+                    self.moments[cell.reading, share], cell.fitter,
+                    [before.chosen] if before else [],
+                    self.held[cell.reading]["development"], self._objective(cell),
+                    self.config.seed, before.state if before else None,
+                )  # fmt: skip
+                steps[Call(f"The recipe {cell.name}", work)] = cell
         for ended in self.pool.map(steps):
             yield (steps[ended[0]], ended[1]) if ended else None
         for cell in left:
             if not isinstance(cell.fitter, SGDFitter):
                 yield cell, self._solve(cell, share)
 
-    def _stepping(self, cell: Trial, share: float) -> Stepping:
-        before, task = self.fits.get(cell.name), self._development(cell)
-        shards = self._shards(cell.reading, share)
-        return Stepping(
-            name=cell.name, fitter=cell.fitter, reader=shards.reader, pieces=shards.pieces,
-            moments=self.moments[cell.reading, share],
-            settings=[before.result.chosen] if before else [],
-            start=before.state if before else None, vectors=task.vectors, targets=task.targets,
-            objective=task.objective, seed=self.config.seed,
-        )  # fmt: skip
-
     def _solve(self, cell: Trial, share: float) -> SearchResult:
         """Return a head at its optimum, its settings chosen on the development rows."""
         before, task, fitter = self.fits.get(cell.name), self._development(cell), cell.fitter
         shards, moments = self._shards(cell.reading, share), self.moments[cell.reading, share]
         if isinstance(fitter, ClosedFormFitter):
-            settings = [before.result.chosen] if before else settings_of(fitter, moments.rows)
+            settings = [before.chosen] if before else settings_of(fitter, moments.rows)
             states = [solve_closed_form(shards, moments, fitter, one) for one in settings]
             return _select_best(fitter, settings, states, task)
         assert isinstance(fitter, LinearFitter)
         fixed = dict(fitter.resolved.recipe.options).get("C")
         start, standardise, strengths = None, fitter.resolved.standardise is not False, [*STRENGTHS]
         if before:
-            start, chosen = before.state, before.result.chosen
+            start, chosen = before.state, before.chosen
             standardise = bool(chosen["standardise"])
             strengths = [float(f"{float(chosen['C']) * factor:.4g}") for factor in AROUND]
         strengths = [float(fixed)] if fixed else strengths
@@ -336,12 +323,10 @@ class Race:
 
     # --- Which recipes go on, and the comparison in the end.
 
-    def _select(
-        self, left: Sequence[Trial], keep: int, share: float, seconds: float
-    ) -> list[Trial]:
+    def _select(self, keep: int, share: float, seconds: float) -> list[Trial]:
         """Return the recipes that go on: of those not surely behind, the best so many."""
-        cells = [cell for cell in left if cell.name in self.fits]
-        points = {cell.name: self.fits[cell.name].result.point for cell in cells}
+        cells = [cell for cell in self.left if cell.name in self.fits]
+        points = {cell.name: self.fits[cell.name].point for cell in cells}
         scores, stopped = {name: point.score for name, point in points.items()}, dict[str, str]()
         if share < 1:
             parts = [point.parts for point in points.values() if point.parts is not None]
@@ -361,22 +346,22 @@ class Race:
         task = self._evaluation(ShardRows.concatenate([test, development]))
         every = torch.arange(len(task.targets))
         asked, held = every[: len(test)], every[len(test) :]
-        modules = {name: self._build(fit) for name, fit in self.fits.items()}
+        modules = {trial.name: self._build(trial) for trial in self.left}
         predictions, temperatures = dict[str, CellPredictions](), dict[str, float]()
-        for name, fit in self.fits.items():
-            logits = self._logits(fit, modules[name], "development")
+        for trial in self.left:
+            name = trial.name
+            logits = self._logits(trial, modules[name], "development")
             temperatures[name] = temperature(logits, development.targets, SINGLE_LABEL)
             predictions[name] = CellPredictions(
-                name=name,
-                rows=(asked,),
-                logits=(self._logits(fit, modules[name], "test"),),
-                held=(logits, held),
-                is_random=fit.trial.fitter.is_random,  # trained once: its luck is not known
-            )
+                name=name, rows=(asked,), held=(logits, held),
+                logits=(self._logits(trial, modules[name], "test"),),
+                is_random=trial.fitter.is_random,  # trained once: its luck is not known
+            )  # fmt: skip
         told = compare(list(predictions.values()), task, reference=next(iter(predictions)))
         to_best = {difference.name: difference for difference in told.to_best}
         cells = list[FittedCell]()
-        for name, fit in self.fits.items():
+        for trial in self.left:
+            name, chosen = trial.name, self.fits[trial.name].chosen
             measures = measure(predictions[name], task)
             scores = Scores(
                 rows=measures.rows, accuracy=measures.score, low=measures.low, high=measures.high,
@@ -387,44 +372,38 @@ class Race:
                 recipe=modules[name].reader.resolved.recipe, model=self.backbone.id,
                 classes=self.classes, problem=SINGLE_LABEL, paired=bool(self.shards.pair),
                 temperature=temperatures[name], trained_on=self.shards.source.name,
-                rows=self.learned, scores=scores,
-                training=asdict(self.config), trained_as=fit.trial.resolved, module=modules[name],
-                chosen=dict(fit.result.chosen),
+                rows=self.learned, scores=scores, training=asdict(self.config),
+                trained_as=trial.resolved, module=modules[name], chosen=dict(chosen),
             )  # fmt: skip
             cell = FittedCell(
-                name=name, measures=measures, chosen=fit.result.chosen,
-                parameters=fit.trial.parameters, head=head, to_best=to_best.get(name),
+                name=name, measures=measures, chosen=chosen, parameters=trial.parameters,
+                head=head, to_best=to_best.get(name),
             )  # fmt: skip
             cells.append(cell)
         cells.sort(key=lambda cell: (cell.name != told.best, -cell.measures.score))
         return ShardedComparison(
             data=self.shards.source.name,
             rows={"train": self.learned, "development": len(development), "test": len(test)},
-            classes=self.classes,
-            label=self.label,
-            rungs=tuple(self.rungs),
-            cells=tuple(cells),
-            failed=dict(self.failed),
-            model=self.backbone.id,
-            seconds=seconds,
+            classes=self.classes, label=self.label, rungs=tuple(self.rungs), cells=tuple(cells),
+            failed=dict(self.failed), model=self.backbone.id, seconds=seconds,
             backbone=self.backbone,
-        )
+        )  # fmt: skip
 
     @torch.no_grad()
-    def _logits(self, fit: Fit, module: RecipeModule, subset: Subset) -> Tensor:
+    def _logits(self, trial: Trial, module: RecipeModule, subset: Subset) -> Tensor:
         """Return the logits of held-out rows, for the softmax."""
-        vectors = self.held[fit.trial.reading][subset].vectors
+        vectors = self.held[trial.reading][subset].vectors
         logits = torch.cat([module.head(some) for some in vectors.split(4_096)])
-        return SINGLE_LABEL.learned_by(fit.trial.resolved.loss).competing(logits)
+        return SINGLE_LABEL.learned_by(trial.resolved.loss).competing(logits)
 
-    def _build(self, fit: Fit) -> RecipeModule:
-        """Return the head with its pooling, ready to answer."""
-        known = fit.trial.resolved.head.options
-        options = {name: value for name, value in fit.result.chosen.items() if name in known}
-        recipe = with_options(fit.trial.resolved, options)
+    def _build(self, trial: Trial) -> RecipeModule:
+        """Return the latest head with its pooling, ready to answer."""
+        known, fit = trial.resolved.head.options, self.fits[trial.name]
+        options = {name: value for name, value in fit.chosen.items() if name in known}
+        recipe = with_options(trial.resolved, options)
         with IsolatedRng().rolling():
             module = RecipeModule(recipe, self.backbone, len(self.classes))
-        module.head.load_state_dict(dict(fit.state))
+        module.head.load_state_dict(dict(fit.state or {}))
         return module.eval().requires_grad_(False)
 
 
@@ -455,47 +434,17 @@ def _select_best(
     return SearchResult(chosen=top.settings, point=top, held=logits[best], state=states[best])
 
 
-# --- Tasks of workers.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Collecting:
-    """Reads the rows of a piece by subset."""
-
-    reader: ShardReader
-    piece: Piece
-    subsets: tuple[Subset, ...]
-
-    def __str__(self) -> str:
-        return str(self.piece)
-
-    def __call__(self) -> dict[Subset, ShardRows]:
-        return self.reader.read_subsets(self.piece, self.subsets)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stepping:
-    """Lets a head learn step by step, from shard after shard."""
-
-    name: str  # the recipe
-    fitter: Any  # how it is learned
-    reader: ShardReader  # the rows
-    pieces: Sequence[Piece]
-    moments: Moments  # their moments
-    settings: Sequence[Chosen]  # the settings to try; if none, all that any head tries
-    start: Mapping[str, Tensor] | None  # the tensors of a head to begin with
-    vectors: Tensor  # the development rows, and the loss
-    targets: Tensor
-    objective: Objective
-    seed: int  # the seed of weights, dropout and the order of rows
-
-    def __str__(self) -> str:
-        return f"The recipe {self.name}"
-
-    def __call__(self) -> SearchResult:
-        shards = Shards(reader=self.reader, pieces=self.pieces, pool=open_pool(make_caller))
-        task = task_of_rows(self.vectors, self.targets, self.objective)
-        settings = self.settings or self.fitter.settings(task)
-        return result(
-            learn_by_steps(shards, self.moments, self.fitter, settings, task, self.seed, self.start)
-        )
+def _learn(
+    shards: Shards,
+    moments: Moments,
+    fitter: SGDFitter,
+    settings: Sequence[Chosen],
+    development: ShardRows,
+    objective: Objective,
+    seed: int,
+    start: Mapping[str, Tensor] | None,
+) -> SearchResult:
+    """Let a head learn step by step in a worker; without settings, try those of any head."""
+    task = task_of_rows(development.vectors, development.targets, objective)
+    settings = settings or fitter.settings(task)
+    return result(learn_by_steps(shards, moments, fitter, settings, task, seed, start))

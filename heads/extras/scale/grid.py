@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from heads.extras.scale.pool import RAY, ActorPool, Pool, connect, make_caller
@@ -25,16 +26,15 @@ from heads.training.task import TrainingTask
 EVERY = 1.0  # seconds between two looks at the validation curves of a worker
 
 
-def on_ray(on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None) -> Scheduler:
+def schedule_on_ray(
+    on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None
+) -> Scheduler:
     """Return a scheduler that trains the cells of a run on a Ray cluster.
 
     Args:
         on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.open_pool`.
         workers: The largest number of workers; 0: one per processor.
         pool: An open pool of workers that call functions.
-
-    Raises:
-        HeadsError: Ray is not installed, or the cluster does not answer.
     """
     connect(on)
 
@@ -103,7 +103,9 @@ class Mailbox:
 
 def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
     """Yield what jobs tell and, as `JobDone`, their results, in one thread."""
-    numbered = [replace(job, work=_Numbered(number, job)) for number, job in jobs.items()]
+    numbered = [
+        replace(job, work=partial(_work_numbered, number, job)) for number, job in jobs.items()
+    ]
     left = dict(jobs)
     for event in run_trials(numbered, training_data, 1):
         if isinstance(event, TrialFailed):
@@ -115,15 +117,8 @@ def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterat
         yield event
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    """The work of a job, whose result has its number."""
-
-    number: int
-    job: Job
-
-    def __call__(self, task: TrainingTask, tell: Tell) -> JobDone:
-        return JobDone(number=self.number, result=self.job.work(task, tell))
+def _work_numbered(number: int, job: Job, task: TrainingTask, tell: Tell) -> JobDone:
+    return JobDone(number=number, result=job.work(task, tell))
 
 
 def _spread(
@@ -139,11 +134,11 @@ def _spread(
     for task in tasks:
         task.mailbox = mailbox
         task.data = ray.put(task.data)
-    inbox = Inbox(tasks)
+    done = set[int]()
     longest_first = sorted(tasks, key=lambda task: -sum(job.cost for job in task.jobs.values()))
     try:
         for _ in pool.map(longest_first):
-            yield from inbox.select_new(ray.get(mailbox.take.remote()))
+            yield from select_new(ray.get(mailbox.take.remote()), tasks, done)
     finally:
         if shared is None:
             pool.close()
@@ -174,21 +169,18 @@ def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
     return replace(training_data.unread, read=store, workspace=None)
 
 
-@dataclass(eq=False)
-class Inbox:
-    """Selects the events that are new, where a lost worker's jobs were done twice."""
+def select_new(
+    events: Sequence[object], tasks: Sequence[GridTask], done: set[int]
+) -> Iterator[object]:
+    """Yield events but results that are done already, as a lost worker's jobs are done twice.
 
-    # from which jobs that are done are removed, so that nobody does them again
-    tasks: Sequence[GridTask]
-    done: set[int] = field(default_factory=set)
-
-    def select_new(self, events: Sequence[object]) -> Iterator[object]:
-        """Yield the events that are new, and results instead of `JobDone`."""
-        for event in events:
-            if not isinstance(event, JobDone):
-                yield event
-            elif event.number not in self.done:
-                self.done.add(event.number)
-                for task in self.tasks:
-                    task.jobs.pop(event.number, None)
-                yield event.result
+    A job that is done is removed from its task, so that nobody does it again.
+    """
+    for event in events:
+        if not isinstance(event, JobDone):
+            yield event
+        elif event.number not in done:
+            done.add(event.number)
+            for task in tasks:
+                task.jobs.pop(event.number, None)
+            yield event.result

@@ -12,7 +12,7 @@ from heads.data.formats.parquet_files import compute
 from heads.data.table import short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.extras.scale.pieces import Piece, Source
-from heads.extras.scale.pool import Pool
+from heads.extras.scale.pool import Call, Pool
 from heads.settings import Limits
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ USUAL = ("label", "labels", "target", "class", "y")
 
 
 def find_label_column(source: Source, label: str, readings: Sequence[str]) -> str:
-    """Return the column of the labels: the one named, or one with a usual name.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return the column of the labels: the one named, or one with a usual name."""
     if label:
         source.check_column(label, "labels")
         return label
@@ -41,13 +37,9 @@ def find_label_column(source: Source, label: str, readings: Sequence[str]) -> st
 def count_labels(
     source: Source, label: str, pool: Pool[Any, Any], limits: Limits
 ) -> tuple[Counter[str], tuple[str, ...]]:
-    """Return how many rows each class has, and the classes in the order of the logits.
-
-    Raises:
-        DataError: There are fewer than two classes.
-        LimitError: There are more than the limits allow.
-    """
-    tasks = [partial(_count_piece, piece, label) for piece in source.pieces(1_000_000)]
+    """Return how many rows each class has, and the classes in the order of the logits."""
+    pieces = source.pieces(1_000_000)
+    tasks = [Call(str(piece), partial(_count_piece, piece, label)) for piece in pieces]
     counts = Counter[str]()
     for _, some in filter(None, pool.map(tasks)):
         counts += some

@@ -48,11 +48,7 @@ Data = str | Path | Sequence[str | Path]  # a path or URL, a pattern, a folder, 
 
 
 def filesystem(location: str) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL, and the path in it.
-
-    Raises:
-        DataError: No file system is known for the URL.
-    """
+    """Return the fsspec file system of a path or URL, and the path in it."""
     import fsspec
 
     path = location if "://" in location else str(Path(location).expanduser())
@@ -259,11 +255,7 @@ class Source:
 
 
 def find_files(data: Data) -> list[str]:
-    """Return the files behind a path or URL, a pattern, a folder of Parquet, or several.
-
-    Raises:
-        DataError: There are none.
-    """
+    """Return the files behind a path or URL, a pattern, a folder of Parquet, or several."""
     if not isinstance(data, str | Path):
         return [file for location in data for file in find_files(location)]
     if str(data) in SAMPLES:
@@ -292,9 +284,6 @@ def open_source(data: Data, stage: str, limits: Limits) -> Source:
     Args:
         data: As of `find_files`.
         stage: The folder for a copy as Parquet, where all workers can read it.
-
-    Raises:
-        DataError: There are no files, they have different columns, or no rows.
     """
     files = find_files(data)
     name = short(files[0].rstrip("/").rpartition("/")[2], 60)
@@ -459,11 +448,7 @@ class Outcome:
 def process(
     work: Work, source: Source, on: str = HERE, workers: int = 0
 ) -> Generator[Progress, None, Outcome]:
-    """Process all pieces of a source that have no output yet.
-
-    Raises:
-        DataError: The folder holds something else, or a piece cannot be processed.
-    """
+    """Process all pieces of a source that have no output yet."""
     _claim_folder(work)
     begun, parts, fresh, done = time.perf_counter(), list[Part](), 0, 0
     pieces = source.pieces(work.rows_each)
@@ -513,11 +498,7 @@ def _finish(work: Work, source: Source, parts: Sequence[Part]) -> None:
 
 
 def read_manifest(folder: str, kind: str) -> dict[str, Any]:
-    """Return the manifest of a folder, with its parts as `Part` objects.
-
-    Raises:
-        DataError: There is none, or it is of something else.
-    """
+    """Return the manifest of a folder, with its parts as `Part` objects."""
     manifest = read_json(join(folder, MANIFEST))
     if manifest is None:
         begun = read_json(join(folder, JOB)) is not None

@@ -66,11 +66,7 @@ def import_ray() -> Any:
 
 
 def connect(on: str = RAY) -> Any:
-    """Connect Ray to the cluster of `on`, unless it is connected, and return the library.
-
-    Raises:
-        HeadsError: Ray is not installed, or the cluster does not answer.
-    """
+    """Connect Ray to the cluster of `on`, unless it is connected, and return the library."""
     ray = import_ray()
     if ray.is_initialized():
         return ray
@@ -105,9 +101,6 @@ def open_pool(make: Make[Task, Result], on: str = HERE, workers: int = 0) -> Poo
         on: here: one worker in this process; ray: on the cluster that this process is connected to,
             or that $RAY_ADDRESS names, else on the processors of this machine; ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
-
-    Raises:
-        HeadsError: Ray is not installed, or its cluster does not answer.
     """
     if check_place(on) == HERE:
         return Pool(make=make)
@@ -121,6 +114,20 @@ def work_through(
     """Yield each task with its result from a new pool; raises as `open_pool` and `Pool.map` do."""
     with contextlib.closing(open_pool(make, on, workers)) as pool:
         yield from filter(None, pool.map(tasks))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A function without arguments as a task, with a name for messages."""
+
+    name: str
+    function: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self) -> Any:
+        return self.function()
 
 
 def make_caller() -> Callable[[Callable[[], Any]], Any]:
@@ -145,9 +152,6 @@ class Pool(Generic[Task, Result]):
 
         Args:
             tasks: Drawn as they are needed.
-
-        Raises:
-            HeadsError: A task cannot be done, or no worker can be started.
         """
         for task in tasks:
             interruption.check()

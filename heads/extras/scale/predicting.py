@@ -123,17 +123,12 @@ class Predictor:
         return output.replace_schema_metadata({NOTES: json.dumps(notes).encode()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictorMaker:
-    """Loads a predictor in a worker."""
-
-    choice: Mapping[str, Any]  # recipe, run, model and sample of the head, as of `heads.predict`
-    columns: Mapping[str, Any]  # as of `Predictor`
-    limits: Limits
-
-    def __call__(self) -> Predictor:
-        head = result(choosing_head(**self.choice, limits=self.limits))
-        return Predictor(head=head, columns=self.columns, limits=self.limits)
+def load_predictor(
+    choice: Mapping[str, Any], columns: Mapping[str, Any], limits: Limits
+) -> Predictor:
+    """Load a predictor by recipe, run, model and sample, as of `heads.predict`."""
+    head = result(choosing_head(**choice, limits=limits))
+    return Predictor(head=head, columns=columns, limits=limits)
 
 
 def collect_facts(predictor: Predictor, run: str, columns: Sequence[str]) -> dict[str, Any]:

@@ -265,11 +265,7 @@ class ShardReader:
         return self.read_subsets(piece, (subset,))[subset]
 
     def read_subsets(self, piece: Piece, subsets: Sequence[Subset]) -> dict[Subset, ShardRows]:
-        """Return the rows of a piece that have a vector and a label, by subset.
-
-        Raises:
-            DataError: They cannot be read, or have a label that is none of the classes.
-        """
+        """Return the rows of a piece that have a vector and a label, by subset."""
         names = (self.column, self.label, TEXT_HASH * self.has_hash, self.sample.split)
         table = piece.read([*filter(None, names)])
         keys = np.arange(piece.row, piece.row + len(table), dtype=np.uint64)

@@ -13,12 +13,13 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
-from heads.extras.scale.sums import FourthPowers, LossGradients, Moments, Shards
+from heads.extras.scale.sums import Moments, Shards, fourth_powers, loss_gradients
 from heads.parts import solvers
 from heads.parts.solvers import last_linear, set_layer, set_raw_layer
 from heads.rng import IsolatedRng
@@ -90,12 +91,10 @@ def solve_linear(
         def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
             both = point.view(len(settings), classes, -1) * scale
             weight, bias = both[..., :-1], both[..., -1] * biased
+            weight_of_rows = weight @ axes.turn.T
             sums = shards.sum(
-                LossGradients(
-                    weight=weight @ axes.turn.T, bias=bias, shift=axes.shift, objective=objective,
-                    dtype=dtype,
-                )
-            )  # fmt: skip
+                partial(loss_gradients, weight_of_rows, bias, axes.shift, objective, dtype)
+            )
             value = sums["loss"] / rows + (weight.square() * decay).sum(dim=(1, 2)) / 2
             by_weight = sums["weight"] @ axes.turn / rows + weight * decay
             by_bias = sums["bias"] / rows * biased
@@ -168,7 +167,7 @@ def _ledoit_wolf(moments: Moments, within: Tensor, spread: Tensor, shards: Shard
 
     Source: scikit-learn's `ledoit_wolf_shrinkage`, of rows that have mean 0.
     """
-    fourth = shards.sum(FourthPowers(means=moments.means, spread=spread))["fourth"]
+    fourth = shards.sum(partial(fourth_powers, moments.means, spread))["fourth"]
     rows, width = moments.rows, len(within)
     trace, squares = within.trace() / width, within.square().sum()
     noise = (fourth / rows - squares) / (width * rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch.nn.functional import normalize, one_hot
 
 from heads import interruption
 from heads.extras.scale.pieces import Piece
-from heads.extras.scale.pool import Pool
+from heads.extras.scale.pool import Call, Pool
 from heads.extras.scale.shards import ShardReader, ShardRows, Subset
 from heads.training.fitters.logistic import row_gradients
 from heads.training.objective import Objective
@@ -39,25 +39,16 @@ def add(left: Sums, right: Sums) -> Sums:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SumTask:
-    """Sums over the rows of some pieces; None where there are none."""
-
-    reader: ShardReader
-    pieces: Sequence[Piece]
-    subset: Subset
-    statistic: Statistic
-
-    def __str__(self) -> str:
-        return f"{self.pieces[0]} and {len(self.pieces) - 1} more pieces"
-
-    def __call__(self) -> Sums | None:
-        total: Sums | None = None
-        for rows in read_rows(self.reader, self.pieces, self.subset):
-            for start in range(0, len(rows), BLOCK):
-                sums = self.statistic(rows.select(slice(start, start + BLOCK)))
-                total = add(total, sums) if total else sums
-        return total
+def sum_pieces(
+    reader: ShardReader, pieces: Sequence[Piece], subset: Subset, statistic: Statistic
+) -> Sums | None:
+    """Return the sums over the rows of pieces in a subset, or None where there are none."""
+    total: Sums | None = None
+    for rows in read_rows(reader, pieces, subset):
+        for start in range(0, len(rows), BLOCK):
+            sums = statistic(rows.select(slice(start, start + BLOCK)))
+            total = add(total, sums) if total else sums
+    return total
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,14 +64,13 @@ class Shards:
     def sum(self, statistic: Statistic) -> Sums:
         """Return the sums over all rows, added in the same order whichever worker is faster."""
         self.passes += 1
-        tasks = [
-            SumTask(
-                reader=self.reader, pieces=self.pieces[start : start + TOGETHER],
-                subset=self.subset, statistic=statistic,
-            )
-            for start in range(0, len(self.pieces), TOGETHER)
-        ]  # fmt: skip
-        sums: dict[SumTask, Sums | None] = dict(filter(None, self.pool.map(tasks)))
+        tasks = []
+        for start in range(0, len(self.pieces), TOGETHER):
+            pieces = self.pieces[start : start + TOGETHER]
+            name = f"{pieces[0]} and {len(pieces) - 1} more pieces"
+            work = partial(sum_pieces, self.reader, pieces, self.subset, statistic)
+            tasks.append(Call(name, work))
+        sums: dict[Call, Sums | None] = dict(filter(None, self.pool.map(tasks)))
         # There are training rows, so that not all are None.
         return reduce(add, filter(None, (sums[task] for task in tasks)))
 
@@ -99,25 +89,22 @@ def read_rows(reader: ShardReader, pieces: Sequence[Piece], subset: Subset) -> I
 # --- Moments, from which heads with a solution in closed form follow.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MomentSums:
-    """Sums of rows, of their squares and of their products, by class where that is needed."""
+def moment_sums(origin: Tensor, classes: int, rows: ShardRows) -> Sums:
+    """Return sums of rows, of their squares and of their products, by class where needed.
 
-    # (w,), near the mean, subtracted first: so no digits are lost to a mean far from 0
-    origin: Tensor
-    classes: int  # c
-
-    def __call__(self, rows: ShardRows) -> Sums:
-        vectors = rows.vectors.double()
-        centred = vectors - self.origin
-        targets = one_hot(rows.targets, self.classes).double()
-        return {
-            "counts": targets.sum(dim=0),
-            "sums": targets.T @ centred,
-            "products": centred.T @ centred,
-            "directions": targets.T @ normalize(vectors, dim=-1),
-            GREATEST: vectors.square().sum(dim=1).max(),
-        }
+    Args:
+        origin: (w,), near the mean, subtracted first: so no digits are lost to a mean far from 0.
+    """
+    vectors = rows.vectors.double()
+    centred = vectors - origin
+    targets = one_hot(rows.targets, classes).double()
+    return {
+        "counts": targets.sum(dim=0),
+        "sums": targets.T @ centred,
+        "products": centred.T @ centred,
+        "directions": targets.T @ normalize(vectors, dim=-1),
+        GREATEST: vectors.square().sum(dim=1).max(),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,7 +120,7 @@ class Moments:
 
     @classmethod
     def of_sums(cls, sums: Mapping[str, Tensor], origin: Tensor) -> Moments:
-        """Return the moments that follow from `MomentSums`."""
+        """Return the moments that follow from `moment_sums`."""
         counts, rows = sums["counts"], sums["counts"].sum()
         each = counts.clamp_min(1)[:, None]
         shift = sums["sums"].sum(dim=0) / rows
@@ -166,43 +153,41 @@ def compute_moments(shards: Shards, classes: int) -> Moments:
     """Return the moments of all rows, in one pass over them."""
     first = next(rows for rows in shards.rows() if len(rows))
     origin = first.vectors.double().mean(dim=0)
-    return Moments.of_sums(shards.sum(MomentSums(origin=origin, classes=classes)), origin)
+    return Moments.of_sums(shards.sum(partial(moment_sums, origin, classes)), origin)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FourthPowers:
-    """The sum of the fourth powers of the lengths of rows, less their class's mean."""
+def fourth_powers(means: Tensor, spread: Tensor, rows: ShardRows) -> Sums:
+    """Return the sum of the fourth powers of the lengths of rows, less their class's mean (c, w).
 
-    means: Tensor  # (c, w), of the classes
-    spread: Tensor  # (w,), by which numbers are divided
-
-    def __call__(self, rows: ShardRows) -> Sums:
-        centred = (rows.vectors.double() - self.means[rows.targets]) / self.spread
-        return {"fourth": centred.square().sum(dim=1).square().sum()}
+    Args:
+        spread: (w,), by which numbers are divided.
+    """
+    centred = (rows.vectors.double() - means[rows.targets]) / spread
+    return {"fourth": centred.square().sum(dim=1).square().sum()}
 
 
-# --- Losses and their gradients.
+def loss_gradients(
+    weight: Tensor,
+    bias: Tensor,
+    shift: Tensor,
+    objective: Objective,
+    dtype: torch.dtype,
+    rows: ShardRows,
+) -> Sums:
+    """Return the summed loss of k linear layers, and its gradients.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LossGradients:
-    """The summed loss of k linear layers, and its gradients."""
-
-    weight: Tensor  # (k, c, w), of differences from `shift`
-    bias: Tensor  # (k, c)
-    shift: Tensor  # (w,)
-    objective: Objective  # the loss
-    dtype: torch.dtype  # of the products; sums are in 64 bits
-
-    def __call__(self, rows: ShardRows) -> Sums:
-        shifted = rows.vectors.to(self.dtype) - self.shift.to(self.dtype)
-        weight = self.weight.to(self.dtype)
-        logits = (shifted @ weight.flatten(0, 1).T).view(-1, *weight.shape[:2])  # (n, k, c)
-        logits = logits.double() + self.bias
-        losses, by_logits = row_gradients(self.objective, logits, rows.targets)
-        products = by_logits.flatten(1).to(self.dtype).T @ shifted
-        return {
-            "loss": losses.double().sum(dim=0),
-            "weight": products.double().view(weight.shape),
-            "bias": by_logits.sum(dim=0),
-        }
+    Args:
+        weight: (k, c, w), of differences from `shift`.
+        bias: (k, c).
+        shift: (w,).
+        dtype: Of the products; sums are in 64 bits.
+    """
+    shifted, weight = rows.vectors.to(dtype) - shift.to(dtype), weight.to(dtype)
+    logits = (shifted @ weight.flatten(0, 1).T).view(-1, *weight.shape[:2])  # (n, k, c)
+    losses, by_logits = row_gradients(objective, logits.double() + bias, rows.targets)
+    products = by_logits.flatten(1).to(dtype).T @ shifted
+    return {
+        "loss": losses.double().sum(dim=0),
+        "weight": products.double().view(weight.shape),
+        "bias": by_logits.sum(dim=0),
+    }

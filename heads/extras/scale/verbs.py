@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -83,8 +83,7 @@ def iter_extract(
         pair: The column of the second texts, if there is one.
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         dtype: float32, or float16 for half the size.
-        on: Where to compute: here; ray, on the cluster that $RAY_ADDRESS names, else on this
-            machine's processors; or ray:HOST:PORT. A worker takes a GPU where the cluster has one.
+        on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         rows_each: Rows of a piece; 0: by the number of rows.
         limits: What is allowed; this place's limits if not given.
@@ -96,7 +95,7 @@ def iter_extract(
         HeadsError: The arguments do not fit each other, the data or the base model.
     """
     from heads.backbone.loading import load
-    from heads.extras.scale.extraction import EncoderMaker, find_columns, resolve_reading
+    from heads.extras.scale.extraction import Encoder, find_columns, load_encoder, resolve_reading
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
     from heads.extras.scale.shards import FEATURES, FeatureShards
     from heads.features.extraction import most_at_once
@@ -112,12 +111,11 @@ def iter_extract(
     yield Progress(says="Looking at the rows", share=0.0)
     source = open_source(data, to, limits)
     text, pair = find_columns(source, text, pair, limits)
-    maker = EncoderMaker(
-        recipes=recipes, text=text, pair=pair, model=model, dtype=dtype, limits=limits
-    )
+    options = {"recipes": recipes, "text": text, "pair": pair, "dtype": dtype}
+    facts = Encoder(backbone=backbone, limits=limits, **options).facts()
+    make = partial(load_encoder, model, options, limits)
     rows_each = rows_each or source.rows_each(most_at_once(backbone))
-    facts = maker.facts(backbone)
-    work = Work(to=to, kind=FEATURES, facts=facts, make=maker, rows_each=rows_each)
+    work = Work(to=to, kind=FEATURES, facts=facts, make=make, rows_each=rows_each)
     outcome = yield from process(work, source, on, workers)
     return replace(FeatureShards.load(to), fresh=outcome.fresh, seconds=outcome.seconds)
 
@@ -156,8 +154,7 @@ def iter_fit_shards(
         vectors: The column of vectors from elsewhere, where there are several.
         rungs: Numbers of rows to learn from before all of them; none: all recipes on all rows.
         keep: The largest number of recipes that are fitted on all rows.
-        on: Where to compute: here; ray, on the cluster that $RAY_ADDRESS names, else on this
-            machine's processors; or ray:HOST:PORT.
+        on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         config: Its seed draws the rows and the new weights; see `heads.ExperimentConfig`.
         limits: What is allowed; this place's limits if not given.
@@ -239,8 +236,7 @@ def iter_predict_shards(
         logits: Write the logits of all classes as well.
         probabilities: Write all probabilities as well.
         abstain_below: Give no answer below this probability, where one class applies.
-        on: Where to compute: here; ray, on the cluster that $RAY_ADDRESS names, else on this
-            machine's processors; or ray:HOST:PORT.
+        on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         rows_each: Rows of a piece; 0: by the number of rows.
         limits: What is allowed; this place's limits if not given.
@@ -276,7 +272,7 @@ def iter_predict_shards(
         to=to,
         kind=predicting.ANSWERS,
         facts=predicting.collect_facts(predictor, run, first.columns),
-        make=predicting.PredictorMaker(choice=choice, columns=columns, limits=limits),
+        make=partial(predicting.load_predictor, choice, columns, limits),
         rows_each=rows_each or source.rows_each(),
     )
     outcome = yield from process(work, source, on, workers)

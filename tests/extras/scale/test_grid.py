@@ -12,12 +12,12 @@ from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
 from heads.extras.scale.grid import (
     GridTask,
-    Inbox,
     JobDone,
     Mailbox,
     group_jobs,
     of_reading,
     run_numbered,
+    select_new,
 )
 from heads.parts.resolve import resolve
 from heads.settings import ExperimentConfig
@@ -104,15 +104,12 @@ def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: Traini
 
 
 def test_what_was_done_twice_is_told_of_once() -> None:
-    task = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None)
-    told = Inbox([task])
+    task, done = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None), set[int]()
     point = CurvePointTried(name="a", point=None)  # type: ignore[arg-type]
-    first = list(told.select_new([point, JobDone(number=1, result="one")]))
-    assert first == [point, "one"]
+    one, two = JobDone(number=1, result="one"), JobDone(number=2, result="two")
+    assert list(select_new([point, one], [task], done)) == [point, "one"]
     assert list(task.jobs) == [2]
-    assert list(
-        told.select_new([JobDone(number=1, result="one"), JobDone(number=2, result="two")])
-    ) == ["two"]
+    assert list(select_new([one, two], [task], done)) == ["two"]
     assert str(GridTask(jobs={2: job("b")}, data=None, mailbox=None)) == "The cell b"
 
 

@@ -21,7 +21,7 @@ from tiny_models import LIMITS
 import heads
 from heads.errors import DataError, HeadsError
 from heads.extras.scale import pool as pools
-from heads.extras.scale.grid import on_ray
+from heads.extras.scale.grid import schedule_on_ray
 from heads.extras.scale.pool import work_through
 from heads.extras.scale.verbs import iter_extract
 from heads.runs.folder import RunFolder
@@ -219,7 +219,7 @@ def test_a_run_is_that_of_one_machine_whoever_is_killed(
     *_, plain = working(run_of(frame, tmp_path / "plain"), LIMITS)
     done = list[str]()
     board = None
-    for event in working(run_of(frame, tmp_path / "ray"), LIMITS, on_ray()):
+    for event in working(run_of(frame, tmp_path / "ray"), LIMITS, schedule_on_ray()):
         if isinstance(event, CellDone):
             done.append(event.cell.name)
             if len(done) == 3:
