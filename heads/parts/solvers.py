@@ -14,9 +14,9 @@ from heads.parts.modules import Neighbours
 LEAST_DEVIATION = 1e-3  # of the mean
 
 
-def last_linear(chain: nn.Sequential) -> nn.Linear:
+def last_linear(layers: nn.Sequential) -> nn.Linear:
     """Return the last linear layer of a chain."""
-    return [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
+    return [module for module in layers.modules() if isinstance(module, nn.Linear)][-1]
 
 
 def set_layer(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
