@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"  # the data sets, where they lie beside the repository
 FOLDER = ROOT / "docs" / "measured"
 QUICK_ROWS = 1000
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 REGION = re.compile(
     r"^( *)(<!-- measured: ([a-z0-9_-]+) -->\n).*?( *<!-- /measured: \3 -->)$",
     re.DOTALL | re.MULTILINE,

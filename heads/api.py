@@ -7,11 +7,12 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heads import plugins
 from heads.analysis.attribution_result import OTHERS, Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.columns import fitting, guess
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from heads.exporters.onnx import OnnxReport
     from heads.runs.leaderboard import Leaderboard
     from heads.runs.runner import Event
-    from heads.scale.fitting import ShardedComparison
-    from heads.scale.predicting import ShardedAnswers
-    from heads.scale.shards import FeatureShards
     from heads.training.scheduler import Scheduler
 
 __all__ = [
@@ -61,11 +59,8 @@ __all__ = [
     "explain",
     "export",
     "export_onnx",
-    "extract",
-    "fit_shards",
     "load",
     "predict",
-    "predict_shards",
     "read",
     "resume",
     "train",
@@ -74,7 +69,6 @@ __all__ = [
 ]
 
 HERE = "here"  # where work is done, where no other place is named
-RUNGS, KEPT = (10_000, 100_000, 1_000_000), 2  # of a race on features of any number of rows
 
 
 # --- One or two sentences under several heads.
@@ -252,8 +246,7 @@ def train_grid(
         model: The base model: the bundled one, a Hub id, or (locally) a folder.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
-        on: Where heads are trained: here; ray, on the Ray cluster that $RAY_ADDRESS names or else
-            on the processors of this machine; or ray:HOST:PORT, on that cluster.
+        on: Where heads are trained: here, or a run backend of an extra (docs/extras.md).
         label_names: Other names for the classes of own, such as neg, neu, pos for LABEL_0 and so
             on: in the order of its logits, or by the names that it has.
 
@@ -292,19 +285,14 @@ def train_grid(
 
 
 def scheduler(on: str) -> Scheduler:
-    """What does the work on the cells of a run.
+    """Return what trains the cells of a run: this machine, or the run backend of an extra.
 
     Raises:
-        HeadsError: There is no such place, or its library is not installed.
+        HeadsError: No extra has such a backend, or it cannot be used here.
     """
     from heads.training.scheduler import run_trials
 
-    if on in ("", HERE):
-        return run_trials
-    from heads.scale.grid import on_ray
-    from heads.scale.pool import check_where
-
-    return on_ray(check_where(on))
+    return run_trials if on in ("", HERE) else plugins.load_run_backend(on)
 
 
 def _several(names: Iterable[str]) -> tuple[str, ...]:
@@ -327,7 +315,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
 
     Args:
         run: The id of the run, or its folder.
-        on: Where heads are trained: here, ray or ray:HOST:PORT, as of `heads.train_grid`.
+        on: Where heads are trained, as of `heads.train_grid`.
 
     Raises:
         DataError: There is no such run, or another process works on it.
@@ -457,233 +445,6 @@ def _data(
             told = "The rows are read already, without this column."
             raise DataError(told, f"Write heads.read(…, {what}={name!r}).")
     return data
-
-
-# --- Any number of rows: piece after piece, on one machine or on a Ray cluster.
-
-
-def extract(
-    data: str | Path | Sequence[str | Path],
-    to: str | Path,
-    *,
-    readings: Sequence[str] = ("mean",),
-    text: str = "",
-    pair: str = "",
-    model: str = BUNDLED,
-    dtype: str = "float32",
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-    limits: Limits | None = None,
-) -> FeatureShards:
-    """Lets a base model read any number of texts once, and keeps their vectors as Parquet files.
-
-    The rows are read in pieces, each into a file that is there whole or not at all. Called again
-    it goes on where it was stopped; pieces whose rows have changed are read anew. On Ray the loss
-    of a worker or of a node costs no more than the pieces in their hands.
-
-    Args:
-        data: Parquet files: a path, a URL that fsspec knows (s3://…, hf://…), a pattern such as
-            "part-*.parquet", a folder, or several of these; or one CSV, TSV, JSON, JSONL or Excel
-            file, of which a copy is written as Parquet first.
-        to: A folder, a path or URL: every column but the texts, the number of each row
-            (source_row) and of its text (text_hash), and a column of vectors for each reading.
-        readings: Poolings with their layers, such as mean, cls, mean@6 or cls@cat4; the base model
-            reads once for all of them.
-        text: The column of the texts; guessed, if not named.
-        pair: The column of the second texts, if there is one.
-        model: The base model: the bundled one, a Hub id, or (locally) a folder.
-        dtype: float32, or float16 for half the size.
-        on: Where it reads: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
-            processors of this machine; or ray:HOST:PORT, on that cluster. A worker has a GPU where
-            the cluster has some, else a processor; it loads the base model by its name.
-        workers: At most so many; as many as there are GPUs or processors if 0.
-        rows_each: Rows of a piece; by how many rows there are if 0.
-        limits: What is allowed; this place's limits if not given.
-
-    Returns:
-        What lies in the folder: `.rows`, `.readings`, `.source.files`.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    return result(
-        extracting(
-            data,
-            to,
-            readings=_several(readings),
-            text=text,
-            pair=pair,
-            model=model,
-            dtype=dtype,
-            on=on,
-            workers=workers,
-            rows_each=rows_each,
-            limits=limits,
-        )
-    )
-
-
-def extracting(
-    data: str | Path | Sequence[str | Path], to: str | Path, **asked: Any
-) -> Generator[Progress, None, FeatureShards]:
-    """The work of `heads.extract`: progress, then what lies in the folder."""
-    from heads.scale import extraction
-
-    return extraction.extracting(data, to, **asked)
-
-
-def fit_shards(
-    data: str | Path | Sequence[str | Path] | FeatureShards,
-    *,
-    recipes: Sequence[str] = (),
-    label: str = "",
-    split: str = "",
-    vectors: str = "",
-    rungs: Sequence[int] = RUNGS,
-    keep: int = KEPT,
-    on: str = HERE,
-    workers: int = 0,
-    config: ExperimentConfig | None = None,
-    limits: Limits | None = None,
-) -> ShardedComparison:
-    """Compares heads on features that need not fit in memory: raced on few rows, fitted on all.
-
-    All recipes search their settings on the first rung of rows. Those that are surely behind are
-    stopped, and the better half of the others goes on to the next rung, from the last one the best
-    few to all rows. Up to 250,000 rows are learned from in memory. Of more a shard at a time is
-    there: linear heads learn by L-BFGS on summed gradients, ridge, lda, centroid and cosine by
-    summed moments, heads of more layers step by step.
-
-    Args:
-        data: A folder of `heads.extract`, or Parquet files with a column of vectors and one of
-            labels, whichever engine made them: a path, a URL, a pattern, a folder, or several.
-        recipes: Such as mean+linear or cls+roberta, of readings that were extracted; vectors+linear
-            where the vectors come from elsewhere. Without any: linear, ridge, lda, roberta,
-            distilbert and mlp on every reading.
-        label: The column of the labels, one class a row; the one called so, if not named.
-        split: The column that says train, validation or test; without it rows are drawn, and copies
-            of a text are never parted.
-        vectors: The column of vectors that come from elsewhere, where there are several.
-        rungs: Numbers of rows to learn from before all of them; none: all recipes on all rows.
-        keep: Recipes that are fitted on all rows at most.
-        on: Where it computes: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
-            processors of this machine; or ray:HOST:PORT, on that cluster.
-        workers: At most so many; as many as there are GPUs or processors if 0.
-        config: Its seed draws the rows and the new weights; see `heads.ExperimentConfig`.
-        limits: What is allowed; this place's limits if not given.
-
-    Returns:
-        The comparison on rows that nobody learned from: `.verdict`, `.cells`, `.rungs`, `.best`,
-        `.classifier(recipe)`.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    return result(
-        fitting_shards(
-            data,
-            recipes=_several(recipes),
-            label=label,
-            split=split,
-            vectors=vectors,
-            rungs=rungs,
-            keep=keep,
-            on=on,
-            workers=workers,
-            config=config,
-            limits=limits,
-        )
-    )
-
-
-def fitting_shards(
-    data: str | Path | Sequence[str | Path] | FeatureShards, **asked: Any
-) -> Generator[Progress, None, ShardedComparison]:
-    """The work of `heads.fit_shards`: progress, then the comparison."""
-    from heads.scale import fitting
-
-    return fitting.fitting(data, **asked)
-
-
-def predict_shards(
-    data: str | Path | Sequence[str | Path],
-    to: str | Path,
-    *,
-    recipe: Recipe | str | Classifier = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    on: str = HERE,
-    workers: int = 0,
-    rows_each: int = 0,
-    limits: Limits | None = None,
-) -> ShardedAnswers:
-    """Answers any number of rows, piece after piece, into a folder of Parquet files.
-
-    The rows, the head and the columns are those of `heads.predict`. Called again it goes on where
-    it was stopped.
-
-    Args:
-        data: As of `heads.extract`; with a column of vectors where the head learned from vectors.
-        to: A folder, a path or URL: the rows as they are, with the columns of the answers.
-        recipe: The head, as of `heads.predict`.
-        run: A run whose head answers; on Ray its folder must be on a disk that all nodes share.
-        model: A fine-tuned checkpoint, or the base model of a sample's head.
-        sample: What a head is trained on that is of no run.
-        text: The column of the texts; the one that the head learned from, or guessed.
-        pair: The column of the second texts, where the head needs two.
-        vectors: The column of the vectors, where the head learned from vectors.
-        logits: Whether the logits of all classes are written as well.
-        probabilities: Whether all probabilities are.
-        abstain_below: Where one class applies: no answer where the head is less sure than that.
-        on: Where it computes: here; ray, on the Ray cluster that $RAY_ADDRESS names or else on the
-            processors of this machine; or ray:HOST:PORT, on that cluster.
-        workers: At most so many; as many as there are GPUs or processors if 0.
-        rows_each: Rows of a piece; by how many rows there are if 0.
-        limits: What is allowed; this place's limits if not given.
-
-    Returns:
-        The account: `.rows`, `.answered`, `.counts`, `.to`.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
-    return result(
-        predicting_shards(
-            data,
-            to,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
-            on=on,
-            workers=workers,
-            rows_each=rows_each,
-            limits=limits,
-        )
-    )
-
-
-def predicting_shards(
-    data: str | Path | Sequence[str | Path], to: str | Path, **asked: Any
-) -> Generator[Progress, None, ShardedAnswers]:
-    """The work of `heads.predict_shards`: progress, then the account."""
-    from heads.scale import predicting
-
-    return predicting.predicting_shards(data, to, **asked)
 
 
 # --- Whole files: answered, and scored.

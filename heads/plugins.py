@@ -148,7 +148,7 @@ def load_sections(part: str) -> tuple[Any, ...]:
 
 
 def load_run_backend(on: str) -> Any:
-    """Return the scheduler that a place such as ``ray:HOST:PORT`` names.
+    """Return the scheduler that a place such as ``name:HOST:PORT`` names.
 
     Raises:
         HeadsError: No extra has it, or it cannot be used here.

@@ -588,12 +588,6 @@ def use_storage() -> None:
         os.environ["HF_HUB_CACHE"] = str(storage / "huggingface" / "hub")
 
 
-def quieten_ray() -> None:
-    """Lets Ray, once it is imported, send no statistics of use over the network."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what it does not warn of
-
-
 def is_offline() -> bool:
     """Whether the user has told the Hub's client not to use the network."""
     values = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))

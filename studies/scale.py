@@ -25,8 +25,8 @@ import torch
 import heads
 from benchmarks import stored
 from benchmarks.stored import Table, figure
-from heads.scale.pool import ray_library
-from heads.scale.shards import FeatureShards
+from heads.extras.scale.pool import import_ray
+from heads.extras.scale.shards import FeatureShards
 
 PARTS = ("extraction", "race")
 WIDTH, CLASSES, CLUSTERS, GROUP = 384, 8, 3, 16_384
@@ -69,7 +69,7 @@ def extraction(data: Sequence[Path], place: Path, most: int) -> Table:
     torch.set_num_threads(1)
     found = {"one process, one thread": _timed(path, place / "plain", "here", 1)}
     torch.set_num_threads(threads)
-    ray = ray_library()
+    ray = import_ray()
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})

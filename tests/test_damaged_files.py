@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas
-import pyarrow as pa
 import pytest
 import torch
 from quick_heads import trained
@@ -44,7 +43,6 @@ from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
-from heads.scale.pieces import Piece, write_table
 from heads.settings import ExperimentConfig
 from heads.training.finetuning.checkpoints import Checkpoints
 from heads.training.fitters import successive_halving
@@ -344,16 +342,3 @@ def test_a_run_of_before_there_were_checksums_is_opened(run: RunFolder) -> None:
     assert "crc32" not in (run.path / "run.json").read_text("utf-8")
     head_cache._recent.clear()
     assert read_run(run) == wanted
-
-
-def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "features.parquet"
-    vectors = pa.array(torch.randn(600, generator=torch.Generator().manual_seed(0)).numpy())
-    write_table(str(path), pa.table({"mean": pa.FixedSizeListArray.from_arrays(vectors, 6)}), {})
-    piece = Piece(file=str(path), start=0, rows=100, row=0, stamp="")
-    assert len(piece.read()) == 100
-    whole = path.read_bytes()
-    for at in random.Random(0).sample(range(200, 2400), 20):  # the vectors' own bytes
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(DataError, match=r"features\.parquet"):
-            piece.read()

@@ -32,7 +32,7 @@ NAV = {
         "samples",
     ),
     "In use": (
-        "trainer", "serving", "scikit-learn", "vectors", "SCALE", "folders",
+        "trainer", "serving", "scikit-learn", "vectors", "folders",
         "api", "json", "deploy", "PERFORMANCE", "PERFORMANCE-zen4", "PROMISES",
     ),
     "Extras": ("extras", *(f"extra-{path.stem}" for path in sorted(DOCS.glob("extras/*.md")))),

@@ -14,11 +14,13 @@ from heads.parts.modules import Neighbours
 LEAST_DEVIATION = 1e-3  # of the mean
 
 
-def _last_linear(chain: nn.Sequential) -> nn.Linear:
-    return [module for module in chain.modules() if isinstance(module, nn.Linear)][-1]
+def last_linear(layers: nn.Sequential) -> nn.Linear:
+    """Return the last linear layer of a chain."""
+    return [module for module in layers.modules() if isinstance(module, nn.Linear)][-1]
 
 
-def _put(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
+def set_layer(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Copy a weight (c, w) and a bias (c,) into a layer."""
     with torch.no_grad():
         linear.weight.copy_(weight)
         if bias is not None:
@@ -43,12 +45,12 @@ def divisor(mean: Tensor, deviation: Tensor) -> Tensor:
     return torch.where(deviation > 1e-9, torch.maximum(deviation, least), 1.0)
 
 
-def _put_unstandard(
+def set_raw_layer(
     linear: nn.Linear, weight: Tensor, bias: Tensor, centre: Tensor, spread: Tensor
 ) -> None:
-    """Folds the standardisation into the layer: the same function of the raw vectors."""
+    """Copy a weight and a bias of standardised vectors into a layer that reads raw ones."""
     raw = weight / spread
-    _put(linear, raw, bias - raw @ centre)
+    set_layer(linear, raw, bias - raw @ centre)
 
 
 def logistic(
@@ -85,7 +87,7 @@ def logistic(
 
     with torch.enable_grad():
         optimizer.step(objective)
-    _put_unstandard(_last_linear(chain), weight.detach(), bias.detach(), centre, spread)
+    set_raw_layer(last_linear(chain), weight.detach(), bias.detach(), centre, spread)
 
 
 def ridge(
@@ -101,7 +103,7 @@ def ridge(
     else:
         gram = _ridged(rows @ rows.T, alpha)
         weight = (rows.T @ torch.linalg.solve(gram, signs - bias)).T
-    _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+    set_raw_layer(last_linear(chain), weight, bias, centre, spread)
 
 
 def _ridged(gram: Tensor, alpha: float) -> Tensor:
@@ -140,7 +142,7 @@ def lda(
     found = [_discriminants(rows, own, shrinkage) for own in one_class(targets, many=many)]
     weight = torch.cat([one[1:] - one[:1] for one, _ in found]) if many else found[0][0]
     bias = torch.cat([one[1:] - one[:1] for _, one in found]) if many else found[0][1]
-    _put_unstandard(_last_linear(chain), weight, bias, centre, spread)
+    set_raw_layer(last_linear(chain), weight, bias, centre, spread)
 
 
 def one_class(targets: Tensor, *, many: bool) -> list[Tensor]:
@@ -206,13 +208,13 @@ def centroid(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bo
     if many:
         others = class_means(vectors, 1 - targets)
         means, bias = means - others, bias + others.square().sum(dim=1) / 2
-    _put(_last_linear(chain), means, bias)
+    set_layer(last_linear(chain), means, bias)
 
 
 def cosine(chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False) -> None:
     """Sets each class to the direction of the mean of its normalised rows."""
     directions = normalize(class_means(normalize(vectors, dim=-1), targets.to(vectors)), dim=-1)
-    _put(_last_linear(chain), directions)
+    set_layer(last_linear(chain), directions)
 
 
 def neighbours(

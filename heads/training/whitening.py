@@ -42,6 +42,11 @@ class InputBasis:
     turn: Tensor
     back: Tensor
 
+    def turned(self, axes: Tensor) -> "InputBasis":
+        """Return scaled axes, one gain (w,) each, turned to others (w, w)."""
+        turn, back = self.turn[:, None] * axes, self.back[:, None] * axes
+        return InputBasis(shift=self.shift, turn=turn, back=back)
+
     def seen(self, vectors: Tensor, products: torch.dtype) -> Tensor:
         """The vectors along these axes, (n, w) to (n, w)."""
         if len(vectors) > MANY_ROWS:  # beside so many no second copy of them should lie
@@ -86,17 +91,23 @@ def basis(vectors: Tensor, *, standardise: bool, centred: bool, turned: bool = T
         centred: Whether the mean becomes 0, which a layer without a bias could not undo.
     """
     spread, centre = torch.std_mean(vectors, dim=0, correction=0)
+    scaled = scaled_axes(centre, spread, standardise=standardise, centred=centred)
+    if not turned or vectors.shape[1] > WIDEST:
+        return scaled
+    some = (vectors[:: -(-len(vectors) // MOST_ROWS)] - scaled.shift) * scaled.turn
+    _, axes = torch.linalg.eigh(some.T @ some / len(some))
+    return scaled.turned(axes)
+
+
+def scaled_axes(centre: Tensor, spread: Tensor, *, standardise: bool, centred: bool) -> InputBasis:
+    """Return the axes as they are, shifted and scaled as of `basis`, from mean and deviation."""
     shift, gain = centre if centred else torch.zeros_like(centre), torch.ones_like(spread)
     if standardise:
         # What is the same in every text says nothing, and must not be blown up.
         flat = spread <= 1e-6 * spread.max().clamp_min(1e-12)
         gain = torch.where(flat, 0.0, 1 / divisor(centre, spread))
     undone = torch.where(gain > 0, 1 / gain.clamp_min(1e-12), torch.zeros_like(gain))
-    if not turned or vectors.shape[1] > WIDEST:
-        return InputBasis(shift=shift, turn=gain, back=undone)
-    some = (vectors[:: -(-len(vectors) // MOST_ROWS)] - shift) * gain
-    _, axes = torch.linalg.eigh(some.T @ some / len(some))
-    return InputBasis(shift=shift, turn=gain[:, None] * axes, back=undone[:, None] * axes)
+    return InputBasis(shift=shift, turn=gain, back=undone)
 
 
 class DerivedVectors:

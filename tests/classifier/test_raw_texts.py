@@ -25,7 +25,6 @@ from heads.data.arrays import texts_of
 from heads.data.text import CONTROLS
 from heads.errors import CheckpointError
 from heads.exporters.verification import verify_logits
-from heads.scale.extraction import _hash
 
 ROUNDING = 1e-6  # of the largest logit
 MOST = 1024  # tokens
@@ -155,7 +154,3 @@ def test_every_way_to_ask_reads_the_raw_text(gpt2: Classifier) -> None:
     assert (changed.original.text, changed.edits[0].text) == (text, f"{text} ")
     assert texts_of([text, "b"], LIMITS).texts == (text, "b")
     assert all(line[0] == " " and line[-1] == "\n" for line in suggested(text))
-
-
-def test_copies_that_differ_in_spaces_and_spelling_stay_in_one_split() -> None:
-    assert _hash((" cafe\u0301\r\n",)) == _hash(("caf\u00e9",)) != _hash(("Caf\u00e9",))

@@ -1,4 +1,4 @@
-"""Parquet files for tests of `heads.scale`: texts with labels, and vectors with labels."""
+"""Parquet files for tests of `heads.extras.scale`: texts with labels, and vectors with labels."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ import torch
 from small_training_data import blobs
 from torch import Tensor
 
+from heads.extras.scale.pool import make_caller, open_pool
+from heads.extras.scale.shards import FeatureShards, Sample, ShardReader
+from heads.extras.scale.sums import Shards
 from heads.problem import SINGLE_LABEL
-from heads.scale.pool import applying, pool
-from heads.scale.shards import FeatureShards, Sample, ShardReader
-from heads.scale.sums import Shards
 from heads.training.objective import Objective
 
 WORDS = ("river", "stone", "bright", "quiet", "train", "paper", "garden", "window", "seven", "cold")
@@ -55,16 +55,16 @@ def vectors_file(
 
 def shards_of(path: Path, classes: int = 3, sample: Sample | None = None) -> Shards:
     """The rows of such a file, to be summed over."""
-    found = FeatureShards.opened(path)
+    found = FeatureShards.load(path)
     reader = ShardReader(
-        reading="vector",
+        column="vector",
         width=found.readings["vector"],
         label="label",
         classes=tuple(f"class {number}" for number in range(classes)),
         sample=sample or Sample(),
         has_hash=False,
     )
-    return Shards(reader=reader, pieces=found.pieces("vector"), pool=pool(applying))
+    return Shards(reader=reader, pieces=found.pieces("vector"), pool=open_pool(make_caller))
 
 
 def whole(shards: Shards) -> tuple[Tensor, Tensor, np.ndarray]:

@@ -19,7 +19,7 @@ import typer
 
 from heads import __version__, plugins
 from heads.errors import HeadsError, did_you_mean
-from heads.interfaces.cli import commands, files, inspect, shards, train  # noqa: F401  each adds its own
+from heads.interfaces.cli import commands, files, inspect, train  # noqa: F401  each adds its own
 from heads.interfaces.cli.shell import DASHED, shell
 
 

@@ -11,18 +11,16 @@ from typing import Any, TypeVar
 
 from heads import api
 from heads.backbone.models import BUNDLED
-from heads.errors import DataError
 from heads.events import Progress
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
 from heads.interfaces.cli.train import HEADERS, Header
 
 Found = TypeVar("Found")
-GOES_ON = "what is done stays; the same command goes on with it"
 EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
 
 
-@command(api.predict, api.predict_shards)
+@command(api.predict)
 def predict(
     file: str,
     *,
@@ -40,36 +38,19 @@ def predict(
     probabilities: bool = False,
     abstain_below: float = 0.0,
     excel_safe: bool = False,
-    on: str = "",
-    workers: int = 0,
 ) -> Answers:
     """Answers every row of a file.
 
     Args:
-        file: A table with texts, or - for texts from standard input, one a line. With --on also a
-            URL, a pattern or a folder of Parquet files.
+        file: A table with texts, or - for texts from standard input, one a line.
         to: A new file, where the rows are written in the format of its ending; without it they
-            are printed as CSV. With --on a folder of Parquet files, or its URL.
-        on: Answer any number of rows piece by piece, and go on where that was stopped: here, ray
-            or ray:HOST:PORT.
+            are printed as CSV.
     """
     from heads.analysis.answering import predicting
 
     asked: dict[str, Any] = {"recipe": recipe, "run": run, "model": model, "sample": sample}
     asked |= {"text": text, "pair": pair, "vectors": vectors, "logits": logits}
     asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
-    if on or workers:
-        if not to:
-            raise DataError("Pieces are written into a folder.", "Name it: --to FOLDER")
-        if file == "-" or header != "guess" or lines:
-            what = (
-                "Standard input, --header and --lines are for files that are answered in one piece."
-            )
-            raise DataError(what, "Leave out --on, or these.")
-        work = api.predicting_shards(file, to, on=on or api.HERE, workers=workers, **asked)
-        shards = followed(work, what=GOES_ON)
-        yield shards.as_json(), lambda: cli.tables.answered_shards(shards)
-        return
     place = Path(to) if to else None
     with _given(file) as given, _printed(place) as target:
         is_piped = file == "-"

@@ -1,7 +1,6 @@
 """Values to tables in a terminal."""
 
 import io
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -68,9 +67,6 @@ from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
 from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
-from heads.scale.fitting import ShardedComparison
-from heads.scale.predicting import ShardedAnswers
-from heads.scale.shards import FeatureShards
 from heads.training.search import CurvePointTried, SeedFitting
 
 UNBOUND = 10_000  # characters of a line in which nothing is folded
@@ -365,102 +361,13 @@ def _answer_lines(found: FileAnswers, to: Any = None) -> list[str]:
         f"{found.file} ({texts}) in {found.seconds:.1f} s.{where}",
         *found.told,
     ]
-    lines += _answers_given(found)
+    lines += [f"Answers: {commonest(found.counts, CLASSES)}."] if found.counts else []
+    if found.abstained:
+        lines.append(f"It abstained from {counted(found.abstained, 'row')}.")
     if found.spread:
         least, mean, most = (f"{one:.4g}" for one in found.spread)
         lines.append(f"Answers lie between {least} and {most}; their mean is {mean}.")
     return lines
-
-
-def _answers_given(found: FileAnswers | ShardedAnswers) -> list[str]:
-    """Say how often each class was answered, and how many rows the head abstained from."""
-    lines = [f"Answers: {commonest(found.counts, CLASSES)}."] if found.counts else []
-    if found.abstained:
-        lines.append(f"It abstained from {counted(found.abstained, 'row')}.")
-    return lines
-
-
-# --- Any number of rows, piece by piece.
-
-
-def extracted(found: FeatureShards) -> None:
-    """What lies in a folder of features, and how fast it came there."""
-    names = ", ".join(f"{name} ({width} numbers)" for name, width in found.readings.items())
-    texts = f"'{found.text}'" + (f" and '{found.pair}'" if found.pair else "")
-    rate = f", {found.fresh / found.seconds:,.0f} a second" if found.fresh else ""
-    show(
-        f"{found.rows:,} rows read by {found.model} ({texts}): {names}, in {found.dtype}.",
-        f"{found.fresh:,} of them now{rate}; the others were there from before."
-        if found.fresh < found.rows
-        else f"That took {found.seconds:,.0f} s{rate}.",
-        f"They are in {found.to}, {counted(len(found.source.files), 'file')} of Parquet.",
-        f"Compare heads on them: heads fit-shards {shlex.quote(found.to)}",
-    )
-
-
-def answered_shards(found: ShardedAnswers) -> None:
-    """What became of rows that were answered piece by piece."""
-    columns = [one for one in (found.text, found.pair, found.vectors) if one]
-    read = " and ".join(f"'{one}'" for one in columns)
-    show(
-        f"{found.head} on {found.model} answered {found.answered:,} of {found.rows:,} rows of "
-        f"{found.data} ({read}); {found.fresh:,} now, in {found.seconds:,.1f} s.",
-        f"They are in {found.to}, {counted(found.parts, 'file')} of Parquet.",
-        *(
-            f"{counted(many, 'row')} got no answer: {why}."
-            for why, many in found.unanswered.items()
-        ),
-        *_answers_given(found),
-    )
-
-
-def fitted_shards(found: ShardedComparison, exported: Exported | OnnxReport | None = None) -> None:
-    """The verdict on heads that were fitted on features of any size, and how the race went."""
-    show(Text(found.verdict, style="bold"))
-    rows = found.rows
-    show(
-        f"Fitted on {rows['train']:,} rows; settings chosen on {rows['development']:,}, scored on "
-        f"{rows['test']:,}. {counted(len(found.classes), 'class')} by '{found.label}'."
-    )
-    metric = found.cells[0].measures.metric
-    name, score = SCORES[metric], of_metric(metric)
-    table = table_of("", score.heading, "95 %", "against the best", "parameters", "settings")
-    for cell in found.cells:
-        chosen = ((name, cell.chosen[name]) for name in CHOICES_SHOWN if name in cell.chosen)
-        settings = (
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in chosen
-        )
-        table.add_row(
-            cell.name,
-            score.shown(cell.measures.score),
-            between(cell.measures).replace(" ", ""),
-            _against(cell.to_best, name),
-            count(cell.parameters),
-            ", ".join(settings),
-        )
-    show(table)
-    if any(cell.to_best and cell.to_best.differs for cell in found.cells):
-        show("* significantly different from the best.")
-    if any("learning_rate" in cell.chosen for cell in found.cells):
-        show(ONCE)
-    for rung in found.rungs:
-        if rung.stopped:
-            show(f"Stopped after {rung.rows:,} rows ({rung.seconds:,.0f} s):")
-            why = (Text(f"{one}: {says}") for one, says in rung.stopped.items())
-            show(*(Padding(one, (0, 0, 0, 4)) for one in why))
-    show(*(f"Note: {one}" for one in found.failed.values()))
-    if exported:
-        is_folder = isinstance(exported, Exported)
-        now = f"{exported.called}: {exported.folder}" if is_folder else f"ONNX: {exported.path}"
-        show(f"{found.cells[0].name} is now {now}")
-
-
-ONCE = (
-    "Heads that begin with random weights were trained once: intervals with them are of these "
-    "heads, and say nothing of another training."
-)
-CHOICES_SHOWN = ("C", "alpha", "shrinkage", "learning_rate", "weight_decay", "epochs")
 
 
 def _against(found: Difference | None, name: Metric) -> str:
@@ -870,7 +777,6 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     Data: data,
     Exported: exported,
     Explanation: lambda result: explanations([result], ""),
-    FeatureShards: extracted,
     FileAnswers: lambda result: show(*_answer_lines(result)),
     FileScores: scored_file,
     Leaderboard: leaderboard,
@@ -878,6 +784,4 @@ _TABLES: dict[type, Callable[[Any], None]] = {
     OnnxReport: exported,
     PaddingReport: diagnosis,
     Reading: lambda result: readings([result]),
-    ShardedAnswers: answered_shards,
-    ShardedComparison: fitted_shards,
 }

@@ -42,9 +42,6 @@ from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
-from heads.scale.fitting import ShardedComparison
-from heads.scale.predicting import ShardedAnswers
-from heads.scale.shards import FeatureShards
 
 CSS = Path(__file__).with_name("notebook.css")
 MOST_CELLS = 20  # rows that are not folded away
@@ -193,40 +190,6 @@ def _(found: Classifier) -> Markup:
 def _(found: FileAnswers) -> Markup:
     shown = whole_files.answered(found, None)
     return shown + Markup("<p>Every row is in {}.</p>").format(found.to) if found.to else shown
-
-
-@_body.register
-def _(found: FeatureShards) -> Markup:
-    widths = (f"{name} ({width} numbers)" for name, width in found.readings.items())
-    facts = {"Readings": ", ".join(widths), "Base model": found.model, "In": found.to}
-    what = f"Features of {counted(found.rows, 'row')}"
-    return _facts(what, {name: told for name, told in facts.items() if told})
-
-
-@_body.register
-def _(found: ShardedAnswers) -> Markup:
-    facts = {"Head": found.head, "Base model": found.model, "In": found.to}
-    facts |= {"Answers": ", ".join(f"{name} {many:,}" for name, many in found.counts.items())}
-    notes = [
-        f"{counted(many, 'row')} got no answer: {why}." for why, many in found.unanswered.items()
-    ]
-    return _facts(f"{found.answered:,} of {counted(found.rows, 'row')} answered", facts, notes)
-
-
-@_body.register
-def _(found: ShardedComparison) -> Markup:
-    name = SCORES[found.cells[0].measures.metric]
-    rows = [
-        (
-            cell.name,
-            name.told(cell.measures.score),
-            name.between(cell.measures.low, cell.measures.high),
-            f"{cell.parameters:,}",
-        )
-        for cell in found.cells
-    ]
-    headers = ("Recipe", name.title, "95 %", "Parameters")
-    return render("table.html", says=found.verdict, headers=headers, rows=rows)
 
 
 _body.register(Ablation, lambda found: interpretation.ablations([found]))

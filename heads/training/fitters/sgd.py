@@ -156,8 +156,56 @@ def _side_by_side(wanted: int, rows: int, task: TrainingTask) -> int:
     return max(1, min(wanted, SEEN_BYTES // max(1, size)))
 
 
-class _KeptCopies:
+def begin_head(
+    fitter: SGDFitter,
+    fresh: nn.Sequential,
+    axes: InputBasis | None,
+    start: Mapping[str, Tensor] | None,
+    task: TrainingTask,
+    rows: Tensor,
+) -> nn.Sequential:
+    """Return a copy of a new head, or of one with the tensors `start`, along the axes it sees."""
+    chain = deepcopy(fresh)
+    if start is None:
+        adamw.at_base_rates(chain, task, rows)
+    else:
+        chain.load_state_dict(start)
+    if fitter.first and axes and (fitter.pretrained or start is not None):
+        chain.load_state_dict(axes.unfolded(chain.state_dict(), fitter.first.layer))
+    return chain
+
+
+class HeadCopies:
     """Copies of a head that learn together, asked as the heads that are kept."""
+
+    _first: FirstLinear | None
+    _task: TrainingTask  # of the rows that are asked about
+    _bases: list[InputBasis | None]  # of each copy
+    _chain: nn.Sequential  # to ask
+    _course: adamw.AdamWCopies
+
+    def learn(self, until: int) -> None:
+        """Goes on until so many steps are taken in all."""
+        self._course.learn(until)
+
+    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+        """The logits of some rows, (n, c), of vectors as they are, in 32 bits."""
+        self._chain.load_state_dict(state)
+        return answered(self._chain, self._task, rows)
+
+    def state(self, number: int) -> dict[str, Tensor]:
+        """Return the averaged tensors of one copy, which reads vectors as they are."""
+        state, axes = self._course.state(number), self._bases[number]
+        return axes.folded(state, self._first.layer) if self._first and axes else state
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Go on with some of the copies only."""
+        self._course.keep(numbers)
+        self._bases = [self._bases[number] for number in numbers]
+
+
+class _KeptCopies(HeadCopies):
+    """Copies that learn from rows in memory."""
 
     def __init__(
         self,
@@ -177,11 +225,6 @@ class _KeptCopies:
             if seed not in fresh:  # all settings of a seed begin with the same weights
                 with IsolatedRng(seed).rolling():
                     fresh[seed] = fitter.make()
-            chain = deepcopy(fresh[seed])
-            if start is None:
-                adamw.at_base_rates(chain, task, own)
-            else:
-                chain.load_state_dict(start)
             axes, vectors = None, None
             if fitter.first:
                 axes, vectors = task.seen(
@@ -190,8 +233,7 @@ class _KeptCopies:
                     centred=fitter.first.bias,
                     turned=choice.principal_axes,
                 )
-            if fitter.first and axes and (fitter.pretrained or start is not None):
-                chain.load_state_dict(axes.unfolded(chain.state_dict(), fitter.first.layer))
+            chain = begin_head(fitter, fresh[seed], axes, start, task, own)
             seen = task.of(own).to(task.products) if vectors is None else vectors
             chains.append(chain)
             self._bases.append(axes)
@@ -201,22 +243,6 @@ class _KeptCopies:
         # What begins at an average is near where it ends: all its steps count alike.
         parts = adamw.PARTS if starts[0] is None else 1
         self._course = adamw.AdamWCopies(stack, task, copies_data, choices, seeds, batch, parts)
-
-    def learn(self, until: int) -> None:
-        self._course.learn(until)
-
-    def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        """The logits of some rows, (n, c), of vectors as they are, in 32 bits."""
-        self._chain.load_state_dict(state)
-        return answered(self._chain, self._task, rows)
-
-    def state(self, number: int) -> dict[str, Tensor]:
-        state, axes = self._course.state(number), self._bases[number]
-        return axes.folded(state, self._first.layer) if self._first and axes else state
-
-    def keep(self, numbers: Sequence[int]) -> None:
-        self._course.keep(numbers)
-        self._bases = [self._bases[number] for number in numbers]
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pandas
 import pytest
 from boards import CLOSE, FAR, board_of
-from shard_files import vectors_file
 from shown_results import HOSTILE, check_shown
 
 import heads
@@ -17,8 +16,6 @@ from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.notebook.fragments import _body
 from heads.recipe import Recipe
-from heads.scale.predicting import ShardedAnswers
-from heads.scale.shards import FeatureShards
 
 NUMBERS = "mean+ridge?pair=uv_prod"
 
@@ -32,12 +29,6 @@ def read(tmp_path):
 
 def read_as_frame():
     return pandas.DataFrame({"text": [f"{HOSTILE} {n}" for n in range(3)]})
-
-
-def features(place):
-    """Features with a hostile name."""
-    found = FeatureShards.opened(vectors_file(place / "w.parquet", 10))
-    return replace(found, readings={HOSTILE: 12}, model=HOSTILE, to=HOSTILE)
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +67,6 @@ def results(tmp_path_factory, tiny):
         ),
         "answers": heads.predict(read_as_frame(), recipe=trained),
         "scores": heads.evaluate("sentiment", recipe=trained),
-        "shards": features(place),
-        "sharded answers": ShardedAnswers(
-            head=HOSTILE,
-            model=HOSTILE,
-            data=HOSTILE,
-            to=HOSTILE,
-            rows=2,
-            answered=1,
-            unanswered={HOSTILE: 1},
-            abstained=0,
-            counts={HOSTILE: 1},
-            columns=(HOSTILE,),
-            text=HOSTILE,
-            pair="",
-            vectors="",
-            parts=1,
-            fresh=2,
-            seconds=1.0,
-        ),
-        "sharded comparison": replace(
-            heads.fit_shards(vectors_file(place / "v.parquet", 400), recipes=["vectors+ridge"]),
-            data=HOSTILE,
-        ),
         "attribution": inside.attribute(HOSTILE)[0],
         "flips": inside.flips("Good.", [HOSTILE]),
         "ablation": heads.Inspector(recipes=["cls+modernbert"], model=model).ablate(
@@ -123,7 +91,7 @@ def test_whatever_a_public_function_gives_shows_itself():
 
 
 FOREIGN = ("comparison", "leaderboard", "explanation", "data", "padding", "exported", "onnx",
-           "flips", "answers", "shards", "sharded answers")  # fmt: skip
+           "flips", "answers")  # fmt: skip
 
 
 def test_a_result_is_whole_small_and_foreign_text_stays_text(results):

@@ -1,11 +1,13 @@
 """Tables worked on piece by piece: every row once, whole or not at all, and resumed."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -16,8 +18,8 @@ from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress, result
-from heads.scale import pieces
-from heads.scale.pieces import (
+from heads.extras.scale import pieces
+from heads.extras.scale.pieces import (
     JOB,
     MANIFEST,
     PARTS,
@@ -25,9 +27,9 @@ from heads.scale.pieces import (
     Piece,
     Source,
     Work,
-    opened,
-    source_files,
-    worked,
+    find_files,
+    open_source,
+    process,
 )
 
 
@@ -61,7 +63,7 @@ def work_on(to: Path, log: Path, rows_each: int = 7, broken: str = "", **facts: 
 
 
 def done(work: Work, source: Source) -> Outcome:
-    return result(worked(work, source))
+    return result(process(work, source))
 
 
 @pytest.fixture
@@ -76,8 +78,8 @@ def begun(log: Path) -> list[int]:
     return sorted(found)
 
 
-def rows_of(outcome: Outcome) -> pa.Table:
-    folder = Path(outcome.work.to) / PARTS
+def rows_of(outcome: Outcome, to: Path) -> pa.Table:
+    folder = to / PARTS
     return pa.concat_tables([parquet.read_table(folder / part.name) for part in outcome.parts])
 
 
@@ -95,7 +97,7 @@ def test_pieces_hold_every_row_once(
         table = pa.table({"id": pa.array(range(start, start + count))})
         parquet.write_table(table, folder / f"{number}.parquet", row_group_size=groups)
         start += count
-    source = opened(folder, str(folder), LIMITS)
+    source = open_source(folder, str(folder), LIMITS)
     assert source.rows == start
     for found in (source.pieces(each), source.whole_groups(each)):
         ids = [number for one in found for number in one.read().column("id").to_pylist()]
@@ -107,68 +109,72 @@ def test_pieces_hold_every_row_once(
 def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
     tmp_path: Path, log: Path
 ) -> None:
-    source = opened(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
     work = work_on(tmp_path / "to", log)
     first = done(work, source)
-    assert (first.rows, first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
-    table = rows_of(first)
+    assert (len(rows_of(first, tmp_path / "to")), first.fresh, begun(log)) == (
+        30,
+        30,
+        [0, 7, 14, 21, 28],
+    )
+    table = rows_of(first, tmp_path / "to")
     assert table.column("id").to_pylist() == list(range(30))
     assert table.column("length").to_pylist()[1] == 0
     manifest = json.loads((tmp_path / "to" / MANIFEST).read_text())
     assert sum(part["rows"] for part in manifest["parts"]) == manifest["rows"] == 30
     again = done(work, source)
     assert (again.fresh, begun(log)) == (0, [])
-    assert rows_of(again).equals(table)
+    assert rows_of(again, tmp_path / "to").equals(table)
 
 
 def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
-    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
     with pytest.raises(DataError, match="It broke"):
         done(work_on(tmp_path / "to", log, broken="Rows 15 to"), source)
     assert begun(log) == [0, 7]
     assert not (tmp_path / "to" / MANIFEST).exists()
     with pytest.raises(DataError, match=r"holds no lengths that are whole yet\. Ask for them"):
-        pieces.parts_of(str(tmp_path / "to"), "lengths")
+        pieces.read_manifest(str(tmp_path / "to"), "lengths")
     found = done(work_on(tmp_path / "to", log), source)
-    assert (found.rows, found.fresh, begun(log)) == (30, 16, [14, 21, 28])
+    assert (len(rows_of(found, tmp_path / "to")), found.fresh, begun(log)) == (30, 16, [14, 21, 28])
 
 
 def test_a_file_that_was_written_again_alike_is_not_worked_on_again(
     tmp_path: Path, log: Path
 ) -> None:
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
+    done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
     begun(log)
     texts_file(path, 30, group=5)  # other groups, and another time
-    found = done(work, opened(path, str(tmp_path), LIMITS))
+    found = done(work, open_source(path, str(tmp_path), LIMITS))
     assert (found.fresh, begun(log)) == (0, [])
 
 
 def test_pieces_whose_rows_have_changed_are_worked_on_again(tmp_path: Path, log: Path) -> None:
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
+    done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
     begun(log)
     table = parquet.read_table(path)
     texts = table.column("text").to_pylist()
     texts[16] = "another text"
     parquet.write_table(table.set_column(1, "text", pa.array(texts)), path)
-    found = done(work, opened(path, str(tmp_path), LIMITS))
+    found = done(work, open_source(path, str(tmp_path), LIMITS))
     assert (found.fresh, begun(log)) == (7, [14])
-    assert rows_of(found).column("length").to_pylist()[16] == len("another text")
+    assert rows_of(found, tmp_path / "to").column("length").to_pylist()[16] == len("another text")
 
 
 def test_parts_of_rows_that_are_gone_go(tmp_path: Path, log: Path) -> None:
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, opened(texts_file(path, 30), str(tmp_path), LIMITS))
-    found = done(work, opened(texts_file(path, 12), str(tmp_path), LIMITS))
+    done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
+    found = done(work, open_source(texts_file(path, 12), str(tmp_path), LIMITS))
     assert sorted(one.name for one in (tmp_path / "to" / PARTS).iterdir()) == sorted(
         part.name for part in found.parts
     )
-    assert rows_of(found).num_rows == 12
+    assert rows_of(found, tmp_path / "to").num_rows == 12
 
 
 def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> None:
-    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
     work = work_on(tmp_path / "to", log)
     first = done(work, source)
     begun(log)
@@ -176,11 +182,11 @@ def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> Non
     place.write_bytes(place.read_bytes()[:100])
     found = done(work, source)
     assert (found.fresh, begun(log)) == (7, [14])
-    assert rows_of(found).equals(rows_of(first))
+    assert rows_of(found, tmp_path / "to").equals(rows_of(first, tmp_path / "to"))
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, log: Path) -> None:
-    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("mine")
@@ -200,25 +206,25 @@ def test_urls_that_fsspec_knows_are_read_and_written(tmp_path: Path, log: Path) 
     memory = fsspec.filesystem("memory")
     path = texts_file(tmp_path / "a.parquet", 30)
     memory.pipe_file("/in/a.parquet", path.read_bytes())
-    source = opened("memory://in/*.parquet", "memory://to", LIMITS)
+    source = open_source("memory://in/*.parquet", "memory://to", LIMITS)
     work = Work(
         to="memory://to", kind="lengths", facts={}, make=lambda: Lengths(log=log).measured,
         rows_each=7,
     )  # fmt: skip
     assert done(work, source).fresh == 30
     assert done(work, source).fresh == 0
-    told, parts = pieces.parts_of("memory://to", "lengths")
-    assert told["rows"] == sum(part.rows for part in parts) == 30
+    told = pieces.read_manifest("memory://to", "lengths")
+    assert told["rows"] == sum(part.rows for part in told["parts"]) == 30
 
 
 def test_a_csv_is_written_as_parquet_once(tmp_path: Path, log: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text;label\n" + "\n".join(f"text {n};{n % 2}" for n in range(20)))
     work = work_on(tmp_path / "to", log)
-    assert done(work, opened(path, work.to, LIMITS)).rows == 20
+    assert done(work, open_source(path, work.to, LIMITS)).fresh == 20
     staged = tmp_path / "to" / pieces.STAGED
     before = staged.stat().st_mtime_ns
-    assert done(work, opened(path, work.to, LIMITS)).fresh == 0
+    assert done(work, open_source(path, work.to, LIMITS)).fresh == 0
     assert staged.stat().st_mtime_ns == before
 
 
@@ -242,12 +248,12 @@ def test_what_cannot_be_read_is_told_in_a_sentence(
     whole = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=says):
-        opened(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
+        open_source(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
 
 
 def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
-    source = opened(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
-    told = list(worked(work_on(tmp_path / "to", log), source))
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    told = list(process(work_on(tmp_path / "to", log), source))
     assert all(isinstance(one, Progress) for one in told)
     shares = [one.share for one in told]
     assert shares == sorted(shares)
@@ -257,9 +263,9 @@ def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
 def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"source_row": [1], "text": ["a"]}), path)
-    (piece,) = opened(path, str(tmp_path), LIMITS).pieces(5)
+    (piece,) = open_source(path, str(tmp_path), LIMITS).pieces(5)
     with pytest.raises(DataError, match="has a column source_row"):
-        pieces.numbered(piece.read(), piece)
+        pieces.number_rows(piece.read(), piece)
 
 
 def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
@@ -268,7 +274,22 @@ def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
     for name in names:
         texts_file(name, 5)
     (tmp_path / "notes.txt").write_text("no rows")
-    assert source_files(tmp_path) == [str(one) for one in names]
+    assert find_files(tmp_path) == [str(one) for one in names]
     shutil.rmtree(tmp_path / "deep")
-    assert source_files([tmp_path, names[0]]) == [str(names[0])] * 2
+    assert find_files([tmp_path, names[0]]) == [str(names[0])] * 2
     assert JOB != MANIFEST
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "features.parquet"
+    vectors = pa.array(np.random.default_rng(0).normal(size=600))
+    pieces.write_table(
+        str(path), pa.table({"mean": pa.FixedSizeListArray.from_arrays(vectors, 6)}), {}
+    )
+    piece = Piece(file=str(path), start=0, rows=100, row=0, stamp="")
+    assert len(piece.read()) == 100
+    whole = path.read_bytes()
+    for at in random.Random(0).sample(range(200, 4800), 20):  # the vectors' own bytes
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(DataError, match=r"features\.parquet"):
+            piece.read()

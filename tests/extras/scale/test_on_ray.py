@@ -20,15 +20,13 @@ from tiny_models import LIMITS
 
 import heads
 from heads.errors import DataError, HeadsError
-from heads.events import result
+from heads.extras.scale import pool as pools
+from heads.extras.scale.grid import schedule_on_ray
+from heads.extras.scale.pool import work_through
+from heads.extras.scale.verbs import iter_extract
 from heads.runs.folder import RunFolder
 from heads.runs.runner import CellDone, begin, working
 from heads.runs.spec import RunRequest
-from heads.scale import pool as pools
-from heads.scale.extraction import extracting
-from heads.scale.fitting import fitting
-from heads.scale.grid import on_ray
-from heads.scale.pool import work_through
 from heads.settings import ExperimentConfig
 
 ray = pytest.importorskip("ray")
@@ -47,8 +45,8 @@ pytestmark = [
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    pools.ray_library()
-    support = str(Path(__file__).parents[1] / "support")
+    pools.import_ray()
+    support = str(Path(__file__).parents[2] / "support")
     root = str(Path(heads.__file__).parents[1])
     known = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (support, root, known))))
@@ -162,8 +160,8 @@ def test_features_are_those_of_one_machine_whoever_is_killed(
 ) -> None:
     path = texts_file(tmp_path / "a.parquet", 400)
     asked = {"model": str(tiny()), "limits": LIMITS, "rows_each": 10, "readings": ("mean", "cls")}
-    plain = result(extracting(path, tmp_path / "plain", **asked))  # type: ignore[arg-type]
-    work = extracting(path, tmp_path / "ray", on="ray", **asked)  # type: ignore[arg-type]
+    plain = heads.extract(path, tmp_path / "plain", **asked)  # type: ignore[arg-type]
+    work = iter_extract(path, tmp_path / "ray", on="ray", **asked)  # type: ignore[arg-type]
     parts = tmp_path / "ray" / "parts"
     done = False
     while True:
@@ -221,7 +219,7 @@ def test_a_run_is_that_of_one_machine_whoever_is_killed(
     *_, plain = working(run_of(frame, tmp_path / "plain"), LIMITS)
     done = list[str]()
     board = None
-    for event in working(run_of(frame, tmp_path / "ray"), LIMITS, on_ray()):
+    for event in working(run_of(frame, tmp_path / "ray"), LIMITS, schedule_on_ray()):
         if isinstance(event, CellDone):
             done.append(event.cell.name)
             if len(done) == 3:
@@ -243,12 +241,12 @@ def test_a_run_is_that_of_one_machine_whoever_is_killed(
 def test_heads_from_shards_are_those_of_one_machine(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heads.scale.fitting.IN_MEMORY", 1_000)
+    monkeypatch.setattr("heads.extras.scale.fitting.IN_MEMORY", 1_000)
     path = vectors_file(tmp_path / "v.parquet", 4_000, group=250)
     recipes = ("vectors+linear", "vectors+lda", "vectors+roberta")
     asked = {"recipes": recipes, "rungs": (600,), "keep": 3, "limits": LIMITS}
-    here = result(fitting(path, **asked))  # type: ignore[arg-type]
-    there = result(fitting(path, on="ray", **asked))  # type: ignore[arg-type]
+    here = heads.fit_shards(path, **asked)  # type: ignore[arg-type]
+    there = heads.fit_shards(path, on="ray", **asked)  # type: ignore[arg-type]
     for one in here.cells:
         other = next(cell for cell in there.cells if cell.name == one.name)
         assert other.measures.score == one.measures.score

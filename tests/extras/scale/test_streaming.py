@@ -13,17 +13,17 @@ from torch import Tensor
 
 from heads.backbone import loading
 from heads.errors import RecipeError
-from heads.parts.resolve import resolve
-from heads.problem import SINGLE_LABEL
-from heads.scale.shards import Sample
-from heads.scale.streaming import (
+from heads.extras.scale.shards import Sample
+from heads.extras.scale.streaming import (
     check_streams,
     learn_by_steps,
     solve_closed_form,
     solve_linear,
     task_of_rows,
 )
-from heads.scale.sums import Moments, Shards, added, moments
+from heads.extras.scale.sums import Moments, Shards, add, compute_moments
+from heads.parts.resolve import resolve
+from heads.problem import SINGLE_LABEL
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
@@ -45,7 +45,7 @@ def shards(tmp_path: Path) -> Shards:
 
 @pytest.fixture
 def found(shards: Shards) -> Moments:
-    return moments(shards, 3)
+    return compute_moments(shards, 3)
 
 
 def test_moments_are_those_of_the_rows(shards: Shards, found: Moments) -> None:
@@ -63,7 +63,7 @@ def test_moments_are_those_of_the_rows(shards: Shards, found: Moments) -> None:
 def test_what_is_summed_does_not_depend_on_where_it_is_cut(tmp_path: Path, found: Moments) -> None:
     path = tmp_path / "v.parquet"
     for group in (2_500, 77):
-        other = moments(shards_of(vectors_file(path, 2_500, group=group), sample=ALL), 3)
+        other = compute_moments(shards_of(vectors_file(path, 2_500, group=group), sample=ALL), 3)
         assert torch.allclose(other.covariance, found.covariance, rtol=1e-10, atol=1e-12)
         assert torch.equal(other.counts, found.counts)
 
@@ -81,7 +81,7 @@ def test_a_mean_far_from_zero_loses_no_digits(shards: Shards, found: Moments) ->
         "directions": torch.zeros(3, 12).double(),
         "greatest": moved.square().sum(dim=1).max(),
     }
-    assert torch.allclose(Moments.of(sums, origin).covariance, far.covariance, rtol=1e-6)
+    assert torch.allclose(Moments.of_sums(sums, origin).covariance, far.covariance, rtol=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -91,7 +91,7 @@ def test_linear_layers_are_at_the_optimum_of_scikit_learn(
 ) -> None:
     path = vectors_file(tmp_path / "v.parquet", 2_000, classes=classes, group=300)
     shards = shards_of(path, classes, ALL)
-    found = moments(shards, classes)
+    found = compute_moments(shards, classes)
     fitter = trial_of("vectors+linear", classes=classes).fitter
     assert isinstance(fitter, LinearFitter)
     settings = [{"standardise": standardise, "C": C} for C in (0.01, 1.0)]
@@ -125,7 +125,7 @@ def test_linear_layers_are_those_that_rows_in_memory_give(shards: Shards, recipe
     chosen = {"standardise": True, "C": 0.1}
     rows, none = torch.arange(len(targets)), torch.zeros(1, len(targets)).bool()
     (theirs,) = fitter._solved(task, [chosen], rows, none, 1e-7, None)
-    (ours,) = solve_linear(shards, moments(shards, 3), loss, [chosen], fitter)
+    (ours,) = solve_linear(shards, compute_moments(shards, 3), loss, [chosen], fitter)
     for name, own in theirs.items():
         assert torch.allclose(ours[name], own, rtol=1e-3, atol=1e-3 * float(own.abs().max())), name
 
@@ -168,7 +168,7 @@ def test_heads_in_closed_form_are_those_that_rows_in_memory_give(
 
 def test_a_class_that_no_row_has_is_answered_by_none(tmp_path: Path) -> None:
     shards = shards_of(vectors_file(tmp_path / "v.parquet", 900), 4, ALL)  # of three classes
-    found = moments(shards, 4)
+    found = compute_moments(shards, 4)
     vectors, targets, _ = whole(shards)
     for recipe, chosen in (
         ("centroid", {}),
@@ -218,6 +218,6 @@ def test_what_needs_all_rows_is_refused() -> None:
 def test_sums_are_added_and_the_greatest_kept() -> None:
     one = {"counts": torch.tensor([1.0]), "greatest": torch.tensor(5.0)}
     other = {"counts": torch.tensor([2.0]), "greatest": torch.tensor(3.0)}
-    assert {name: float(own) for name, own in added(one, other).items()} == {
+    assert {name: float(own) for name, own in add(one, other).items()} == {
         "counts": 3.0, "greatest": 5.0
     }  # fmt: skip

@@ -12,20 +12,20 @@ from shard_files import shards_of, vectors_file, whole
 from tiny_models import LIMITS
 
 from heads.errors import DataError, LimitError
-from heads.scale.labels import counted, label_column
-from heads.scale.pool import applying, pool
-from heads.scale.shards import FeatureShards, Sample, ShardReader, uniform
+from heads.extras.scale.labels import count_labels, find_label_column
+from heads.extras.scale.pool import make_caller, open_pool
+from heads.extras.scale.shards import FeatureShards, Sample, ShardReader, draw_uniform
 
 
 def test_numbers_are_spread_evenly_and_always_the_same() -> None:
     keys = np.arange(100_000, dtype=np.uint64)
-    drawn = uniform(keys, 0)
+    drawn = draw_uniform(keys, 0)
     assert drawn.min() >= 0
     assert drawn.max() < 1
     counts = np.histogram(drawn, 20, (0, 1))[0]
     assert abs(counts / 5_000 - 1).max() < 0.05
-    assert (uniform(keys[::-1], 0) == drawn[::-1]).all()
-    assert abs(np.corrcoef(drawn, uniform(keys, 1))[0, 1]) < 0.02
+    assert (draw_uniform(keys[::-1], 0) == drawn[::-1]).all()
+    assert abs(np.corrcoef(drawn, draw_uniform(keys, 1))[0, 1]) < 0.02
 
 
 @given(
@@ -38,43 +38,43 @@ def test_every_row_has_one_part_at_most_and_shares_are_nested(
     keys = np.arange(2_000, dtype=np.uint64)
     every = Sample(seed=seed, test=test, development=development)
     some = Sample(seed=seed, test=test, development=development, share=share)
-    all_of, part = every.parts(keys), some.parts(keys)
+    all_of, part = every.masks(keys), some.masks(keys)
     assert (sum(one.astype(int) for one in all_of.values()) == 1).all()
     for name in ("test", "development"):
         assert (all_of[name] == part[name]).all()
     assert not (part["train"] & ~all_of["train"]).any()
     fewer = Sample(seed=seed, test=test, development=development, share=share / 2)
-    assert not (fewer.parts(keys)["train"] & ~part["train"]).any()
+    assert not (fewer.masks(keys)["train"] & ~part["train"]).any()
 
 
 def test_rows_of_one_text_are_never_parted() -> None:
     keys = np.repeat(np.arange(500, dtype=np.uint64) * 977, 3)
-    for name, rows in Sample(share=0.5).parts(keys).items():
+    for name, rows in Sample(share=0.5).masks(keys).items():
         assert (rows.reshape(-1, 3) == rows.reshape(-1, 3)[:, :1]).all(), name
 
 
 def test_a_split_that_the_data_say_is_used() -> None:
     said = ["train", "TEST ", "val", "validation", "train", "test"]
-    parts = Sample(split="split").parts(np.arange(6, dtype=np.uint64), said)
+    parts = Sample(split="split").masks(np.arange(6, dtype=np.uint64), said)
     assert parts["test"].tolist() == [False, True, False, False, False, True]
     assert parts["development"].tolist() == [False, False, True, True, False, False]
     assert parts["train"].tolist() == [True, False, False, False, True, False]
-    drawn = Sample(split="split").parts(np.arange(600, dtype=np.uint64), ["train", "test"] * 300)
+    drawn = Sample(split="split").masks(np.arange(600, dtype=np.uint64), ["train", "test"] * 300)
     assert 10 < drawn["development"].sum() < 60  # none is said, so some are drawn
     assert not (drawn["development"] & drawn["test"]).any()
 
 
 def test_of_many_rows_fewer_are_held_out() -> None:
-    assert Sample.of(1_000).test == Sample.of(1_000).development == 0.1
-    assert Sample.of(10_000_000).test * 10_000_000 == pytest.approx(50_000)
-    assert Sample.of(10_000_000).development * 10_000_000 == pytest.approx(10_000)
+    assert Sample.of_rows(1_000).test == Sample.of_rows(1_000).development == 0.1
+    assert Sample.of_rows(10_000_000).test * 10_000_000 == pytest.approx(50_000)
+    assert Sample.of_rows(10_000_000).development * 10_000_000 == pytest.approx(10_000)
 
 
 def test_shards_hold_every_row_of_a_part_once(tmp_path: Path) -> None:
     shards = shards_of(vectors_file(tmp_path / "v.parquet", 3_000))
     found = {}
     for part in ("train", "development", "test"):
-        shards.part = part  # type: ignore[assignment]
+        shards.subset = part  # type: ignore[assignment]
         vectors, targets, rows = whole(shards)
         assert len(vectors) == len(targets) == len(rows) == len(set(rows.tolist()))
         found[part] = set(rows.tolist())
@@ -89,10 +89,10 @@ def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
         }
     )
     parquet.write_table(table, tmp_path / "v.parquet")
-    found = FeatureShards.opened(tmp_path / "v.parquet")
+    found = FeatureShards.load(tmp_path / "v.parquet")
     assert found.readings == {"vector": 2}
     reader = ShardReader(
-        reading="vector", width=2, label="label", classes=("a", "b"),
+        column="vector", width=2, label="label", classes=("a", "b"),
         sample=Sample(test=0, development=0), has_hash=False,
     )  # fmt: skip
     (piece,) = found.pieces("vector")
@@ -113,9 +113,9 @@ def test_vectors_that_are_none_are_refused(
 ) -> None:
     table = pa.table({"vector": pa.array(vectors, pa.list_(pa.float32())), "label": ["a", "b"]})
     parquet.write_table(table, tmp_path / "v.parquet")
-    found = FeatureShards.opened(tmp_path / "v.parquet")
+    found = FeatureShards.load(tmp_path / "v.parquet")
     reader = ShardReader(
-        reading="vector", width=2, label="label", classes=("a", "b"),
+        column="vector", width=2, label="label", classes=("a", "b"),
         sample=Sample(test=0, development=0), has_hash=False,
     )  # fmt: skip
     with pytest.raises(DataError, match=says):
@@ -125,7 +125,7 @@ def test_vectors_that_are_none_are_refused(
 def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"has no column of vectors\. Make features first"):
-        FeatureShards.opened(tmp_path / "t.parquet")
+        FeatureShards.load(tmp_path / "t.parquet")
 
 
 # --- Labels.
@@ -134,7 +134,7 @@ def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
 def labelled(path: Path, labels: list[object], name: str = "label") -> FeatureShards:
     vectors = pa.array([[float(n), 1.0] for n in range(len(labels))], pa.list_(pa.float32(), 2))
     parquet.write_table(pa.table({"vector": vectors, name: labels}), path)
-    return FeatureShards.opened(path)
+    return FeatureShards.load(path)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_labels_are_counted(
     tmp_path: Path, labels: list[object], classes: tuple[str, ...], counts: list[int]
 ) -> None:
     shards = labelled(tmp_path / "v.parquet", labels)
-    found, names = counted(shards, "label", pool(applying), LIMITS)
+    found, names = count_labels(shards.source, "label", open_pool(make_caller), LIMITS)
     assert names == classes
     assert [found[name] for name in names] == counts
 
@@ -159,10 +159,10 @@ def test_labels_are_counted(
 def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
     labels = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
     shards = labelled(tmp_path / "v.parquet", labels)  # type: ignore[arg-type]
-    _, classes = counted(shards, "label", pool(applying), LIMITS)
+    _, classes = count_labels(shards.source, "label", open_pool(make_caller), LIMITS)
     assert classes == ("a", "b")
     reader = ShardReader(
-        reading="vector", width=2, label="label", classes=classes,
+        column="vector", width=2, label="label", classes=classes,
         sample=Sample(test=0, development=0), has_hash=False,
     )  # fmt: skip
     assert reader.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
@@ -171,20 +171,22 @@ def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
 def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:
     many = labelled(tmp_path / "a.parquet", list(range(LIMITS.classes + 1)))
     with pytest.raises(LimitError, match="different labels; is it an id, a number, or a text"):
-        counted(many, "label", pool(applying), LIMITS)
+        count_labels(many.source, "label", open_pool(make_caller), LIMITS)
     one = labelled(tmp_path / "b.parquet", ["a", "a"])
     with pytest.raises(DataError, match="'label' has one label only"):
-        counted(one, "label", pool(applying), LIMITS)
+        count_labels(one.source, "label", open_pool(make_caller), LIMITS)
     lists = labelled(tmp_path / "c.parquet", [["a"], ["a", "b"]])
     with pytest.raises(DataError, match="hold lists or objects in 'label'"):
-        counted(lists, "label", pool(applying), LIMITS)
+        count_labels(lists.source, "label", open_pool(make_caller), LIMITS)
 
 
 def test_the_column_of_the_labels_is_found_or_named(tmp_path: Path) -> None:
     shards = labelled(tmp_path / "v.parquet", ["a", "b"], "Target")
-    assert label_column(shards, "") == "Target"
-    assert label_column(shards, "Target") == "Target"
+    assert find_label_column(shards.source, "", ["vector"]) == "Target"
+    assert find_label_column(shards.source, "Target", ["vector"]) == "Target"
     with pytest.raises(DataError, match="has no column 'target2' for the labels"):
-        label_column(shards, "target2")
+        find_label_column(shards.source, "target2", ["vector"])
     with pytest.raises(DataError, match=r"is called label\. Name it"):
-        label_column(labelled(tmp_path / "w.parquet", ["a", "b"], "sentiment"), "")
+        find_label_column(
+            labelled(tmp_path / "w.parquet", ["a", "b"], "sentiment").source, "", ["vector"]
+        )

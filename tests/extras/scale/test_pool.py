@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from heads import api
+import heads
 from heads.errors import DataError, HeadsError
+from heads.extras.scale import pool
+from heads.extras.scale.pool import check_place, work_through
 from heads.interfaces.cli.app import main
-from heads.scale import pool
-from heads.scale.pool import check_where, work_through
 
 
 def squares():
@@ -90,14 +90,14 @@ def test_without_ray_it_is_said_what_to_install(
     tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(HeadsError) as told:
-        check_where("ray")
+        check_place("ray")
     assert str(told.value) == SAYS
     for call in (
-        lambda: api.extract("sentiment", tmp_path / "to", on="ray"),
-        lambda: api.fit_shards(tmp_path, on="ray"),
-        lambda: api.predict_shards("sentiment", tmp_path / "to", sample="sentiment", on="ray"),
-        lambda: api.train_grid("sentiment", on="ray"),
-        lambda: api.resume("a-run", on="ray"),
+        lambda: heads.extract("sentiment", tmp_path / "to", on="ray"),
+        lambda: heads.fit_shards(tmp_path, on="ray"),
+        lambda: heads.predict_shards("sentiment", tmp_path / "to", sample="sentiment", on="ray"),
+        lambda: heads.train_grid("sentiment", on="ray"),
+        lambda: heads.resume("a-run", on="ray"),
     ):
         with pytest.raises(HeadsError) as told:
             call()
@@ -105,7 +105,7 @@ def test_without_ray_it_is_said_what_to_install(
     for line in (
         ["extract", "sentiment", "--to", str(tmp_path / "to"), "--on", "ray"],
         ["fit-shards", str(tmp_path), "--on", "ray"],
-        ["predict", "sentiment", "--sample", "sentiment", "--on", "ray", "--to", "to"],
+        ["predict-shards", "sentiment", "--sample", "sentiment", "--on", "ray", "--to", "to"],
         ["train", "sentiment", "--on", "ray"],
     ):
         assert main(line) == 2
@@ -114,8 +114,8 @@ def test_without_ray_it_is_said_what_to_install(
 
 def test_a_place_that_is_none_is_refused() -> None:
     with pytest.raises(HeadsError, match=r"'mars' is no place to work\. Say here, ray, or ray:H"):
-        check_where("mars")
-    assert check_where("") == check_where("here") == "here"
+        check_place("mars")
+    assert check_place("") == check_place("here") == "here"
 
 
 @pytest.mark.parametrize(

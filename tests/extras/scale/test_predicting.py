@@ -1,6 +1,7 @@
 """Rows answered piece by piece: what `heads.predict` answers, each row once."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -15,9 +16,9 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
 from heads.errors import DataError
-from heads.events import result
+from heads.extras.scale.predicting import ShardedAnswers
+from heads.extras.scale.shards import FeatureShards
 from heads.interfaces.cli.app import main
-from heads.scale.fitting import fitting
 
 
 def table_of(to: Path) -> pandas.DataFrame:
@@ -69,7 +70,7 @@ def test_it_goes_on_where_it_was(
 
 def test_vectors_of_any_engine_are_answered(tmp_path: Path) -> None:
     path = vectors_file(tmp_path / "v.parquet", 900)
-    best = result(fitting(path, recipes=("vectors+ridge",), rungs=(), keep=1)).best
+    best = (heads.fit_shards(path, recipes=("vectors+ridge",), rungs=(), keep=1)).best
     found = heads.predict_shards(path, tmp_path / "to", recipe=best)
     ours = table_of(tmp_path / "to")
     assert found.vectors == "vector"
@@ -79,11 +80,27 @@ def test_vectors_of_any_engine_are_answered(tmp_path: Path) -> None:
 def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,text\n" + "\n".join(f"{n},A fine day {n}" for n in range(9)))
-    line = ["predict", str(path), "--sample", "sentiment", "--on", "here"]
+    line = ["predict-shards", str(path), "--sample", "sentiment"]
     assert main([*line, "--to", str(tmp_path / "to")]) == 0
-    assert "answered 9 of 9 rows of a.csv" in " ".join(capsys.readouterr().out.split())
+    assert "9 of 9 rows of a.csv answered" in capsys.readouterr().out
     assert len(table_of(tmp_path / "to")) == 9
     assert main(line) == 2
-    assert "Name it: --to FOLDER" in capsys.readouterr().err
-    assert main([*line, "--to", "x", "--lines"]) == 2
-    assert "answered in one piece" in capsys.readouterr().err
+    assert "--to" in capsys.readouterr().err
+
+
+def test_a_notebook_shows_foreign_text_to_the_letter(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    shards = FeatureShards.load(vectors_file(tmp_path / "v.parquet", 400))
+    shown = [
+        replace(shards, readings={hostile: 12}, model=hostile, to=hostile),
+        ShardedAnswers(
+            head=hostile, model=hostile, data=hostile, to=hostile, rows=2, answered=1,
+            unanswered={hostile: 1}, abstained=0, counts={hostile: 1}, columns=(hostile,),
+            text=hostile, pair="", vectors="", parts=1, fresh=2, seconds=1.0,
+        ),
+        replace(heads.fit_shards(shards, recipes=["vectors+ridge"]), label=hostile),
+    ]  # fmt: skip
+    for result in shown:
+        assert "&lt;img" in result._repr_html_()
+        assert "<img" not in result._repr_html_()
+        assert "onerror" in str(result)

@@ -10,8 +10,16 @@ from tiny_models import LIMITS
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
+from heads.extras.scale.grid import (
+    GridTask,
+    JobDone,
+    Mailbox,
+    group_jobs,
+    of_reading,
+    run_numbered,
+    select_new,
+)
 from heads.parts.resolve import resolve
-from heads.scale.grid import GridTask, JobDone, Mailbox, Told, grouped, numbered_events, of_reading
 from heads.settings import ExperimentConfig
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
 from heads.training.search import CurvePointTried, TrialResult, trial_job
@@ -38,13 +46,13 @@ def test_a_job_can_be_sent_and_comes_to_the_same(
     jobs = [trial_job(one, training_data) for one in cells(small)]
     own = [one for one in run_trials(jobs, training_data, 1) if isinstance(one, TrialResult)]
     theirs = {}
-    for task in grouped(jobs, training_data, 1):
+    for task in group_jobs(jobs, training_data, 1):
         sent = cloudpickle.loads(cloudpickle.dumps(task))
         assert len(cloudpickle.dumps(task.jobs)) < 2_000_000  # no base model goes along
-        for event in numbered_events(sent.jobs, sent.data):
+        for event in run_numbered(sent.jobs, sent.data):
             if isinstance(event, JobDone):
-                assert isinstance(event.found, TrialResult)
-                theirs[event.found.trial.name] = pickle.loads(cloudpickle.dumps(event)).found
+                assert isinstance(event.result, TrialResult)
+                theirs[event.result.trial.name] = pickle.loads(cloudpickle.dumps(event)).result
     assert set(theirs) == set(RECIPES)
     for one in own:
         other = theirs[one.trial.name]
@@ -55,12 +63,12 @@ def test_a_job_can_be_sent_and_comes_to_the_same(
 
 def test_jobs_go_by_reading_and_kind_of_head(small: Backbone, training_data: TrainingData) -> None:
     jobs = [trial_job(one, training_data) for one in cells(small)]
-    found = grouped(jobs, training_data, 1)
+    found = group_jobs(jobs, training_data, 1)
     named = sorted(sorted(job.name for job in task.jobs.values()) for task in found)
     assert named == [["cls+linear"], ["cls+roberta"], ["mean+linear"], ["mean+mlp"], ["mean+ridge"]]
     many = [replace(job, name=f"{job.name} {n}") for n in range(3) for job in jobs]
-    assert len(grouped(many, training_data, 1)) == 5  # all of one reading and kind together
-    assert len(grouped(many, training_data, 8)) == len(many)  # so that all workers have some
+    assert len(group_jobs(many, training_data, 1)) == 5  # all of one reading and kind together
+    assert len(group_jobs(many, training_data, 8)) == len(many)  # so that all workers have some
     assert all(
         set(task.data.read.joint.parts) == {next(iter(task.jobs.values())).reading}
         for task in found
@@ -84,9 +92,9 @@ def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: Traini
         raise RecipeError("It does not fit.", "Leave it out.")
 
     jobs = {4: job("a"), 7: job("b", refuses), 9: job("b")}
-    found = list(numbered_events(jobs, of_reading(training_data, "mean")))
+    found = list(run_numbered(jobs, of_reading(training_data, "mean")))
     assert all(isinstance(one, JobDone) for one in found)
-    by_number = {one.number: one.found for one in found if isinstance(one, JobDone)}
+    by_number = {one.number: one.result for one in found if isinstance(one, JobDone)}
     assert set(by_number) == {4, 7, 9}
     failed = [one for one in by_number.values() if isinstance(one, TrialFailed)]
     assert [one.says for one in failed] == [
@@ -96,15 +104,12 @@ def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: Traini
 
 
 def test_what_was_done_twice_is_told_of_once() -> None:
-    task = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None)
-    told = Told([task])
+    task, done = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None), set[int]()
     point = CurvePointTried(name="a", point=None)  # type: ignore[arg-type]
-    first = list(told.of([point, JobDone(number=1, found="one")]))
-    assert first == [point, "one"]
+    one, two = JobDone(number=1, result="one"), JobDone(number=2, result="two")
+    assert list(select_new([point, one], [task], done)) == [point, "one"]
     assert list(task.jobs) == [2]
-    assert list(told.of([JobDone(number=1, found="one"), JobDone(number=2, found="two")])) == [
-        "two"
-    ]
+    assert list(select_new([one, two], [task], done)) == ["two"]
     assert str(GridTask(jobs={2: job("b")}, data=None, mailbox=None)) == "The cell b"
 
 

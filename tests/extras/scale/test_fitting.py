@@ -13,18 +13,16 @@ from tiny_models import LIMITS
 
 import heads
 from heads.errors import DataError, HeadsError, RecipeError
-from heads.events import result
+from heads.extras.scale import fitting as module
+from heads.extras.scale.comparison import ShardedComparison
 from heads.interfaces.cli.app import main
-from heads.scale import fitting as module
-from heads.scale.extraction import extracting
-from heads.scale.fitting import ShardedComparison, fitting
 
 FEW = ("vectors+linear", "vectors+ridge", "vectors+lda", "vectors+centroid", "vectors+mlp")
 
 
 def fitted(path: Path, **given: object) -> ShardedComparison:
     asked = {"recipes": FEW, "rungs": (), "keep": 3, "limits": LIMITS} | given
-    return result(fitting(path, **asked))  # type: ignore[arg-type]
+    return heads.fit_shards(path, **asked)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -103,17 +101,15 @@ def test_a_head_answers_and_is_exported(
     table = pa.table({"text": texts, "label": ["cat" if n % 2 else "train" for n in range(400)]})
     parquet.write_table(table, tmp_path / "t.parquet")
     model = str(tiny())
-    shards = result(
-        extracting(
-            tmp_path / "t.parquet",
-            tmp_path / "f",
-            model=model,
-            readings=("mean", "cls"),
-            limits=LIMITS,
-        )
+    shards = heads.extract(
+        tmp_path / "t.parquet",
+        tmp_path / "f",
+        model=model,
+        readings=("mean", "cls"),
+        limits=LIMITS,
     )
     monkeypatch.setattr(module, "IN_MEMORY", 0)
-    found = result(fitting(shards, recipes=(), rungs=(), keep=3, limits=LIMITS))
+    found = heads.fit_shards(shards, recipes=(), rungs=(), keep=3, limits=LIMITS)
     assert len(found.cells) == 2 * len(module.HEADS)
     best = found.best
     assert set(best.predict(["a cat", "the train"])) <= {"cat", "train"}

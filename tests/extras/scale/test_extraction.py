@@ -11,15 +11,14 @@ import torch
 from shard_files import texts_file
 from tiny_models import LIMITS
 
-from heads import api
+import heads
 from heads.backbone.backbone import Backbone
 from heads.errors import DataError, HeadsError, RecipeError
-from heads.events import result
+from heads.extras.scale.extraction import hash_texts
+from heads.extras.scale.shards import FeatureShards
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
 from heads.parts.resolve import resolve
-from heads.scale.extraction import extracting
-from heads.scale.shards import FeatureShards
 
 ROWS = 40
 
@@ -43,7 +42,7 @@ def plain(backbone: Backbone, texts: list[str], pairs: list[str], reading: str) 
 def made(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., FeatureShards]:
     def make(path: object, to: str = "to", **given: object) -> FeatureShards:
         asked = {"model": str(tiny()), "limits": LIMITS, "rows_each": 16} | given
-        return result(extracting(path, tmp_path / to, **asked))  # type: ignore[arg-type]
+        return heads.extract(path, tmp_path / to, **asked)  # type: ignore[arg-type]
 
     return make
 
@@ -186,7 +185,7 @@ def test_rows_without_any_text_are_kept(made: Callable[..., FeatureShards], tmp_
 
 def test_the_call_and_what_it_shows(tiny: Callable[..., Path], tmp_path: Path) -> None:
     path = texts_file(tmp_path / "a.parquet", 12)
-    found = api.extract(path, tmp_path / "to", model=str(tiny()), limits=LIMITS)
+    found = heads.extract(path, tmp_path / "to", model=str(tiny()), limits=LIMITS)
     told = found.as_json()
     assert (told["rows"], told["files"], told["fresh"]) == (12, 1, 12)
     assert told["columns"] == ["id", "label", "source_row", "text_hash"]
@@ -199,8 +198,14 @@ def test_a_folder_is_named_from_the_root(
     """Workers elsewhere have another working directory."""
     texts_file(tmp_path / "a.parquet", 5)
     monkeypatch.chdir(tmp_path)
-    found = api.extract("a.parquet", "to", model=str(tiny()), limits=LIMITS)
+    found = heads.extract("a.parquet", "to", model=str(tiny()), limits=LIMITS)
     assert found.to == str(tmp_path / "to")
     assert found.source.files == (
         str(tmp_path / "to" / "parts" / Path(found.source.files[0]).name),
+    )
+
+
+def test_copies_that_differ_in_spaces_and_spelling_stay_in_one_split() -> None:
+    assert (
+        hash_texts((" cafe\u0301\r\n",)) == hash_texts(("caf\u00e9",)) != hash_texts(("Caf\u00e9",))
     )

@@ -1,1 +1,0 @@
-"""The same jobs on more than one machine: the only folder that knows Ray."""
