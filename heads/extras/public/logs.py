@@ -35,7 +35,7 @@ OURS = "heads"
 # What stands between a print and whoever printed.
 BETWEEN = ("logging", "traceback", "warnings", "contextlib", __name__)
 # What these print is for whoever starts a server: where it is, and what it lacks.
-HOSTS = ("heads.interfaces.cli.", "gradio.blocks")
+HOSTS = ("heads.interfaces.cli.",)
 Event = dict[str, Any]
 log = logging.getLogger(OURS)
 
