@@ -53,45 +53,40 @@ def protect_app(app: ASGIApp, page: Any) -> ASGIApp:
     if limits().public:
         janitor.start()
         app = Bounds(app=app)
-    app = Frames(app, frame_hosts()) if frame_hosts() else app
-    return Names(app, proxies()) if proxies() else app
+    app = let_frame(app, frame_hosts()) if frame_hosts() else app
+    return believe(app, proxies()) if proxies() else app
 
 
-class Names:
-    """Takes address, scheme and name of the server from headers of trusted proxies."""
+def believe(app: ASGIApp, trusted: list[str]) -> ASGIApp:
+    """Take address, scheme and name of the server from headers of trusted proxies."""
+    behind: Any = ProxyHeadersMiddleware  # Uvicorn has other names for the types of ASGI
 
-    def __init__(self, app: ASGIApp, trusted: list[str]) -> None:
-        behind: Any = ProxyHeadersMiddleware  # Uvicorn has other names for the types of ASGI
-        self._app = behind(app, trusted)
+    async def rename(scope: Scope, receive: Receive, send: Send) -> None:
+        name = Headers(scope=scope).get("x-forwarded-host", "") if scope["type"] == "http" else ""
+        if name and is_known(name_of(name), is_public=limits().public):
+            drop_names(scope)
+            headers = [one for one in scope["headers"] if one[0].lower() != b"host"]
+            scope["headers"] = [*headers, (b"host", name.encode("latin-1"))]
+        await app(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on under the name that its proxy was asked by, if that is known here."""
-        if scope["type"] == "http":
-            told = Headers(scope=scope).get("x-forwarded-host", "")
-            if told and is_known(name_of(told), is_public=limits().public):
-                drop_names(scope)
-                headers = [one for one in scope["headers"] if one[0].lower() != b"host"]
-                scope["headers"] = [*headers, (b"host", told.encode("latin-1"))]
-        await self._app(scope, receive, send)
+    return behind(rename, trusted)
 
 
-class Frames:
-    """Lets other pages show this one in a frame."""
+def let_frame(app: ASGIApp, pages: tuple[str, ...]) -> ASGIApp:
+    """Let other pages show this one in a frame."""
+    framed = " ".join((FRAMES, *pages))
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
-        self._app, self._hosts = app, " ".join((FRAMES, *hosts))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with a policy that names those pages."""
-
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_framed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 if policy := headers.get("content-security-policy"):
-                    headers["content-security-policy"] = policy.replace(FRAMES, self._hosts)
+                    headers["content-security-policy"] = policy.replace(FRAMES, framed)
             await send(message)
 
-        await self._app(scope, receive, send_framed)
+        await app(scope, receive, send_framed)
+
+    return answer
 
 
 @dataclass(slots=True, kw_only=True)

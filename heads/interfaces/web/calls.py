@@ -78,7 +78,8 @@ class Call:
         try:
             yield
         finally:
-            asyncio.run_coroutine_threadsafe(self._enter(forced=True), self._loop).result()
+            if not self._loop.is_closed():  # the server has ended meanwhile
+                asyncio.run_coroutine_threadsafe(self._enter(forced=True), self._loop).result()
 
     async def _enter(self, *, forced: bool = False) -> None:
         if self.slots:
