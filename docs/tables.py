@@ -277,5 +277,5 @@ if __name__ == "__main__":
 
     for page in PAGES:
         page.write_text(fresh(page.read_text("utf-8")), "utf-8")
-    told = endpoints(build().get_api_info())
+    told = endpoints(build().blocks.get_api_info())
     API.write_text(with_endpoints(API.read_text("utf-8"), told), "utf-8")

@@ -12,6 +12,7 @@ something that it does not have itself, and an `Extra` names its parts as ``modu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import pkgutil
@@ -25,6 +26,7 @@ from typing import Any, Protocol
 from heads.errors import HeadsError, did_you_mean
 
 GROUP = "heads.plugins"
+_entered = contextlib.ExitStack()
 log = logging.getLogger("heads")
 
 
@@ -62,11 +64,13 @@ class Extra:
         lane_sections: A tuple of `heads.interfaces.web.lane_sections.LaneSection`.
         page_sections: A tuple of `heads.interfaces.web.page_sections.PageSection`.
         endpoints: A tuple of endpoints of the page: functions, each with the name of its slots.
-        server: A context manager in which a server runs, or a process that it starts.
+        server: A context manager in which a server runs, or with ``is_worker=True`` a process that
+            a server starts. It gives the lines that whoever starts the server reads.
         middleware: A function that takes the ASGI application and the page, and returns an ASGI
             application around it.
         admission: A function that takes what somebody wants to store (``"run"``, ``"upload"``,
-            ``"export"``) and their address, and raises `LimitError` where there is no room.
+            ``"export"``), its bytes and the paths of what they have stored already, and raises
+            `LimitError` where there is no room. Without one, no server starts in public mode.
     """
 
     name: str
@@ -140,6 +144,26 @@ def verbs() -> dict[str, str]:
 def load_each(part: str) -> list[Any]:
     """Load one part of every extra that has it, such as ``"commands"``."""
     return [load(reference) for extra in extras() if (reference := getattr(extra, part))]
+
+
+def enter_server(*, is_worker: bool = False) -> list[str]:
+    """Enter what extras have around a server, and return the lines for who starts it.
+
+    Raises:
+        HeadsError: A setting of the server could never work; whatever was entered is left again.
+    """
+    lines: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for server in load_each("server"):
+            lines += stack.enter_context(server(is_worker=is_worker))
+        global _entered
+        _entered = stack.pop_all()
+    return lines
+
+
+def leave_server() -> None:
+    """Leave what `enter_server` has entered."""
+    _entered.close()
 
 
 def load_sections(part: str) -> tuple[Any, ...]:

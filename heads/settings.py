@@ -1,6 +1,5 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
-import ipaddress
 import os
 import re
 import tempfile
@@ -220,82 +219,6 @@ def _check_range(one: Field[Any], value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
-    """How much may lie in a folder that fills up, and for how long.
-
-    Attributes:
-        bytes: How much in all.
-        entries: How many files, or folders that are one thing.
-        seconds: How long one may lie there unused.
-        spared: What was used less long ago than so many seconds stays in any case.
-    """
-
-    bytes: int
-    entries: int
-    seconds: float
-    spared: float
-
-
-MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """What may lie in each folder that the page fills; None where it is the user's own.
-
-    Attributes:
-        free_bytes: With less than that free on the disk, no upload is taken.
-        served: Uploads that nobody has read yet, where Gradio puts them.
-        parts: Of uploads that broke off.
-        exports: Heads to take along.
-        uploads: Files that were read, in a place of their own.
-        runs: All that they hold.
-        features: What base models made of texts.
-        states: What they made of all tokens.
-        heads: Trained ones that answer on the page.
-        baselines: Scores of what heads are compared with.
-        twins: The bundled model as other families' checkpoints.
-        models: Base models that were fetched from the Hub for visitors.
-    """
-
-    free_bytes: int
-    served: Quota
-    parts: Quota
-    exports: Quota
-    uploads: Quota
-    runs: Quota | None = None
-    features: Quota | None = None
-    states: Quota | None = None
-    heads: Quota | None = None
-    baselines: Quota | None = None
-    twins: Quota | None = None
-    models: Quota | None = None
-
-
-OWN_DISK = Disk(
-    free_bytes=500_000_000,
-    served=Quota(bytes=20_000_000_000, entries=2_000, seconds=HOUR, spared=10 * MINUTE),
-    parts=Quota(bytes=20_000_000_000, entries=1_000, seconds=10 * MINUTE, spared=10 * MINUTE),
-    exports=Quota(bytes=200_000_000_000, entries=100, seconds=6 * HOUR, spared=HOUR),
-    uploads=Quota(bytes=20_000_000_000, entries=200, seconds=6 * HOUR, spared=10 * MINUTE),
-)
-PUBLIC_DISK = Disk(
-    free_bytes=2_000_000_000,
-    served=Quota(bytes=180_000_000, entries=1_000, seconds=10 * MINUTE, spared=20),
-    parts=Quota(bytes=180_000_000, entries=1_000, seconds=40, spared=40),
-    exports=Quota(bytes=1_000_000_000, entries=100, seconds=15 * MINUTE, spared=5 * MINUTE),
-    uploads=Quota(bytes=1_000_000_000, entries=1_000, seconds=6 * HOUR, spared=10 * MINUTE),
-    runs=Quota(bytes=2_000_000_000, entries=300, seconds=DAY, spared=HOUR),
-    features=Quota(bytes=2_000_000_000, entries=20_000, seconds=DAY, spared=10 * MINUTE),
-    states=Quota(bytes=2_000_000_000, entries=2_000, seconds=DAY, spared=10 * MINUTE),
-    heads=Quota(bytes=2_000_000_000, entries=5_000, seconds=30 * DAY, spared=10 * MINUTE),
-    baselines=Quota(bytes=200_000_000, entries=5_000, seconds=DAY, spared=10 * MINUTE),
-    twins=Quota(bytes=2_000_000_000, entries=50, seconds=7 * DAY, spared=HOUR),
-    models=Quota(bytes=6_000_000_000, entries=100, seconds=30 * DAY, spared=10 * MINUTE),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
@@ -343,15 +266,9 @@ class Limits:
     hub_cache_bytes: int = 0  # of all base models fetched for visitors
     export_bytes: int = 100_000_000_000
     body_bytes: int = 20_000_000  # of a call, without its files
-    upload_files: int = 100  # at a time
     call_seconds: int = 0
-    calls_pending: int = 0  # that wait or run, of everybody
-    calls_each: int = 0  # of one address
-    streams_each: int = 0  # connections of one address
-    uploads_each: int = 0  # at a time, of one address
     trainings_each: int = 0  # that wait or run, of one address
     sessions: int = 1_000  # that are remembered
-    disk: Disk = OWN_DISK
 
 
 PUBLIC = Limits(
@@ -386,14 +303,8 @@ PUBLIC = Limits(
     hub_cache_bytes=8_000_000_000,
     export_bytes=200_000_000,
     body_bytes=1_000_000,
-    upload_files=1,
     call_seconds=60,
-    calls_pending=400,
-    calls_each=48,
-    streams_each=300,
-    uploads_each=4,
     trainings_each=2,
-    disk=PUBLIC_DISK,
 )
 
 
@@ -443,110 +354,71 @@ def served_folder() -> Path:
     return (Path(given) if given else cache_folder()) / SERVED
 
 
+def server_address() -> tuple[str, int | None]:
+    """Return host and port of `python app.py`: $GRADIO_SERVER_NAME and $GRADIO_SERVER_PORT."""
+    port = os.environ.get("GRADIO_SERVER_PORT", "")
+    if port and not port.isdecimal():
+        raise misset("GRADIO_SERVER_PORT", port, "a port", "Write it as in 7860.")
+    return os.environ.get("GRADIO_SERVER_NAME") or HERE[1], int(port) if port else None
+
+
 def server_hosts() -> frozenset[str]:
     """Names that the app goes by besides localhost: $HEADS_HOSTS, and on a Space its own."""
-    return frozenset(_listed("HEADS_HOSTS") + _listed("SPACE_HOST"))
+    return frozenset(listed("HEADS_HOSTS") + listed("SPACE_HOST"))
 
 
-def frame_hosts() -> tuple[str, ...]:
-    """Pages that may show the app in a frame: $HEADS_FRAMES, and on a Space the Hub's."""
-    hub = ("https://huggingface.co",) if os.environ.get("SPACE_ID") else ()
-    return (*hub, *_listed("HEADS_FRAMES"))
+def is_space() -> bool:
+    """Return True on a Space of Hugging Face."""
+    return bool(os.environ.get("SPACE_ID"))
 
 
-def _listed(name: str) -> list[str]:
-    """The entries of a variable that holds several, separated by commas or spaces."""
+def listed(name: str) -> list[str]:
+    """Return the entries of a variable that holds several, separated by commas or spaces."""
     return os.environ.get(name, "").lower().replace(",", " ").split()
 
 
+def is_set(name: str) -> bool:
+    """Return True if a variable is there, even if it is empty."""
+    return name in os.environ
+
+
 HERE = ("localhost", "127.0.0.1", "::1")
-# The networks of a Space's own proxies, from which alone it can be reached.
-PRIVATE: str = "10.0.0.0/8,100.64.0.0/10,127.0.0.1,172.16.0.0/12,192.168.0.0/16,::1,fd00::/8"
-
-
 HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]*:[0-9a-f:]*\]?")
-FRAME = re.compile(r"(https?://)?(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:(\d{1,5}|\*))?")
 
 
-def check_server() -> None:
-    """Refuses what is said of the server in the environment, where it could never work.
-
-    Raises:
-        LimitError: A variable holds what is no name of a host, no network or no page.
-    """
-    for name in _listed("HEADS_HOSTS"):
+def check_hosts() -> None:
+    """Raise LimitError if $HEADS_HOSTS holds what is no name of a host."""
+    for name in listed("HEADS_HOSTS"):
         if not HOST.fullmatch(name):
             hint = "Write it as in heads.example.org: no https://, no port, no path."
-            raise _misset("HEADS_HOSTS", name, "the name of a host", hint)
-    for network in _proxies():
-        is_any = _proxies() == ["*"]  # beside others Uvicorn takes it for a name
-        if not is_any and not _is_network(network):
-            hint = "Write it as in 127.0.0.1 or 10.0.0.0/8; * stands alone."
-            raise _misset("HEADS_PROXIES", network, "an address or a network", hint)
-    for page in _listed("HEADS_FRAMES"):
-        if not FRAME.fullmatch(page):
-            hint = "Write it as in https://slides.example.org."
-            raise _misset("HEADS_FRAMES", page, "a page that may show this one", hint)
+            raise misset("HEADS_HOSTS", name, "the name of a host", hint)
 
 
-def _misset(variable: str, value: str, kind: str, hint: str) -> LimitError:
+def misset(variable: str, value: str, kind: str, hint: str) -> LimitError:
+    """Return the error of a variable that holds what could never work."""
     return LimitError(f"{variable} holds '{value:.60}', which is not {kind}.", hint)
 
 
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)  # as Uvicorn reads it: 10.0.0.1/8 is none
-    except ValueError:
-        return False
-    return True
-
-
-def _proxies() -> list[str]:
-    is_said = "HEADS_PROXIES" in os.environ or not os.environ.get("SPACE_ID")
-    return _listed("HEADS_PROXIES") if is_said else PRIVATE.split(",")
-
-
-def behind_proxies() -> bool:
-    """Whether this server is told of proxies that it may believe."""
-    return bool(_proxies())
-
-
-def server_summary() -> list[str]:
-    """What holds for this server, a line each, for who starts it."""
-    if not limits().public:
-        return ["Local mode: for this machine alone (--public is for strangers)."]
-    names, here = sorted(server_hosts()), storage_folder()
-    proxies, frames = ", ".join(_proxies()), frame_hosts()
-    asked = os.environ.get("HEADS_STORAGE")
-    lost = f" ({asked} takes no file)" if asked and not here else ""
-    return [
-        "Public mode: limits for strangers, no folders of this machine.",
-        f"  answers to      {', '.join(names) or 'any name (HEADS_HOSTS names those alone)'}",
-        f"  behind proxies  {proxies or 'none (HEADS_PROXIES)'}",
-        f"  framed by       {', '.join(frames) or 'nobody else (HEADS_FRAMES)'}",
-        f"  storage         {here or f'none that outlasts a restart{lost} (HEADS_STORAGE)'}",
-    ]
-
-
 def prepare_server() -> None:
-    """Tells the server's libraries what they ask the environment for, before it starts.
+    """Set what the server's libraries read from the environment; called before it is built.
 
-    Uvicorn takes the address of a visitor from X-Forwarded-For behind the proxies in $HEADS_PROXIES
-    (addresses and networks), and by itself from whoever is on the same machine. Gradio keeps facts
-    of ten thousand calls, which nobody reads here, and sums them up after each. It gets a folder
-    of its own for files. As it starts it calls its own server, which a proxy of the network
-    ($HTTP_PROXY) does not reach.
+    Gradio keeps facts of ten thousand calls, which nobody reads here. It gets a folder of its own
+    for files. Its tools for agents call this very server, which a proxy ($HTTP_PROXY) cannot reach.
 
     Raises:
         LimitError: A variable holds what could never work.
     """
-    check_server()
-    os.environ["FORWARDED_ALLOW_IPS"] = ",".join(_proxies())  # which parts them by commas alone
+    check_hosts()
     os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ["GRADIO_TEMP_DIR"] = str(served_folder().absolute())
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     past = ",".join(dict.fromkeys(filter(None, (*direct.split(","), *HERE))))
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = past
+
+
+def storage_asked() -> str:
+    """Return the path in $HEADS_STORAGE, which may take no file."""
+    return os.environ.get("HEADS_STORAGE", "")
 
 
 def storage_folder() -> Path | None:
@@ -555,7 +427,7 @@ def storage_folder() -> Path | None:
     A Space has /data where its owner has mounted a bucket there. It counts only where a file can
     be written: a bucket may be mounted to be read alone.
     """
-    named = os.environ.get("HEADS_STORAGE") or (SPACE_STORAGE if os.environ.get("SPACE_ID") else "")
+    named = storage_asked() or (SPACE_STORAGE if is_space() else "")
     return Path(named) if named and _takes_files(Path(named)) else None
 
 

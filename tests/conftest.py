@@ -3,6 +3,7 @@
 import surroundings  # noqa: F401  before anything of the package or of Transformers
 
 # isort: split
+import contextlib
 import random
 import shutil
 import time
@@ -17,11 +18,12 @@ from _pytest.doctest import DoctestModule
 from fake_hub import Hub, serving
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
+from heads import plugins
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.classifier import head_cache
 from heads.data.corpus import Corpus, build
-from heads.interfaces.web import janitor
+from heads.interfaces.web import temporary_files
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,7 +58,9 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         head_cache._recent.clear()  # heads that other tests left in memory are not in this place
         # A page that one test has built would sweep what another one makes to look old: the thread
         # lives as long as the process, and looks into whichever folders are set by then.
-        patch.setattr(janitor, "start", lambda: None)
+        patch.setattr(temporary_files, "start_cleaning", lambda: None)
+        with contextlib.suppress(ImportError):  # the extra was removed
+            patch.setattr(plugins.load("heads.extras.public.janitor"), "start", lambda: None)
         yield
 
 

@@ -54,9 +54,9 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
         "from heads.interfaces.web.app import build\n"
         f"assert heads.__file__.startswith({str(copy)!r})\n"
         "served = build()\n"
-        "served.launch(prevent_thread_lock=True, quiet=True)\n"
-        "for _ in served.opening.waited(served): pass\n"  # its menus are made behind the first page
-        "page = json.dumps(served.config['components'], default=str)\n"
+        "served.launch()\n"
+        "for _ in served.opening.waited(served.blocks): pass\n"  # its menus are made afterwards
+        "page = json.dumps(served.blocks.config['components'], default=str)\n"
         "from heads.interfaces.web.location import OPENING\n"
         "from heads.interfaces.web.places import answers\n"
         "menu = answers.line(OPENING, 1)\n"

@@ -309,10 +309,12 @@ def _function(
         "data": data,
         "session_hash": session,
         "event_data": {
-            "run": _guess(chance),
-            "head": "mean+ridge",
-            "go": "take",
-            "value": _guess(chance),
+            "fields": {
+                "run": _guess(chance),
+                "head": "mean+ridge",
+                "go": "take",
+                "value": _guess(chance),
+            }
         },
     }
     label = f"function {one['id']}"

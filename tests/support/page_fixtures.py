@@ -1,38 +1,18 @@
 import os
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
+from served import page_here, quick_runs
 
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
-
-
-def served():
-    """Serves the real page on loopback, and gives its address."""
-    from heads.interfaces.web.app import LAUNCH, build
-
-    page = build()
-    with socket.socket() as free:  # Gradio's own search gives two that begin at once the same
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {"server_name": "127.0.0.1", "server_port": port}
-    settings |= {"prevent_thread_lock": True, "quiet": True}
-    _, url, _ = page.launch(**settings, **LAUNCH)
-    yield url
-    page.close()
 
 
 @pytest.fixture(scope="session")
 def page_url():
     """The page for all tests of this folder."""
-    yield from served()
-
-
-@pytest.fixture(scope="session")
-def serve():
-    """Serves another one, for tests whose surroundings are their own."""
-    return served
+    with page_here() as page:
+        yield page.url
 
 
 @pytest.fixture(scope="session")
@@ -121,18 +101,8 @@ def look():
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Runs of these tests are their own; little is learned, since none is about quality."""
-    import torch
-
-    from heads.training.fitters import successive_halving
-
-    place = tmp_path_factory.mktemp("place")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADS_RUNS", str(place / "runs"))
-        patch.setattr(successive_halving, "CAP", 24)
+    with quick_runs(tmp_path_factory.mktemp("place")) as place:
         yield place
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

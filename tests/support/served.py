@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
 ROOT = Path(__file__).parents[2]
 API = "/gradio_api"
 
@@ -64,11 +67,43 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(folder: Path, public: bool = True, **environment: str) -> Iterator[Served]:
-    """Serves the page as the command does, from its start to Ctrl+C."""
+def page_here() -> Iterator[Any]:
+    """Serves the page on loopback, in this process."""
+    from heads.interfaces.web.app import build
+
+    page = build()
+    page.launch(port=free_port())
+    try:
+        yield page
+    finally:
+        page.close()
+
+
+@contextlib.contextmanager
+def quick_runs(place: Path) -> Iterator[Path]:
+    """Within it runs lie in a place of their own, and little is learned."""
+    from heads.training.fitters import successive_halving
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADS_RUNS", str(place / "runs"))
+        patch.setattr(successive_halving, "CAP", 24)
+        yield place
+    torch.set_num_threads(threads)
+
+
+def free_port() -> int:
+    """A port of loopback: two servers that begin at once would find the same one free."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def served(folder: Path, public: bool = True, **environment: str) -> Iterator[Served]:
+    """Serves the page as the command does, from its start to Ctrl+C."""
+    port = free_port()
     command = [sys.executable, "-m", "heads", "app", "--port", str(port)]
     own: Mapping[str, str] = {
         "HEADS_RUNS": str(folder / "runs"),

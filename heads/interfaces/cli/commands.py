@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heads import api
+from heads import api, plugins
 from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
@@ -21,9 +21,10 @@ from heads.interfaces.cli.shell import (
     sentence,
 )
 from heads.parts.resolved_recipe import JOINT
-from heads.settings import limits, server_summary
+from heads.settings import limits
 
 MOST_PORT = 65_535
+LOCAL_MODE = "Local mode: for this machine alone (--public is for strangers)."
 SAMPLED = "It was trained on the sample sentiment: --run RUN or --data FILE takes your own data."
 
 
@@ -258,17 +259,14 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
         host: 0.0.0.0 lets other machines in, and is public mode.
         public: For strangers: files up to 10 MB, trainings of 2 minutes, no local folders.
     """
-    from heads.interfaces import logs
-
     _check_place(host, port)
     tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
-    written = logs.begin()
+    lines = plugins.enter_server()  # and not left: threads that end after the server may yet write
     try:
-        _serve(host, port, tells)
+        _serve(host, port, tells, lines)
     except Exception:
-        written.close()  # what is wrong is said by the command itself
+        plugins.leave_server()  # what is wrong is said by the command itself
         raise
-    # Else it stays: threads that end after the server may yet write, and hold visitors' texts.
 
 
 def _check_place(host: str, port: int | None) -> None:
@@ -282,19 +280,13 @@ def _check_place(host: str, port: int | None) -> None:
         raise DataError(f"This machine has no address '{host:.60}'.", hint) from None
 
 
-def _serve(host: str, port: int | None, tells: Callable[[str], None]) -> None:
+def _serve(host: str, port: int | None, tells: Callable[[str], None], lines: list[str]) -> None:
     tells("Starting. At the very first start the example heads are trained, behind the page.")
-    from heads.interfaces.web.app import LAUNCH, build
+    from heads.interfaces.web.app import build
 
     page = build()
-    settings = {"server_name": host, "server_port": port, "quiet": True}
-    try:
-        _, url, _ = page.launch(prevent_thread_lock=True, **settings, **LAUNCH)
-    except (OSError, OverflowError):
-        place = f"port {port} of {host}" if port else f"any port of {host}"
-        what = f"The page cannot be served on {place}: it is taken, or not to be had."
-        raise DataError(what, "Choose another with --port.") from None
-    for line in server_summary():
+    url = page.launch(host, port)
+    for line in lines or [LOCAL_MODE]:
         tells(line)
     tells(f"Head to Head is at {url} (Ctrl+C stops it).")
-    page.block_thread()
+    page.wait()

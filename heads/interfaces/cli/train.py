@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import typer
 
-from heads import api
+from heads import api, plugins
 from heads.backbone.models import BUNDLED
 from heads.data.table import ColumnHints
 from heads.errors import DataError
@@ -244,10 +244,11 @@ def work(folder: Path) -> None:
     Args:
         folder: The folder of the run.
     """
-    from heads.interfaces import logs
-
-    with logs.begin(prints=False):  # stdout is for whoever started this
+    plugins.enter_server(is_worker=True)
+    try:
         _work(folder)
+    finally:
+        plugins.leave_server()
 
 
 def _work(folder: Path) -> None:

@@ -1,51 +1,63 @@
-"""The page: a strip, three places, and what guards the handlers."""
+"""The page: a strip and three places."""
 
-from heads.interfaces.web import gradio_patches  # before Gradio
+from heads.interfaces.web import gradio_internals  # before Gradio
 
 # isort: split
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
-from gradio.events import api as publish
 
 from heads import plugins
 from heads.interfaces.views.html import render
-from heads.interfaces.web import endpoints, janitor
+from heads.interfaces.web import endpoints, server, temporary_files
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
-from heads.interfaces.web.server import Page
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
-from heads.settings import limits
+from heads.settings import limits, server_address
 
-gradio_patches.settle()
+gradio_internals.patch_gradio()
 
 TITLE = "Head to Head"
-# What `launch` needs besides: the same for app.py, the command and the tests.
-LAUNCH = {
-    "theme": THEME,
-    "css": CSS,
-    "head": HEAD,
-    "footer_links": ["api", "settings"],
-    "run_history": False,
-    "ssr_mode": False,
-    "max_file_size": limits().upload_bytes,
-}
+LOOK = {"theme": THEME, "css": CSS, "head": HEAD, "footer_links": ["api", "settings"]}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
+class Page(server.Page):
+    """The page of Head to Head."""
+
+    def launch(self, host: str = "", port: int | None = None) -> str:
+        """Serve the page in a thread, and return its address.
+
+        Args:
+            host: $GRADIO_SERVER_NAME or 127.0.0.1, if not given.
+            port: $GRADIO_SERVER_PORT or the first one from 7860 that is free, if not given.
+
+        Raises:
+            DataError: It cannot be served there.
+        """
+        usual_host, usual_port = server_address()
+        return self.serve(self.asgi(**LOOK), host or usual_host, port or usual_port)
+
+
 def build() -> Page:
-    """Builds the page; its examples are made once it is served, and their heads at first."""
+    """Build the page; its examples are computed once it is served.
+
+    Raises:
+        HeadsError: A setting of the server could never work, or strangers may open the page and
+            nothing here protects it from them.
+    """
     here = limits()
     slots = TrainingSlots(most=1 if here.public else 2, each=here.trainings_each)
     jobs = TrainingJobs(slots)
-    with Page(title=TITLE, analytics_enabled=False, fill_width=False) as page:
+    page = Page(title=TITLE, analytics_enabled=False, fill_width=False)
+    with page.blocks as blocks:
         page.opening = opening = Opening()
         mine = gr.BrowserState([], storage_key="head-to-head-runs", secret="head-to-head")
         query = gr.Textbox(OPENING.query, visible="hidden", elem_id="query")
@@ -55,17 +67,17 @@ def build() -> Page:
             job = gr.HTML("", elem_id="job", js_on_load=try_it.CLICKS)
             gr.HTML(render("theme.html"), elem_id="theme", js_on_load=try_it.CLICKS)
         with gr.Column(elem_id="place-try", elem_classes="place"):
-            place = try_it.build(page, opening, query, mine)
+            place = try_it.build(blocks, opening, query, mine)
             builder.build(place, mine)
             panel = open_lane.build(place)
         with gr.Column(elem_id="place-data", elem_classes="place"):
-            arrival = your_data.build(page, opening, query, mine, jobs, job)
+            arrival = your_data.build(blocks, opening, query, mine, jobs, job)
         first = try_it.first_screen(opening, place)
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(PageParts(query=query, opening=opening))
-        try_it.arriving(page, opening, first, place, mine)
-        page.unload(panel.handlers.left)
-        your_data.came(page, arrival, jobs)
+        try_it.arriving(blocks, opening, first, place, mine)
+        blocks.unload(panel.handlers.left)
+        your_data.came(blocks, arrival, jobs)
         router.focus(**arrival.shows)
         mine.change(None, mine, None, js="(mine) => { heads.tells(mine); }", **QUIET)
         router.input(None, mine, mine, js="(mine) => [heads.hears(mine)]", **QUIET).then(
@@ -74,11 +86,10 @@ def build() -> Page:
         _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
         _publish(slots)
-        opening.wire(page)
+        opening.wire(blocks)
         remembers = f"{{ heads.remember(query); heads.restoreText({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
-    janitor.take_over(page)
-    janitor.start()
+    temporary_files.start_cleaning()
     return page
 
 
@@ -118,7 +129,12 @@ def _publish(slots: TrainingSlots) -> None:
     slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
     for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
         for endpoint in some:
-            publish(endpoint, api_name=endpoint.__name__, **slots_of)
+            _add_endpoint(endpoint, slots_of)
     for endpoint, slots_name in plugins.load_sections("endpoints"):
-        publish(endpoint, api_name=endpoint.__name__, **pool(slots_name))
+        _add_endpoint(endpoint, pool(slots_name))
     endpoints.build(slots)
+
+
+def _add_endpoint(endpoint: Callable[..., Any], slots_of: dict[str, Any]) -> None:
+    # Documented as `gr.api`, and missing in what Gradio exports by its types.
+    gr.api(endpoint, api_name=endpoint.__name__, **slots_of)  # pyright: ignore[reportPrivateImportUsage]

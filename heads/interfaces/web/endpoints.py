@@ -25,8 +25,8 @@ from heads.hub import PREFIX
 from heads.interfaces.docstrings import described
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import throttled, typed, unchecked
-from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.slots import pool
+from heads.interfaces.web.temporary_files import exporting
 from heads.interfaces.web.training_process import (
     TrainingPlace,
     TrainingSlots,

@@ -30,7 +30,7 @@ Event = TypeVar("Event")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
 SHOWN = 40  # signs of a text that came in the place of something else
-LONGEST = 300  # signs of a sentence of Gradio's
+LONGEST = 1_000  # characters of a sentence
 log = logging.getLogger("heads")
 
 
@@ -177,9 +177,12 @@ def failed(error: Exception) -> Markup:
 
 
 def clicked(event: gr.EventData) -> dict[str, str]:
-    """Return the `data-` attributes or form fields of a click from the event's private field."""
-    given = event._data
-    return {str(name): str(value) for name, value in given.items()} if given else {}
+    """Return the `data-` attributes or form fields of a click, which page.js sends as `fields`."""
+    try:
+        fields = dict(event.fields)
+    except (AttributeError, TypeError, ValueError):  # of a program, which may send anything
+        return {}
+    return {str(name): str(value) for name, value in fields.items()}
 
 
 def notice(error: Exception) -> Notice:
@@ -187,8 +190,7 @@ def notice(error: Exception) -> Notice:
     if isinstance(error, Notice):
         return error
     if isinstance(error, gr.Error):  # Gradio's own, which may hold what somebody has sent
-        says = str(error.message)
-        return Notice(plain(says if len(says) <= LONGEST else says[: LONGEST - 1] + "…"))
+        return Notice(as_text(error.message))
     return Notice(plain(sentence(error)), visible=not isinstance(error, Interrupted))
 
 
@@ -234,6 +236,17 @@ def plain(text: str) -> str:
     '&#60;img src=x&#62; and &#91;a&#93;(b)'
     """
     return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "&<>[]"})
+
+
+def as_text(text: Any) -> str:
+    """Return a sentence of Gradio's, or one that `plain` has made, in which nothing is markup.
+
+    >>> as_text("Value: <b> is not in the list"), as_text(plain("a & <b>"))
+    ('Value: &#60;b&#62; is not in the list', 'a &#38; &#60;b&#62;')
+    """
+    text = str(text)
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "<>[]"})
 
 
 # --- Files that the browser makes: what stands in them is never written on the server.

@@ -1,13 +1,15 @@
-"""What stands around Gradio's server: who may call what, how much, and how often.
+"""The ASGI middleware around Gradio: who may call what, and what an answer may say.
 
-One ASGI middleware, outermost, because Gradio's own adds headers for other origins to whatever
-it is given. In the order in which a request meets it:
+A request meets, in this order:
 
-1. its Host, and in local mode its Origin: a page of somebody else's that the user has open must not
-   drive the app, by DNS rebinding or by a form;
-2. its route: those that the page and programs need are let through, the others do not exist;
-3. how much its address has under way already, and how large its body is;
-4. its answer: headers of safety, and a sentence in the place of what a server says of its faults.
+1. a check of its Host, and in local mode of its Origin: neither DNS rebinding nor a form on a page
+   of somebody else's may drive the app;
+2. a list of routes: those that the page and programs need exist, and no others;
+3. for a call of a handler, a check of its arguments; who reads its answer is noted;
+4. its answer gets headers of safety, and a sentence in the place of a server's words on its faults.
+
+It is outside of Gradio's own middleware, which adds headers for other origins to every answer.
+Limits for strangers are the work of an extra (`Extra.middleware`).
 """
 
 import contextlib
@@ -16,21 +18,23 @@ import itertools
 import json
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qs
 
-from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heads.errors import HeadsError
-from heads.interfaces.web.janitor import Room
+from heads.errors import DataError
+from heads.interfaces.web.calls import Call
+from heads.interfaces.web.guards import as_text
+from heads.interfaces.web.uploads import check_sent
 from heads.interfaces.web.visitors import NAME, Visitors, address_of
-from heads.settings import Limits, behind_proxies, frame_hosts, limits, server_hosts
+from heads.settings import limits, server_hosts
 
 API = "/gradio_api"
 READS = re.compile(
@@ -41,39 +45,49 @@ READS = re.compile(
     rf"|{API}/(heartbeat|call)/.+|{API}/file=(?!https?://).+|{API}/upload_progress|{API}/mcp(/.*)?"
 )
 WRITES = re.compile(
-    rf"{API}/(queue/join|upload|cancel|reset)/?|{API}/(call|run|api)/.+|{API}/mcp(/.*)?|/login/?"
+    rf"{API}/(queue/join|upload|cancel|reset|run/predict)/?|{API}/(call|api)/.+|{API}/mcp(/.*)?"
+    rf"|/login/?"
 )
-CALLS = re.compile(rf"{API}/(queue/join|call/.+|run/.+|api/.+|mcp(/.*)?)")
+CALLS = re.compile(rf"{API}/(queue/join|run/predict|call/(?P<v2>v2/)?(?P<name>[^/]+))/?")
 HEARTBEAT = re.compile(rf"{API}/heartbeat/(?P<session>.+)")
 STREAM = re.compile(rf"{API}/(?:queue/data|call/(?:v2/)?[^/]+/(?P<event>[^/]+))")
-NAMED = ("session_hash", "upload_id")  # in queries
 UPLOAD, CANCEL = f"{API}/upload", f"{API}/cancel"
-FORM_BYTES = 20_000  # of an upload, around its files
-SMALL = 20_000  # bytes of a body that is read here
+NAMED = ("session_hash", "upload_id")  # in queries
+SMALL = 20_000  # bytes of a cancel
+MOST_NOTED = 5_000  # calls whose sentence for a fault is remembered
 
 # Gradio's page writes scripts and styles into itself, and makes functions of `js_on_load`. What
 # this policy holds is that nothing is loaded from, sent to or framed by anybody else.
+FRAMES = "frame-ancestors 'self'"
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
     "connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; "
-    "base-uri 'self'; form-action 'self'; frame-ancestors "
+    f"base-uri 'self'; form-action 'self'; {FRAMES}"
 )
+SAFE = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin-allow-popups",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "content-security-policy": POLICY,
+}
 FAULT = "The server could not take this call: see its name and its arguments under “Use via API”."
+Endpoints = Mapping[str, list[dict[str, Any]]]  # the parameters of each endpoint by its name
 log = logging.getLogger("heads")
 
 
 class Refused(Exception):
-    """A request that goes no further.
+    """A request that goes no further, with its HTTP status and the reason in a sentence."""
 
-    Args:
-        status: Its HTTP status.
-        says: Why, in a sentence.
-    """
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
 
-    def __init__(self, status: int, says: str) -> None:
-        super().__init__(says)
-        self.status, self.says = status, says
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Answer a request with it."""
+        content = {"detail": self.reason, "error": self.reason}
+        await JSONResponse(content, self.status, SAFE)(scope, _nothing, send)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,45 +95,36 @@ class Gate:
     """The middleware.
 
     Attributes:
-        app: Gradio's server.
+        app: Gradio's application.
         visitors: Who reads answers; noted here.
-        under_way: Addresses of the calls that wait or run, for the limits of each.
-        room: The folder of uploads, and who fills it.
-        limits: What this place allows.
+        endpoints: Returns the parameters of each endpoint by its name.
+        most: Bytes that the arguments of a call may have.
     """
 
     app: ASGIApp
     visitors: Visitors
-    under_way: Callable[[], "Counter[str]"]
-    room: Room = field(default_factory=Room)
-    limits: Limits = field(default_factory=limits)
-    _open: "Counter[str]" = field(default_factory=Counter)
-    _uploads: "Counter[str]" = field(default_factory=Counter)
-    _posted: "Counter[str]" = field(default_factory=Counter)  # calls that are being sent
+    endpoints: Callable[[], Endpoints]
+    most: int = field(default_factory=lambda: limits().body_bytes)
+    _known: Endpoints = field(default_factory=dict)
+    _faults: "OrderedDict[str, str]" = field(default_factory=OrderedDict)  # sentences by event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI asks for."""
+        """Answer a request, as ASGI asks for."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = GuardedResponse(scope, send, self._headers())
+        answer = SafeResponse(scope, send, self._take_fault)
         try:
-            headers, address = Headers(scope=scope), address_of(scope.get("client"))
-            self._check_origin(scope, headers)
-            _check_route(scope)
-            _drop_names(scope, self.limits)
-            self._check_share(scope, address)
-            with self._counted(scope, address), self._reading(scope) as left:
-                body = Body(receive, _most_bytes(scope, self.limits), _parts(scope, headers), left)
-                body.check_length(headers)
-                if scope["path"].rstrip("/") == CANCEL:
-                    self._cancelled(await body.whole())
-                answer.body = body
-                try:
-                    await self.app(scope, body.receive, answer.send)
-                finally:
-                    if _is_upload(scope):
-                        self.room.took(address, body.read)
+            headers = Headers(scope=scope)
+            check_origin(scope, headers)
+            check_route(scope)
+            drop_names(scope)
+            if (route := CALLS.fullmatch(scope["path"])) and scope["method"] == "POST":
+                receive = await self._note_call(scope, receive, route, answer)
+            elif scope["path"].rstrip("/") == CANCEL:
+                receive = await self._note_cancel(receive)
+            with self._note_reader(scope) as left:
+                await self.app(scope, _watched(receive, left), answer.send)
         except Refused as refused:
             await answer.refuse(refused)
         except ClientDisconnect:
@@ -128,102 +133,125 @@ class Gate:
             log.error("a request failed", exc_info=error)
             await answer.refuse(Refused(500, FAULT))
 
-    def _headers(self) -> dict[str, str]:
-        return {
-            "x-content-type-options": "nosniff",
-            "referrer-policy": "same-origin",
-            "cross-origin-opener-policy": "same-origin-allow-popups",
-            "permissions-policy": "camera=(), microphone=(), geolocation=()",
-            "content-security-policy": POLICY + " ".join(["'self'", *frame_hosts()]),
-        }
+    async def _note_call(
+        self, scope: Scope, receive: Receive, route: "re.Match[str]", answer: "SafeResponse"
+    ) -> Receive:
+        """Check and complete the arguments of a call, and put a `Call` into its request."""
+        body = await read_body(receive, self.most)
+        call = Call(
+            address=address_of(scope.get("client")), since=self.visitors.now, visitors=self.visitors
+        )
+        if not scope["path"].startswith(f"{API}/run"):  # which passes the queue by
+            scope.setdefault("state", {})["call"] = call
+        sent = _object(body)
+        answer.fault = FAULT
+        if sent is not None:
+            body, answer.fault = self._complete(sent, body, route)
 
-    # --- Who asks.
+        def note(event: str) -> None:
+            call.event, self._faults[event] = event, answer.fault
+            while len(self._faults) > MOST_NOTED:
+                self._faults.popitem(last=False)
 
-    def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        """Raise Refused for names of other machines, and locally for pages of others."""
-        host = headers.get("host", "")
-        if not is_known(_name(host), is_public=self.limits.public):
-            what = "This server does not answer to that name."
-            local = "Open it as localhost, or start it with HEADS_HOSTS=NAME for another name."
-            raise Refused(403, what if self.limits.public else f"{what} {local}")
-        if self.limits.public:
-            return
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
-        is_page = is_page and headers.get("sec-fetch-mode", "navigate") == "navigate"
-        is_own = origin is None or origin.partition("://")[2] == host
-        if not is_own or (site not in ("same-origin", "none") and not is_page):
-            hint = "Open it in a tab of its own, at localhost."
-            raise Refused(403, f"Another page may not use this app. {hint}")
+        answer.note_event = note
+        scope["headers"] = [one for one in scope["headers"] if one[0] != b"content-length"]
+        scope["headers"].append((b"content-length", str(len(body)).encode()))
+        return _replayed(body, receive)
 
-    # --- How much of it.
+    def _complete(
+        self, sent: dict[str, Any], body: bytes, route: "re.Match[str]"
+    ) -> tuple[bytes, str]:
+        """Return the body of a call with what was left out at its end, and a sentence for a fault.
 
-    def _check_share(self, scope: Scope, address: str) -> None:
-        """Raise Refused if an address has more under way than it may."""
-        here = self.limits
-        if _is_call(scope):
-            pending = self.under_way() + self._posted
-            if here.calls_pending and pending.total() >= here.calls_pending:
-                raise Refused(503, "Many ask here now. Try again in a moment.")
-            if here.calls_each and pending[address] >= here.calls_each:
-                raise Refused(429, "You have many calls under way already. Wait for some of them.")
-        if here.streams_each and self._open[address] >= here.streams_each:
-            raise Refused(429, "You have many connections open already. Close some of them.")
-        if _is_upload(scope):
-            if here.uploads_each and self._uploads[address] >= here.uploads_each:
-                raise Refused(429, "You are sending files already. Wait for some of them.")
-            try:
-                self.room.check(address)
-            except HeadsError as error:
-                raise Refused(503, str(error)) from None
-
-    @contextlib.contextmanager
-    def _counted(self, scope: Scope, address: str) -> Iterator[None]:
-        counts = [self._open]
-        if _is_upload(scope):
-            counts.append(self._uploads)
-        if _is_call(scope):
-            counts.append(self._posted)
-        for count in counts:
-            count[address] += 1
+        A call whose arguments name files that were not sent goes on without any argument: Gradio
+        then refuses it by itself, and its caller reads the sentence like that of any other fault.
+        """
+        check_name(sent.get("session_hash"))
+        self._known = self._known or self.endpoints()
+        name = f"/{route['name']}" if route["name"] else str(sent.get("fn_index"))
+        given, parameters = sent.get("data"), self._known.get(name)
+        if route["name"] and parameters is None:
+            raise Refused(404, FAULT)
         try:
-            yield
-        finally:
-            for count in counts:
-                count[address] -= 1
-                if not count[address]:
-                    del count[address]
+            check_sent(sent if route["v2"] else given)
+        except DataError as error:
+            return json.dumps({**sent, "data": []}).encode(), as_text(str(error))
+        if route["v2"] or parameters is None or not isinstance(given, list):
+            return body, FAULT
+        left_out = parameters[len(given) :]
+        if left_out and all(one["parameter_has_default"] for one in left_out):
+            given = [*given, *(one["parameter_default"] for one in left_out)]
+            body = json.dumps({**sent, "data": given}).encode()
+        return body, as_text(_explain(parameters, given))
 
-    # --- Who reads.
+    async def _note_cancel(self, receive: Receive) -> Receive:
+        body = await read_body(receive, SMALL)
+        event = (_object(body) or {}).get("event_id")
+        if isinstance(event, str) and NAME.fullmatch(event):
+            self.visitors.cancel(event)
+        return _replayed(body, receive)
 
     @contextlib.contextmanager
-    def _reading(self, scope: Scope) -> Iterator[Callable[[], None]]:
-        """Notes for as long as that is so that an answer is read; what to call once it is not."""
-        stream = STREAM.fullmatch(scope["path"])
-        if scope["method"] != "GET" or not stream:
-            yield lambda: None
-            return
-        session = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
+    def _note_reader(self, scope: Scope) -> Iterator[Callable[[], None]]:
+        """Note that an answer is read; yields what to call once nobody reads it any more."""
+        key = stream_of(scope)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.visitors.reading(stream["event"] or session))
+            if key is not None:
+                stack.enter_context(self.visitors.reading(key))
             yield stack.close
 
-    def _cancelled(self, body: bytes) -> None:
-        with contextlib.suppress(ValueError, AttributeError):
-            event = json.loads(body).get("event_id")
-            if isinstance(event, str) and NAME.fullmatch(event):
-                self.visitors.cancel(event)
+    def _take_fault(self, event: str) -> str:
+        return self._faults.pop(event, FAULT)
 
 
-def _name(host: str) -> str:
-    """The name in a Host header, without its port."""
+def find_endpoints(page: Any) -> Endpoints:
+    """Return the parameters of each named endpoint of a page, by its name and by its number."""
+    named = page.get_api_info()["named_endpoints"]
+    known = {name: endpoint["parameters"] for name, endpoint in named.items()}
+    events = page.get_config_file()["dependencies"]
+    numbered = {f"{one['id']}": known.get(f"/{one['api_name']}") for one in events}
+    return known | {number: found for number, found in numbered.items() if found is not None}
+
+
+def stream_of(scope: Scope) -> str | None:
+    """Return the session, or the event, whose answers a request reads; None if it reads none."""
+    stream = STREAM.fullmatch(scope["path"])
+    if scope["method"] != "GET" or not stream:
+        return None
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return stream["event"] or query.get("session_hash", [""])[0]
+
+
+# --- Who asks, and for what.
+
+
+def check_origin(scope: Scope, headers: Headers) -> None:
+    """Raise Refused for names of other machines, and in local mode for pages of others."""
+    host, is_public = headers.get("host", ""), limits().public
+    if not is_known(name_of(host), is_public=is_public):
+        what = "This server does not answer to that name."
+        local = "Open it as localhost, or start it with HEADS_HOSTS=NAME for another name."
+        raise Refused(403, what if is_public else f"{what} {local}")
+    if is_public:
+        return
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+    is_page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
+    is_page = is_page and headers.get("sec-fetch-mode", "navigate") == "navigate"
+    is_own = origin is None or origin.partition("://")[2] == host
+    if not is_own or (site not in ("same-origin", "none") and not is_page):
+        hint = "Open it in a tab of its own, at localhost."
+        raise Refused(403, f"Another page may not use this app. {hint}")
+
+
+def name_of(host: str) -> str:
+    """Return the name in a Host header, without its port."""
     return (
         host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     ).lower()
 
 
 def is_known(name: str, *, is_public: bool) -> bool:
-    """Whether this app goes by that name.
+    """Return True if this app goes by that name.
 
     An address is not looked up, so nobody can make it stand for another machine. In local mode
     0.0.0.0 is none: browsers take it for this machine, and tell no server which page asks there.
@@ -243,167 +271,180 @@ def is_known(name: str, *, is_public: bool) -> bool:
     return is_public or not found.is_unspecified
 
 
-def _check_route(scope: Scope) -> None:
+def check_route(scope: Scope) -> None:
     """Raise Refused for what neither the page nor a program needs."""
     path, method = scope["path"], scope["method"]
     if stream := STREAM.fullmatch(path):
-        _check_name(stream["event"] or "")
+        check_name(stream["event"] or "")
     if heartbeat := HEARTBEAT.fullmatch(path):
-        _check_name(heartbeat["session"])
-    given = parse_qs(scope["query_string"].decode("latin-1"))
-    for value in itertools.chain.from_iterable(given.get(name, ()) for name in NAMED):
-        _check_name(value)
+        check_name(heartbeat["session"])
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    for name in itertools.chain.from_iterable(query.get(name, ()) for name in NAMED):
+        check_name(name)
     known = WRITES if method in ("POST", "DELETE") else READS
     if method != "OPTIONS" and not known.fullmatch(path):
         raise Refused(404, "There is nothing here by that name.")
 
 
-def _drop_names(scope: Scope, here: Limits) -> None:
-    """Drop headers that rename this server (Gradio repeats them), where no proxy may send them."""
-    drops = {b"x-gradio-server"}
-    told = Headers(scope=scope).get("x-forwarded-host", "")
-    if not (behind_proxies() and is_known(_name(told), is_public=here.public)):
-        drops.add(b"x-forwarded-host")
-    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in drops]
-
-
-def _check_name(name: str) -> None:
-    if name and not NAME.fullmatch(name):
+def check_name(name: Any) -> None:
+    """Raise Refused for the name of a session, a call or an upload by which nothing is kept."""
+    if name and not (isinstance(name, str) and NAME.fullmatch(name)):
         raise Refused(400, "The name of a session, a call or an upload has at most 64 letters.")
 
 
-def _is_upload(scope: Scope) -> bool:
-    return scope["method"] == "POST" and scope["path"].rstrip("/") == UPLOAD
+def drop_names(scope: Scope) -> None:
+    """Drop headers that rename this server, which Gradio repeats in its answers."""
+    names = (b"x-gradio-server", b"x-forwarded-host")
+    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in names]
 
 
-def _is_call(scope: Scope) -> bool:
-    return scope["method"] == "POST" and CALLS.fullmatch(scope["path"]) is not None
+# --- What is sent.
 
 
-def _most_bytes(scope: Scope, here: Limits) -> int:
-    """How large a body may be."""
-    if scope["path"].rstrip("/") == CANCEL:
-        return SMALL  # it is read here, and Gradio must not read more of it
-    return here.upload_bytes + FORM_BYTES if _is_upload(scope) else here.body_bytes
-
-
-def _parts(scope: Scope, headers: Headers) -> tuple[bytes, int]:
-    """Return what stands before each part of a form and the most parts, or raise Refused."""
-    if not _is_upload(scope):
-        return b"", 0
-    kind, more = parse_options_header(headers.get("content-type", ""))  # as Gradio reads it
-    if kind != b"multipart/form-data" or not more.get(b"boundary"):
-        raise Refused(400, "Files are sent as a form (multipart/form-data).")
-    return b"--" + more[b"boundary"], limits().upload_files
-
-
-class Body:
-    """The body of a request as it comes in, no longer and in no more parts than is allowed.
-
-    Args:
-        receive: Where it comes from.
-        most: How many bytes.
-        parts: What stands before each part of a form, and how many there may be.
-        left: Called when the other side has left.
-
-    Attributes:
-        read: Bytes so far.
-        refused: Why no more of it is taken, where that is so.
-    """
-
-    def __init__(
-        self, receive: Receive, most: int, parts: tuple[bytes, int], left: Callable[[], None]
-    ) -> None:
-        self._receive, self._most, self._left = receive, most, left
-        (self._mark, self._parts), self.read, self._marks, self._tail = parts, 0, 0, b""
-        self._held: list[Message] = []
-        self.refused: Refused | None = None
-
-    def check_length(self, headers: Headers) -> None:
-        """Refuses what says itself that it is too long, before any of it is read."""
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._most:
-            raise self._too_large()
-
-    async def receive(self) -> Message:
-        """Return the next piece, or raise Refused if it goes beyond what is allowed."""
-        message = self._held.pop(0) if self._held else await self._receive()
+async def read_body(receive: Receive, most: int) -> bytes:
+    """Read a body of at most so many bytes, or raise Refused."""
+    body, more = b"", True
+    while more:
+        message = await receive()
         if message["type"] == "http.disconnect":
-            self._left()
-        piece = message.get("body", b"")
-        self.read += len(piece)
-        if self.read > self._most:
-            self.refused = self._too_large()
-            raise self.refused
-        if self._mark and self._parts and piece:
-            self._count(piece)
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise too_large(most)
+        more = message.get("more_body", False)
+    return body
+
+
+def too_large(most: int) -> Refused:
+    """Return the refusal of a body of more than so many bytes."""
+    size = f"{most // 1_000_000:,} MB" if most >= 1_000_000 else f"{most // 1_000:,} kB"
+    return Refused(413, f"That is more than the {size} that can be sent at a time.")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, then what comes after it."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+def _watched(receive: Receive, left: Callable[[], None]) -> Receive:
+    """Return a `receive` that calls `left` once the other side has left."""
+
+    async def watch() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            left()
         return message
 
-    async def whole(self) -> bytes:
-        """All of a small body, which stays to be read by others."""
-        messages, read = [], 0
-        while read <= SMALL:
-            messages.append(await self._receive())
-            read += len(messages[-1].get("body", b""))
-            if not messages[-1].get("more_body"):
-                break
-        self._held = messages
-        return b"".join(message.get("body", b"") for message in messages)
-
-    def _count(self, piece: bytes) -> None:
-        """Counts parts, also where one begins in a piece and goes on in the next."""
-        seen = self._tail + piece
-        self._marks += seen.count(self._mark)
-        self._tail = seen[-len(self._mark) + 1 :]
-        if self._marks > self._parts + 1:  # the last one closes the form
-            files = "1 file" if self._parts == 1 else f"{self._parts} files"
-            self.refused = Refused(413, f"At most {files} can be sent at a time.")
-            raise self.refused
-
-    def _too_large(self) -> Refused:
-        size = f"{self._most // 1_000_000:,} MB" if self._most >= 1_000_000 else "20 kB"
-        return Refused(413, f"That is more than the {size} that can be sent at a time.")
+    return watch
 
 
-class GuardedResponse:
-    """The answer to a request, with headers of safety and a sentence in the place of a fault."""
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
-    def __init__(self, scope: Scope, send: Send, headers: dict[str, str]) -> None:
-        self._scope, self._send, self._headers = scope, send, headers
-        self._is_api = scope["path"].startswith(API)
+
+def _explain(parameters: list[dict[str, Any]], given: list[Any]) -> str:
+    """Return what to say of arguments that an endpoint does not take."""
+    names = [one["parameter_name"] for one in parameters]
+    if len(given) != len(names):
+        what = f"This call takes {len(names)} arguments and got {len(given)}."
+    else:
+        what = "An argument of this call is of another kind than it takes."
+    for one, value in zip(parameters, given, strict=False):
+        if one["component"] == "File" and isinstance(value, str):
+            name = one["parameter_name"]
+            return (
+                f"{name} must be a file that is sent, not a path. "
+                f'In Python: {name}=gradio_client.handle_file("my.csv").'
+            )
+    return f"{what} In this order: {', '.join(names) or 'none'}."
+
+
+# --- What is answered.
+
+
+class SafeResponse:
+    """The answer to a request, with headers of safety and a sentence in the place of a fault.
+
+    Attributes:
+        fault: Sentence for a fault of this very request.
+        note_event: Called with the id of the event that Gradio makes of a call; None for what is
+            no call.
+    """
+
+    def __init__(self, scope: Scope, send: Send, take_fault: Callable[[str], str]) -> None:
+        self._scope, self._send, self._take_fault = scope, send, take_fault
+        self._is_api, self._stream = scope["path"].startswith(API), stream_of(scope)
         self._has_begun = self._is_replaced = False
-        self.body: Body | None = None
+        self._start: Message = {}  # of the answer to a call, until its body is known
+        self.fault = FAULT
+        self.note_event: Callable[[str], None] | None = None
 
     async def send(self, message: Message) -> None:
-        """Passes a piece on."""
+        """Pass a piece of the answer on."""
         if self._is_replaced:
             return
         if message["type"] == "http.response.start":
-            refused = self.body.refused if self.body else None
-            if refused or self._is_fault(message):
+            if self._is_fault(message):
                 self._is_replaced = True
-                await self.refuse(refused or Refused(400 if self._is_api else 500, FAULT))
+                await self.refuse(Refused(400 if self._is_api else 500, self.fault))
                 return
             self._has_begun = True
-            headers = MutableHeaders(scope=message)
-            for name, value in self._headers.items():
-                headers[name] = value
+            MutableHeaders(scope=message).update(SAFE)
+            if self.note_event:
+                self._start = message
+                return
+        elif self._start:
+            message, start, self._start = self._note(message), self._start, {}
+            MutableHeaders(scope=start)["content-length"] = str(len(message.get("body", b"")))
+            await self._send(start)
+        elif self._stream is not None and b"error" in message.get("body", b""):
+            message = {**message, "body": self._mend(message["body"])}
         await self._send(message)
 
+    def _note(self, message: Message) -> Message:
+        """Note the event in the answer to a call, or give the answer its sentence."""
+        found = _object(message.get("body", b""))
+        if found and isinstance(event := found.get("event_id"), str) and self.note_event:
+            self.note_event(event)
+        if found and "error" in found:
+            found["error"] = as_text(found["error"] or self.fault)
+            return {**message, "body": json.dumps(found).encode()}
+        return message
+
+    def _mend(self, piece: bytes) -> bytes:
+        """Give the message that a call has failed its sentence, in which nothing is markup."""
+        before, _, data = piece.partition(b"data: ")
+        found = _object(data)
+        if found is None or not (found.get("success") is False or b"event: error" in before):
+            return piece
+        output = found.get("output", found)
+        if not isinstance(output, dict) or "error" not in output:
+            return piece
+        fault = self._take_fault(found.get("event_id") or self._stream or "")
+        output["error"] = as_text(output["error"] or fault)
+        return before + b"data: " + json.dumps(found).encode() + b"\n\n"
+
     def _is_fault(self, message: Message) -> bool:
-        """Whether it is the server's own word on a fault, or a list of what does not fit."""
+        """Return True for the server's own words on a fault, or a list of what does not fit."""
         kind = Headers(raw=message["headers"]).get("content-type", "")
         is_bare = message["status"] == 500 and not kind.startswith("application/json")
         return is_bare or (message["status"] == 422 and self._is_api)
 
     async def refuse(self, refused: Refused) -> None:
-        """Answers with a sentence, where nothing has been answered yet."""
+        """Answer with a sentence, where nothing has been answered yet."""
         if self._has_begun:
             return
         self._has_begun = True
-        content = {"detail": refused.says, "error": refused.says}
-        answer = JSONResponse(content, refused.status, self._headers)
-        await answer(self._scope, _nothing, self._send)
+        await refused.answer(self._scope, self._send)
 
 
 async def _nothing() -> Message:

@@ -14,16 +14,16 @@ window.heads = {
       if (data.do === "unfold") return heads.unfold(data.fold);
       if (data.do === "go") { event.preventDefault(); return heads.visit(found.getAttribute("href"), found.dataset.place); }
       if (found.tagName === "A") event.preventDefault();
-      trigger("click", data);
+      trigger("click", { fields: data });
     });
     element.addEventListener("change", (event) => {
       const form = event.target.closest("form[data-form]");
-      if (form) trigger("input", { ...Object.fromEntries(new FormData(form)), changed: event.target.name });
+      if (form) trigger("input", { fields: { ...Object.fromEntries(new FormData(form)), changed: event.target.name } });
     });
     heads.place();
     element.addEventListener("submit", (event) => {
       event.preventDefault();
-      trigger("submit", Object.fromEntries(new FormData(event.target)));
+      trigger("submit", { fields: Object.fromEntries(new FormData(event.target)) });
     });
   },
 
@@ -308,7 +308,7 @@ window.heads = {
         chart.on("plotly_click", (event) => {
           const data = event.points?.[0]?.customdata;
           const name = Array.isArray(data) ? data[0] : data;
-          if (name) heads.chosen("select", { head: String(name) });
+          if (name) heads.chosen("select", { fields: { head: String(name) } });
         });
       }
       for (const said of document.querySelectorAll("[data-chart]")) {

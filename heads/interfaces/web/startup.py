@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from heads import interruption
 from heads.interfaces.views.html import busy
+from heads.interfaces.web.gradio_internals import renew_config, set_initial_value
 
 PAUSE = 0.3  # seconds that the first page has for itself
 BEAT = 0.1  # seconds between two looks at how far it is
@@ -40,7 +41,7 @@ class Filling:
         try:
             self.values = self.make()
             for component, value in zip(self.outputs, self.values, strict=True):
-                _put(component, value)
+                set_initial_value(component, value)
         except Exception as error:  # one tab without its example is no reason for none
             log.error("the page opens without an example", exc_info=error)
             self.values = [gr.skip()] * len(self.outputs)
@@ -116,26 +117,14 @@ class Opening:
 
     def _work(self, page: gr.Blocks) -> None:
         try:
-            while self.is_wanted and not page.is_running:
-                time.sleep(BEAT)
             time.sleep(PAUSE)
             for filling in self._fillings:
                 if not self.is_wanted:
                     return
                 filling.fill()
-            _put(self.arrived, "yes")
-            page.config = page.get_config_file()
+            set_initial_value(self.arrived, "yes")
+            renew_config(page)
         except Exception as error:  # visitors get by an event what the page then lacks
             log.error("the page stays without its examples", exc_info=error)
         finally:
             self._done.set()  # nobody waits for ever
-
-
-def _put(component: Any, value: Any) -> None:
-    """Makes a value, or a change, the one that the component begins with."""
-    is_change = isinstance(value, dict) and "__type__" in value
-    change = {k: v for k, v in value.items() if k != "__type__"} if is_change else {"value": value}
-    made = type(component)(**{**component.constructor_args, **change, "render": False})
-    for name in change:
-        setattr(component, name, getattr(made, name))
-    component.constructor_args.update(change)

@@ -21,14 +21,14 @@ from heads.data.dataset import Data, data_of
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
 from heads.data.table import Columns, Table
-from heads.errors import DataError, LimitError
-from heads.interfaces.web import janitor
+from heads.errors import DataError
+from heads.interfaces.web.temporary_files import admit
 from heads.settings import Limits, cache_folder, served_folder
 from heads.settings import limits as limits_here
 
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
-_brought: dict[str, tuple[str, int]] = {}  # from which address each file came, and its bytes
+_brought: dict[str, str] = {}  # from which address each file came
 FILE = "/gradio_api/file="  # of an address, before its path
 ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx", ".npz"]
 
@@ -99,11 +99,10 @@ def keep(path: str, limits: Limits) -> str:
     name, size = secrets.token_urlsafe(16), given.stat().st_size
     try:
         with writing("The file"):
-            _check_share(size, limits)
-            _make_room(size)
+            admit("upload", size, _brought_from(interruption.whose()))
             (folder() / name).mkdir(parents=True, mode=0o700)
             shutil.move(given, folder() / name / given.name[-120:])
-            _brought[name] = interruption.whose(), size
+            _brought[name] = interruption.whose()
     except DataError:
         shutil.rmtree(folder() / name, ignore_errors=True)  # half of it, perhaps
         raise
@@ -125,25 +124,14 @@ def lent(*files: str | None) -> Iterator[list[str]]:
             shutil.rmtree(folder() / name, ignore_errors=True)
 
 
-def _check_share(size: int, limits: Limits) -> None:
-    """Raise LimitError if an address keeps as many files here as one may, in public mode."""
+def _brought_from(address: str) -> list[Path]:
+    """Return the folders of files that came from an address and are still there."""
     for name in list(_brought):
         if not (folder() / name).exists():
             _brought.pop(name, None)
-    if limits.public and (whose := interruption.whose()):
-        sizes = [bytes_ for address, bytes_ in list(_brought.values()) if address == whose]
-        most, entries = janitor.share_of(janitor.uploads().quota)
-        if sum(sizes) + size > most or len(sizes) >= entries:
-            what = "You have brought many files that are kept here still."
-            raise LimitError(what, "Try again in a few hours.")
-
-
-def _make_room(size: int) -> None:
-    """Delete the files unused for longest; raise LimitError if all were used a moment ago."""
-    place = janitor.uploads()
-    held = janitor.sweep(place, size)
-    if held.bytes + size > place.quota.bytes or held.entries >= place.quota.entries:
-        raise LimitError("Many files are kept here now.", "Try again in a few minutes.")
+    return [
+        folder() / name for name, whose in list(_brought.items()) if address and whose == address
+    ]
 
 
 def forget(path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_lane_can_be_cancelled_however_its_head_came_there():
     visitor = SimpleNamespace(session_hash="me")
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=9,mean+linear")
     stream = handlers.with_settings(asked, [], visitor)
-    event = gr.EventData(None, {"do": "cancel", "lane": "1"})
+    event = gr.EventData(None, {"fields": {"do": "cancel", "lane": "1"}})
     next(stream)
     handlers.cancel(event, visitor)
     *_, values = stream

@@ -9,7 +9,7 @@ import pytest
 from served import Served, served
 
 from heads.errors import HeadsError
-from heads.interfaces.web import server as server_of
+from heads.interfaces.web import calls
 from heads.settings import ExperimentConfig
 
 # A call of each endpoint that fits; what takes long is asked of one short head.
@@ -166,21 +166,10 @@ def test_many_odd_arguments_get_a_sentence(public, tmp_path):
     assert {name: found for name, found in bad.items() if found} == {}
 
 
-def test_what_no_menu_offers_is_said_with_what_it_does():
-    menus = [gr.Dropdown(["a", "b"]), gr.Radio(["a", "b"]), gr.CheckboxGroup(["a", "b"])]
-    for menu, odd in zip(menus, ("x (y)\nz", "x", ["x"]), strict=True):
-        with pytest.raises(gr.Error) as refused:
-            menu.preprocess(odd)
-        found = server_of.NOT_AMONG.match(str(refused.value.message))
-        assert found
-        assert found[2] == "['a', 'b']"
-        assert "type:" not in found[1]
-
-
 def test_a_menu_in_which_one_may_type_takes_texts():
     menu = gr.Dropdown(["a"], allow_custom_value=True)
     for value in ("b", None):
-        assert server_of._fitting(menu, value) == value
+        assert calls.fit(menu, value) == value
     for value in (1, 1e308, True, ["a"], {}):
         with pytest.raises(TypeError):
-            server_of._fitting(menu, value)
+            calls.fit(menu, value)

@@ -121,7 +121,7 @@ def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_pa
     from heads.interfaces.web.app import build
 
     monkeypatch.setenv("SPACE_ID", "someone/space")
-    config = json.dumps(build().config["components"], default=str)
+    config = json.dumps(build().blocks.config["components"], default=str)
     assert "Public mode" in config
     *_, shown = answering(PendingQuestion(asked=Location(text="x", model=str(tmp_path))))
     assert "is not a model id" in shown.error

@@ -12,7 +12,7 @@ from gradio_client.exceptions import AppError
 
 import heads
 from heads.data.samples import SAMPLES
-from heads.interfaces.web import endpoints, janitor
+from heads.interfaces.web import endpoints, temporary_files
 from heads.interfaces.web.places import answer_file
 from heads.settings import cache_folder, served_folder
 
@@ -107,7 +107,7 @@ def test_in_public_nobody_asks_heads_of_this_machine(monkeypatch, run):
             with pytest.raises(Exception, match=r"no such run|is not a model id"):
                 list(endpoint(str(path), **asked))
             assert not path.exists()
-    exports = served_folder() / janitor.EXPORTS
+    exports = served_folder() / temporary_files.EXPORTS
     assert [one for one in exports.rglob("*") if one.is_file() and "long" in one.name] == []
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 from fake_hub import Repository
+from served import page_here
 
 from heads.interfaces.web.lane_sections import SectionParts
 from heads.interfaces.web.location import Location
@@ -14,7 +15,7 @@ from heads.interfaces.web.places.try_it import TryHandlers
 from heads.interruption import interruptible
 
 VISITOR = SimpleNamespace(session_hash="a visitor")
-LOAD = gr.EventData(target=None, _data={"do": "load"})
+LOAD = gr.EventData(target=None, _data={"fields": {"do": "load"}})
 OFFER = 'data-do="load"'
 
 
@@ -99,13 +100,13 @@ def test_what_is_no_model_is_said_at_once(asking, model):
     assert ("another machine" in shown) == ("host" in model)
 
 
-def test_in_chromium_a_link_waits_for_its_button(fake, tiny, chrome, serve):
+def test_in_chromium_a_link_waits_for_its_button(fake, tiny, chrome):
     fake.models["a/tiny"] = Repository(folder=tiny())
-    for url in serve():
+    with page_here() as here:
         page = chrome.new_page()
         page.set_default_timeout(45_000)
         link = "?model=a/tiny&recipes=mean%2Bcentroid&lane=1&show=numbers&text=good"
-        page.goto(url + link)
+        page.goto(here.url + link)
         page.locator("#verdict .offer button").wait_for()
         page.get_by_text("The base model a/tiny is not loaded.").first.wait_for()
         page.evaluate("history.pushState(null, '', location.search.replace('good', 'bad'))")

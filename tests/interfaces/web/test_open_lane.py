@@ -170,6 +170,6 @@ def test_edits_are_answered_by_all_lanes():
 def test_the_builder_opens_though_a_link_names_a_lane_that_there_is_not():
     query = "?recipes=mean+linear,cls+linear&lane=4"
     handlers = builder.BuilderHandlers(SimpleNamespace(handlers=None))
-    click = gr.EventData(None, {"do": "build", "lane": "4"})
+    click = gr.EventData(None, {"fields": {"do": "build", "lane": "4"}})
     *_, draft = handlers.opened(query, click)
     assert draft == {"recipe": "cls+linear", "lane": 0}  # a new lane

@@ -68,14 +68,19 @@ class Visitor:
 
     def _joined(self, number, given, event):
         session = uuid.uuid4().hex
-        asked = {"data": given, "event_data": event, "fn_index": number, "session_hash": session}
+        asked = {
+            "data": given,
+            "event_data": {"fields": event},
+            "fn_index": number,
+            "session_hash": session,
+        }
         self._post("queue/join", asked)
         with self._http.stream("GET", f"{self._api}/queue/data?session_hash={session}") as told:
             lines = [line for line in told.iter_lines() if line.startswith("data:")]
         return "\n".join(lines)
 
     def _direct(self, number, given, event):
-        asked = {"data": given, "event_data": event, "fn_index": number}
+        asked = {"data": given, "event_data": {"fields": event}, "fn_index": number}
         return self._post("run/predict", asked)
 
     def _post(self, route, asked):

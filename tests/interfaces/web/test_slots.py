@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 from fake_hub import Repository
@@ -11,7 +10,6 @@ from loops import finished
 from served import API, served
 from tiny_models import save_tiny
 
-from heads.interfaces.web import call_queue
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.answers import MOST_PENDING, PendingQuestions
 from heads.interfaces.web.slots import Slots
@@ -149,24 +147,6 @@ def test_a_cancelled_event_ends_though_its_page_stays():
 )
 def test_an_address_is_a_host_or_a_household(client, address):
     assert address_of(client) == address
-
-
-def test_sessions_that_nobody_reads_are_forgotten(monkeypatch):
-    now, visitors = [0.0], Visitors()
-    monkeypatch.setattr(call_queue, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    queue = call_queue.CallQueue(False, 1, 1.0, None, None)
-    for name in ("left", "read", "gone"):
-        queue.pending_event_ids_session[name] = {f"{name}-call"}
-        queue.pending_messages_per_session[name] = asyncio.Queue()
-        queue._address[name] = "10.0.0.1"
-    assert queue.under_way() == {"10.0.0.1": 3}
-    del queue.pending_event_ids_session["gone"]  # by Gradio
-    with visitors.reading("read-call"):
-        for now[0] in (0.0, call_queue.UNREAD - 1, call_queue.UNREAD + 1):
-            queue.forget(visitors)
-    assert list(queue.pending_event_ids_session) == list(queue._address) == ["read"]
-    assert "left" not in queue.pending_messages_per_session
-    assert queue.under_way() == {"10.0.0.1": 1}
 
 
 def test_of_questions_a_bounded_number_is_known():

@@ -10,10 +10,10 @@ from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import run_access, uploads
 from heads.interfaces.web.endpoints import answered_ending
 from heads.interfaces.web.guards import failed, throttled
-from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
+from heads.interfaces.web.temporary_files import exporting
 from heads.settings import limits
 
 if TYPE_CHECKING:

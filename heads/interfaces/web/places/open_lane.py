@@ -17,13 +17,13 @@ from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import as_csv, clicked, failed, guarded, saves, throttled
-from heads.interfaces.web.janitor import exporting
 from heads.interfaces.web.lane_sections import SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
+from heads.interfaces.web.temporary_files import exporting
 from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 

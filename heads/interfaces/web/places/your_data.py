@@ -15,7 +15,7 @@ from gradio.components.plot import PlotData
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, ModelError
 from heads.interfaces.views.html import busy, failure, render
-from heads.interfaces.web import janitor, run_access, uploads
+from heads.interfaces.web import run_access, temporary_files, uploads
 from heads.interfaces.web.guards import clicked, failed, guarded, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
@@ -627,7 +627,7 @@ def _wire_start(
 
             address = address_of(request.client)
             jobs.admit(address)
-            janitor.check_runs(jobs.begun(address))
+            temporary_files.admit("run", owned=jobs.begun(address))
             data = data_form.chosen(*given[:fields], most=most)
             # What the browser remembers: in public mode a secret, which makes the run its own.
             kept = run_access.new_secret() if limits().public else ""

@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import inspect
 import io
 import json
 import logging
@@ -15,9 +14,9 @@ from pathlib import Path
 import pytest
 from served import API, served
 
-from heads.interfaces import logs
+from heads.extras.public import logs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CANARY = "qcanaryq"
 FORGED = f'{CANARY}\n{{"time": "now", "level": "ERROR", "event": "{CANARY}"}}\r\nTraceback'
 VALUES = [
@@ -123,20 +122,6 @@ def test_what_is_logged_is_a_text_of_the_code():
                 calls.append(node)
     assert len(calls) > 5
     assert all(isinstance(one.args[0], ast.Constant) for one in calls)
-
-
-def test_gradio_still_prints_what_visitors_send():
-    """Else it need not be kept from it any more."""
-    from gradio import queueing, routes
-    from uvicorn.config import LOGGING_CONFIG
-
-    from heads.interfaces.web import app, gradio_patches
-
-    assert app.LAUNCH
-    for module in (queueing, routes):
-        assert "traceback.print_exc()" in inspect.getsource(module)
-        assert isinstance(module.traceback, gradio_patches.Logged)
-    assert LOGGING_CONFIG["handlers"] == {}
 
 
 def joined(server, number, data, session):

@@ -1,4 +1,4 @@
-"""Keeps every folder that the page fills within its bounds, in a thread that outlives any error.
+"""Keeps every folder that visitors can fill within its quota, in a thread that outlives any error.
 
 Gradio has a clean-up too (`delete_cache`), which is not used: it deletes what it has taken note of,
 and one note of a folder, which every input of a page takes from whoever sends it, ends it for good.
@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import re
-import secrets
 import shutil
 import stat
 import threading
@@ -18,22 +17,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heads.backbone import downloads
-from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED
 from heads.errors import LimitError
+from heads.extras.public.settings import FREE_BYTES, QUOTAS, Quota
 from heads.hub import hub_folder
+from heads.interfaces.web.temporary_files import EXPORTS, delete_orphans
 from heads.runs.folder import UNGUESSABLE, RunFolder
-from heads.settings import Quota, cache_folder, kept_folder, limits, runs_folder, served_folder
+from heads.settings import cache_folder, kept_folder, limits, runs_folder, served_folder
 
 EVERY = 15.0  # seconds between two sweeps
 ORPHANS_EVERY = 3600.0
 EMPTY_SECONDS = 60.0  # Gradio makes the folder of an upload a moment before it fills it
 REMEMBERED = 2.0  # seconds for which it is known how full the folder of uploads is
-EXPORTS = "exports"
 UNCOUNTED = "lock"  # a file that is written anew by whoever only looks at a run
 log = logging.getLogger("heads")
 
@@ -168,72 +166,27 @@ def _in(folder: Path) -> Iterator[tuple["os.DirEntry[str]", os.stat_result]]:
 # --- All of them.
 
 
-def served() -> Place:
-    """Uploads as Gradio takes them, by file: one that is never read is nobody's."""
-    quota = limits().disk.served
-    return Place(path=served_folder(), quota=quota, is_of_files=True, apart=EXPORTS)
-
-
-def uploads() -> Place:
-    """Files that were read, which wait for their training."""
-    return Place(path=cache_folder() / "uploads", quota=limits().disk.uploads)
-
-
-def _exports() -> Place:
-    return Place(path=served_folder() / EXPORTS, quota=limits().disk.exports)
-
-
-def places() -> list[Place]:
-    """All folders that are swept here: in local mode not those that are the user's own."""
-    disk, cache = limits().disk, cache_folder()
-    always = [
+def place_of(name: str) -> Place:
+    """Return a folder that visitors fill by its name in `QUOTAS`."""
+    served, cache, kept = served_folder(), cache_folder(), kept_folder()
+    places: dict[str, dict[str, Any]] = {
+        "served": {"path": served, "is_of_files": True, "apart": EXPORTS},
         # Gradio writes an upload into a file of such a name until it is whole, and leaves it there.
-        Place(path=served_folder(), quota=disk.parts, pattern=re.compile("tmp")),
-        served(),
-        _exports(),
-        uploads(),
-    ]
-    caches = {
-        cache / "features": disk.features, cache / "states": disk.states,
-        cache / "words": disk.baselines, kept_folder() / "heads": disk.heads,
-    }  # fmt: skip
-    more = [
-        Place(path=path, quota=quota, is_of_files=True) for path, quota in caches.items() if quota
-    ]
-    if disk.twins:
-        more.append(Place(path=kept_folder() / "twins", quota=disk.twins))
-    if disk.runs:
-        more.append(_runs(disk.runs))
-    if disk.models:
+        "parts": {"path": served, "pattern": re.compile("tmp")},
+        "exports": {"path": served / EXPORTS},
+        "uploads": {"path": cache / "uploads"},
+        # Others were begun by who has this machine.
+        "runs": {
+            "path": runs_folder(), "pattern": UNGUESSABLE,
+            "is_used": lambda path: RunFolder(path=path).is_busy,
+        },
+        "heads": {"path": kept / "heads", "is_of_files": True},
+        "twins": {"path": kept / "twins"},
         # What the owner of the machine has fetched is neither deleted nor counted.
-        path, only = hub_folder(), downloads.for_visitors()
-        more.append(Place(path=path, quota=disk.models, only=only))
-    return always + more
-
-
-def _runs(quota: Quota) -> Place:
-    """Runs of a public page alone: others were begun by who has this machine."""
-    runs = runs_folder()
-    return Place(
-        path=runs,
-        quota=quota,
-        pattern=UNGUESSABLE,
-        is_used=lambda path: RunFolder(path=path).is_busy,
-    )
-
-
-def sweep_orphans(seconds: float = IN_USE_SECONDS) -> None:
-    """Deletes what killed processes were writing, in caches and runs: no name was given to it."""
-    now = time.time()
-    for home in {cache_folder(), kept_folder(), runs_folder()}:
-        for entry, facts in _below(home):
-            is_folder = stat.S_ISDIR(facts.st_mode)
-            if not entry.name.startswith((UNFINISHED,) if is_folder else ORPHANS):
-                continue
-            times = [told.st_mtime for _, told in _below(Path(entry.path))] if is_folder else []
-            if now - max([facts.st_mtime, *times]) > seconds:
-                with contextlib.suppress(OSError):
-                    shutil.rmtree(entry.path) if is_folder else Path(entry.path).unlink()
+        "models": {"path": hub_folder(), "only": downloads.for_visitors()},
+    }  # fmt: skip
+    usual = {"path": cache / name, "is_of_files": True}
+    return Place(quota=QUOTAS[name], **places.get(name, usual))
 
 
 @dataclass(kw_only=True)
@@ -251,10 +204,10 @@ class Janitor:
 
     def sweep(self) -> None:
         """Sweeps every folder once; one that cannot be swept keeps no other from it."""
-        works: list[Callable[[], object]] = [partial(sweep, place) for place in places()]
+        works: list[Callable[[], object]] = [lambda n=name: sweep(place_of(n)) for name in QUOTAS]
         if time.monotonic() >= self._next_orphans:
             self._next_orphans = time.monotonic() + ORPHANS_EVERY
-            works.append(sweep_orphans)
+            works.append(delete_orphans)
         for work in works:
             try:
                 work()
@@ -276,33 +229,55 @@ def start() -> None:
         threading.Thread(target=Janitor().work, name="janitor", daemon=True).start()
 
 
-# --- What others ask before they fill a folder.
+# --- What is asked before a folder is filled.
+
+
+def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
+    """Raise LimitError in public mode if there is no room, or if a visitor has half of all.
+
+    Args:
+        what: run, upload or export.
+        size: Its bytes, if they are known.
+        owned: What the same visitor has stored.
+    """
+    if not limits().public:
+        return
+    place = place_of(f"{what}s")
+    held = [_whole(path, path.lstat()).size for path in owned if path.is_dir()]
+    bytes_, entries = share_of(place.quota)
+    if held and (sum(held) + size > bytes_ or len(held) >= entries):
+        raise LimitError(*OWN_SHARE[what])
+    _check_room(place, size, ROOM[what])
+
+
+OWN_SHARE = {
+    "run": (
+        "As many trainings from your address are kept here as one may have.",
+        "Delete some of them, or try again tomorrow.",
+    ),
+    "upload": (
+        "You have brought many files that are kept here still.", "Try again in a few hours."
+    ),
+}  # fmt: skip
+ROOM = {
+    "run": "Many trainings are kept here now.",
+    "upload": "Many files are kept here now.",
+    "export": "Many files are being made here now.",
+}
 
 
 def share_of(quota: Quota) -> tuple[int, int]:
-    """How many bytes and entries of a folder one address may hold: half."""
+    """Return how many bytes and entries of a folder one address may hold: half."""
     return quota.bytes // 2, quota.entries // 2
 
 
-def check_runs(mine: Collection[Path]) -> None:
-    """Raise LimitError if there is no room for one more run in public mode, even after a sweep."""
-    quota = limits().disk.runs
-    if quota is None:
-        return
-    held = [_whole(path, path.lstat()).size for path in mine if path.is_dir()]
-    bytes_, entries = share_of(quota)
-    if sum(held) >= bytes_ or len(held) >= entries:
-        what = f"{len(held):,} trainings from your address are kept here, as many as one may have."
-        raise LimitError(what, "Delete some of them, or try again tomorrow.")
-    _check_room(_runs(quota), "Many trainings are kept here now.")
-
-
-def _check_room(place: Place, what: str) -> None:
+def _check_room(place: Place, size: int, what: str) -> None:
     """Raise LimitError if a folder is full after a sweep, or the disk is."""
-    held = sweep(place)
-    if held.bytes >= place.quota.bytes or held.entries >= place.quota.entries:
+    held = sweep(place, size)
+    is_full = held.bytes >= place.quota.bytes or held.bytes + size > place.quota.bytes
+    if is_full or held.entries >= place.quota.entries:
         raise LimitError(what, "Try again in a few minutes.")
-    if _free_bytes(place.path) < limits().disk.free_bytes:
+    if _free_bytes(place.path) < FREE_BYTES:
         raise LimitError("The disk of this place is almost full.", "Try again in a minute.")
 
 
@@ -311,27 +286,30 @@ class Room:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held, self._until, self._refusal = 0, 0.0, ""
+        self._held, self._until = 0, 0.0
+        self._refusal: LimitError | None = None
         self._taken: deque[tuple[float, str, int]] = deque()  # when, from where, how many bytes
 
     def took(self, address: str, size: int) -> None:
-        """Notes an upload, or what has come of it."""
+        """Note an upload, or what has come of it."""
         with self._lock:
             self._taken.append((time.monotonic(), address, size))
 
     def check(self, address: str = "") -> None:
         """Raise LimitError if there is no room for an upload, even after a sweep that may help."""
         with self._lock:
-            here, now = limits(), time.monotonic()
-            most = here.upload_bytes
-            self._check_share(address, here.disk.served, most, now)
-            if now >= self._until or (
-                not self._refusal and self._held + most > here.disk.served.bytes
-            ):
-                self._look(most)
-                self._until = now + REMEMBERED
+            most, now, place = limits().upload_bytes, time.monotonic(), place_of("served")
+            self._check_share(address, place.quota, most, now)
+            is_much = not self._refusal and self._held + most > place.quota.bytes
+            if now >= self._until or is_much:
+                self._refusal, self._until = None, now + REMEMBERED
+                try:
+                    _check_room(place, most, "Many files are being sent here now.")
+                except LimitError as error:
+                    self._refusal = error
+                self._held = sweep(place).bytes
             if self._refusal:
-                raise LimitError(self._refusal, "Try again in a minute.")
+                raise self._refusal
             self._held += most  # it may be as large as that
 
     def _check_share(self, address: str, quota: Quota, most: int, now: float) -> None:
@@ -343,65 +321,9 @@ class Room:
             what = "You have sent many files within a few seconds."
             raise LimitError(what, "Try again in a minute.")
 
-    def _look(self, most: int) -> None:
-        place, self._refusal = served(), ""
-        held = sweep(place, most)
-        self._held = held.bytes
-        if held.bytes + most > place.quota.bytes or held.entries >= place.quota.entries:
-            self._refusal = "Many files are being sent here now."
-        elif _free_bytes(place.path) < limits().disk.free_bytes:
-            self._refusal = "The disk of this place is almost full."
-
 
 def _free_bytes(folder: Path) -> int:
-    """The bytes that are free where a folder lies, or is going to."""
+    """Return the bytes that are free where a folder lies, or is going to."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-@contextlib.contextmanager
-def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
-    """Within it, a new folder from which files are served; after it only the files to take along.
-
-    Its name cannot be guessed, and a process that is killed within it leaves nothing that is not
-    swept.
-
-    Args:
-        keeps: How the names of files end that stay.
-
-    Raises:
-        LimitError: There is no room for one.
-    """
-    _check_room(_exports(), "Many files are being made here now.")
-    place = served_folder() / EXPORTS / secrets.token_urlsafe(16)
-    place.mkdir(parents=True, mode=0o700)
-    try:
-        yield place
-        for path in place.iterdir():
-            if path.suffix not in keeps:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        raise
-
-
-# --- Gradio's own notes.
-
-
-class NoNotes(set[str]):
-    """Take no note of files for Gradio, which would keep all their paths in memory for ever."""
-
-    def add(self, path: str, /) -> None:
-        """Notes nothing."""
-
-    def update(self, *paths: Any) -> None:
-        """Notes nothing."""
-
-
-def take_over(page: Any) -> None:
-    """Lets nothing of a finished page take note of files."""
-    nothing = NoNotes()
-    page.upload_file_set, page.temp_file_sets = nothing, [nothing]
-    for block in page.blocks.values():
-        block.temp_files = nothing

@@ -1,11 +1,10 @@
 """What is said of the server in the environment: refused where it could never work, and told."""
 
-import os
-
 import pytest
 
 from heads.errors import LimitError
-from heads.settings import check_server, prepare_server, server_summary
+from heads.extras.public.settings import check_network, server_summary
+from heads.settings import check_hosts
 
 NAMES = ("HEADS_HOSTS", "HEADS_PROXIES", "HEADS_FRAMES", "HEADS_STORAGE", "SPACE_ID", "SPACE_HOST")
 
@@ -27,7 +26,8 @@ def nothing_said(monkeypatch):
 def test_what_can_work_is_taken(variable, values, monkeypatch):
     for value in values:
         monkeypatch.setenv(variable, value)
-        check_server()
+        check_hosts()
+        check_network()
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,17 @@ def test_what_can_work_is_taken(variable, values, monkeypatch):
 )
 def test_what_can_never_work_is_refused_in_a_sentence(variable, value, odd, monkeypatch):
     monkeypatch.setenv(variable, value)
+    check = check_hosts if variable == "HEADS_HOSTS" else check_network
     with pytest.raises(LimitError) as refused:
-        check_server()
+        check()
     assert refused.value.what.startswith(f"{variable} holds '{odd}', which is not ")
     assert refused.value.hint.startswith("Write it as in ")
-
-
-def test_uvicorn_is_told_of_proxies_as_it_reads_them(monkeypatch):
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")  # all that this sets is undone afterwards
-    for name in ("GRADIO_ANALYTICS_MAX_EVENTS", "GRADIO_TEMP_DIR", "no_proxy", "NO_PROXY"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.setenv("HEADS_PROXIES", "127.0.0.1 10.0.0.0/8, ::1")
-    prepare_server()
-    assert os.environ["FORWARDED_ALLOW_IPS"] == "127.0.0.1,10.0.0.0/8,::1"
 
 
 def test_a_space_needs_nothing_said(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "someone/head-to-head")
     monkeypatch.setenv("SPACE_HOST", "someone-head-to-head.hf.space")
-    check_server()
+    check_network()
     told = "\n".join(server_summary())
     assert "Public mode" in told
     assert "someone-head-to-head.hf.space" in told
@@ -73,7 +65,7 @@ def test_a_space_needs_nothing_said(monkeypatch):
 
 
 def test_whoever_starts_a_server_reads_what_holds(monkeypatch, tmp_path):
-    assert server_summary() == ["Local mode: for this machine alone (--public is for strangers)."]
+    assert server_summary() == []
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     assert "any name" in "\n".join(server_summary())
     monkeypatch.setenv("HEADS_STORAGE", str(tmp_path / "nowhere"))

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from heads.settings import is_debugging, limits
+from heads.settings import is_debugging
 
 MOST = 2_000  # characters of a line
 MOST_EACH, WINDOW = 5, 60.0  # the same event so often, in so many seconds
@@ -34,8 +34,6 @@ CAUSES = 3
 OURS = "heads"
 # What stands between a print and whoever printed.
 BETWEEN = ("logging", "traceback", "warnings", "contextlib", __name__)
-# What these print is for whoever starts a server: where it is, and what it lacks.
-HOSTS = ("heads.interfaces.cli.", "gradio.blocks")
 Event = dict[str, Any]
 log = logging.getLogger(OURS)
 
@@ -187,28 +185,17 @@ class Lines(logging.Handler):
 
 
 class Printed(io.TextIOBase):
-    """In the place of stdout or stderr: of what is printed, it tells by whom.
+    """Stands in the place of stdout or stderr, and tells of what is printed by whom, not what."""
 
-    Args:
-        stream: What it stands for.
-        journal: Where it is told.
-        is_for_host: Whether some of it is for whoever starts the server: that is passed on as it
-            is, or in public mode as an event.
-    """
-
-    def __init__(self, stream: TextIO, journal: Journal, *, is_for_host: bool) -> None:
-        self._stream, self._journal, self._is_for_host = stream, journal, is_for_host
+    def __init__(self, stream: TextIO, journal: Journal) -> None:
+        self._stream, self._journal = stream, journal
 
     def write(self, text: str, /) -> int:
-        """Takes a text, and keeps nothing of it unless it is for whoever started the server."""
-        frame = _printing()
-        is_said = self._is_for_host and _module(frame).startswith(HOSTS)
-        if is_said and not limits().public:
-            self._stream.write(text)
-        elif text.strip():
+        """Take a text, and keep nothing of it."""
+        if text.strip():
+            frame = _printing()
             event: Event = {"time": _now(), "level": "INFO", "logger": "print"}
-            event |= {"event": "printed", "at": _place(frame, frame.f_lineno)}
-            self._journal.tell(event | ({"says": text.strip()} if is_said else {}))
+            self._journal.tell(event | {"event": "printed", "at": _place(frame, frame.f_lineno)})
         return len(text)
 
     def flush(self) -> None:
@@ -257,9 +244,9 @@ def begin(*, prints: bool = True) -> contextlib.ExitStack:
         setattr(place, name, value)
 
     put(root, "handlers", [Lines(journal)])
-    put(sys, "stderr", Printed(sys.stderr, journal, is_for_host=prints and not limits().public))
+    put(sys, "stderr", Printed(sys.stderr, journal))
     if prints:
-        put(sys, "stdout", Printed(sys.stdout, journal, is_for_host=True))
+        put(sys, "stdout", Printed(sys.stdout, journal))
     put(warnings, "showwarning", functools.partial(_warned, journal))
     put(sys, "excepthook", lambda kind, error, at: _escaped(error))
     put(threading, "excepthook", lambda told: _escaped(told.exc_value))

@@ -1,0 +1,114 @@
+"""Files that are made for a visitor and served to him, and what clears away old ones."""
+
+import contextlib
+import logging
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from heads import plugins
+from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED
+from heads.settings import cache_folder, kept_folder, limits, runs_folder, served_folder
+
+EVERY = 3600.0  # seconds between two looks
+OLD = 6 * 3600.0  # seconds since a file was used
+EXPORTS = "exports"
+log = logging.getLogger("heads")
+
+
+def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
+    """Raise LimitError if an extra has no room for something that is going to be stored.
+
+    Args:
+        what: run, upload or export.
+        size: Its bytes, if they are known.
+        owned: What the same visitor has stored already.
+    """
+    for check in plugins.load_each("admission"):
+        check(what, size, owned)
+
+
+@contextlib.contextmanager
+def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
+    """Within it, a new folder from which files are served; after it only the files to take along.
+
+    Nobody can guess its name.
+
+    Args:
+        keeps: How the names of files end that stay.
+
+    Raises:
+        LimitError: There is no room for one.
+    """
+    admit("export")
+    place = served_folder() / EXPORTS / secrets.token_urlsafe(16)
+    place.mkdir(parents=True, mode=0o700)
+    try:
+        yield place
+        for path in place.iterdir():
+            if path.suffix not in keeps:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def start_cleaning() -> None:
+    """Delete old files from now on, as long as this process lives; in public mode an extra does."""
+    if not limits().public and "cleaning" not in {one.name for one in threading.enumerate()}:
+        threading.Thread(target=_clean, name="cleaning", daemon=True).start()
+
+
+def _clean() -> None:
+    while True:
+        try:
+            delete_old()
+            delete_orphans()
+        except Exception as error:  # it must outlive whatever lies there
+            log.error("old files were not deleted", exc_info=error)
+        time.sleep(EVERY)
+
+
+def delete_old(seconds: float = OLD) -> None:
+    """Delete uploads and exports that were not used for so many seconds."""
+    served = served_folder()
+    for folder in (served, served / EXPORTS, cache_folder() / "uploads"):
+        for path in _entries(folder):
+            is_kept = path == served / EXPORTS or _age(path) <= seconds
+            if not is_kept:
+                _delete(path)
+
+
+def delete_orphans(seconds: float = IN_USE_SECONDS) -> None:
+    """Delete what killed processes were writing, in caches and runs: it has no name yet."""
+    for home in {cache_folder(), kept_folder(), runs_folder()}:
+        for path in list(home.rglob(".*")):
+            is_folder = path.is_dir() and not path.is_symlink()
+            is_orphan = path.name.startswith((UNFINISHED,) if is_folder else ORPHANS)
+            if is_orphan and _age(path) > seconds:
+                _delete(path)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _age(path: Path) -> float:
+    """Return the seconds since a file, or anything in a folder, was written; follow no link."""
+    times = [0.0]
+    is_folder = path.is_dir() and not path.is_symlink()
+    for one in (path, *(path.rglob("*") if is_folder else ())):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            times.append(one.lstat().st_mtime)
+    return abs(time.time() - max(times))
+
+
+def _delete(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
