@@ -28,8 +28,7 @@ def doubtful_labels(
 
     Args:
         run: The run: its id, its folder, or its leaderboard.
-        recipes: Whose probabilities are averaged, each alike. Default: all heads of the run, and
-            with a weight of a quarter the bag of words.
+        recipes: The heads to average. Default: all, and with a quarter's weight the bag of words.
 
     Returns:
         The labels: `.rows` from the most doubtful on, `.conflicts`, `.notes` and `.save(…)`.
