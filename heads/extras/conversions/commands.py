@@ -20,6 +20,6 @@ def convert(family: str = "") -> Answers:
         values = {"model": name, "folder": str(folder)}
         yield values, lambda: print(f"{name} is ready: {folder}", use, sep="\n")
     else:
-        rows = [(converted_id(name), one.says) for name, one in TWINS.items()]
+        rows = [(converted_id(name), twin.says) for name, twin in TWINS.items()]
         values = [{"model": name, "says": says} for name, says in rows]
         yield values, lambda: cli.tables.listing(("model", "what it is"), rows)

@@ -1,11 +1,8 @@
-"""Writes the bundled model as another family's checkpoint, once, and finds it again.
+"""Write the bundled model as another family's checkpoint, once, and find it again.
 
-What is done to the weights stands in `heads/extras/conversions/rules.py`; here it is carried out.
 Config and tensors must fit the installed Transformers' own class exactly, else nothing is written.
-Only a pooler may be lacking, where AutoModel adds one that the family's classifier never reads
-(RoBERTa and its kin). Their own checkpoints lack it too, so that AutoModel reports
-`pooler.dense.*` as missing here as for roberta-base, and the classifier reports nothing but its
-head. (The bundled model's pooler would be no gain: it has learned nothing.)
+Only a pooler may be lacking, where AutoModel adds one that the family's classifier never reads and
+that its own checkpoints lack too (RoBERTa and its kin); the bundled one has learned nothing.
 """
 
 import contextlib
@@ -26,13 +23,11 @@ from heads.backbone.hub import bundled_folder, verify
 from heads.backbone.models import BUNDLED, BUNDLED_SHA256
 from heads.caching import writing
 from heads.errors import ModelError, did_you_mean
-from heads.extras.conversions.rules import TWINS, Conversion, converted_id, family_of
+from heads.extras.conversions.rules import TWINS, Conversion, converted_id
 from heads.settings import kept_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["TWINS", "Conversion", "converted_folder", "converted_id", "family_of"]
 
 VERSION = 1  # to be raised when the code below makes other files of the same rows
 TOKENIZER = ("tokenizer.json", "vocab.txt", "special_tokens_map.json")
@@ -46,18 +41,15 @@ _making = threading.Lock()
 
 
 def converted_folder(family: str) -> Path:
-    """The folder of the bundled model as another family's checkpoint; made if it is not there.
-
-    Args:
-        family: A model_type of Transformers, one of `TWINS`.
+    """Return the folder of the bundled model as another family's checkpoint, made if need be.
 
     Raises:
         ModelError: There is no such twin, or it cannot be made or written.
     """
-    twin = TWINS.get(family.strip().lower())
-    if twin is None:
+    name = family.strip().lower()
+    if (twin := TWINS.get(name)) is None:
         what = f"{BUNDLED} cannot be had as '{shown(family)}'."
-        raise ModelError(what, did_you_mean(family.strip().lower(), TWINS))
+        raise ModelError(what, did_you_mean(name, TWINS))
     facts = (VERSION, BUNDLED_SHA256, repr(twin), version("transformers"))
     folder = kept_folder() / "twins" / f"{twin.family}-{_sum(repr(facts).encode())[:12]}"
     with _making:  # two threads would do the same work twice; two processes may
@@ -69,15 +61,18 @@ def converted_folder(family: str) -> Path:
 
 
 def _make(twin: Conversion, folder: Path) -> None:
-    """Makes a twin's files and puts them in their place, all at once."""
-    files = _files(twin)
+    """Make a twin's files and put them in their place, all at once."""
+    files = _make_files(twin)
     sums = {name: _sum(content) for name, content in files.items()}
     record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
     files[RECORD] = _json(record)
     hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
     with writing(converted_id(twin.family), hint, ModelError):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _make_room(folder.parent)
+        for other in folder.parent.iterdir():  # unused for a week: made again in a second or two
+            with contextlib.suppress(OSError):  # another process may be doing the same
+                if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                    shutil.rmtree(other)
         place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
         try:
             for name, content in files.items():
@@ -88,7 +83,7 @@ def _make(twin: Conversion, folder: Path) -> None:
 
 
 def _move(place: Path, folder: Path) -> None:
-    """Gives a finished folder its name, or its files the place of those under that name."""
+    """Give a finished folder its name, or its files the place of those under that name."""
     try:
         place.rename(folder)
     except OSError:
@@ -99,19 +94,11 @@ def _move(place: Path, folder: Path) -> None:
             (place / name).replace(folder / name)
 
 
-def _make_room(folder: Path) -> None:
-    """Deletes what nobody has used for a week; a twin is made again in a second or two."""
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process may be doing the same
-            if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
-                shutil.rmtree(path)
-
-
 def _is_whole(folder: Path) -> bool:
-    """Whether every file of a twin is the one that was written; read only if it has changed."""
+    """Return whether every file of a twin is as written; files are read only if they changed."""
     try:
         stats = [(folder / name).stat() for name in (*FILES, RECORD)]
-        return _is_as_written(folder, tuple((one.st_size, one.st_mtime_ns) for one in stats))
+        return _is_as_written(folder, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -122,26 +109,25 @@ def _is_as_written(folder: Path, stamp: tuple[tuple[int, int], ...]) -> bool:
     return all(_sum((folder / name).read_bytes()) == sums[name] for name in FILES)
 
 
-def _files(twin: Conversion) -> dict[str, bytes]:
-    """The files of a twin but for the record, made from the bundled model's."""
+def _make_files(twin: Conversion) -> dict[str, bytes]:
+    """Make the files of a twin but for the record from the bundled model's."""
     from safetensors.torch import save
 
     source = bundled_folder()
     verify(source)
-    weights = (source / "model.safetensors").read_bytes()
     names = ["input_ids", *(["token_type_ids"] if twin.segments else []), "attention_mask"]
-    told = json.loads((source / "tokenizer_config.json").read_bytes())
+    tokenizer = json.loads((source / "tokenizer_config.json").read_bytes())
     config = _config(twin, json.loads((source / "config.json").read_bytes()))
-    tensors = _fitted(twin, config, _tensors(twin, weights))
+    weights = _rename_tensors(twin, (source / "model.safetensors").read_bytes())
     return {name: (source / name).read_bytes() for name in TOKENIZER} | {
         "config.json": config.to_json_string().encode(),
-        "model.safetensors": save(tensors, metadata={"format": "pt"}),
-        "tokenizer_config.json": _json(told | {"model_input_names": names}),
+        "model.safetensors": save(_fitted(twin, config, weights), metadata={"format": "pt"}),
+        "tokenizer_config.json": _json(tokenizer | {"model_input_names": names}),
     }
 
 
 def _config(twin: Conversion, bundled: dict[str, Any]) -> Any:
-    """The family's config with the bundled model's values, as far as it has such, and its own."""
+    """Return the family's config with the values of the bundled model that it has, and its own."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -156,8 +142,8 @@ def _config(twin: Conversion, bundled: dict[str, Any]) -> Any:
     return AutoConfig.for_model(twin.family, **values)
 
 
-def _tensors(twin: Conversion, weights: bytes) -> "dict[str, Tensor]":
-    """The bundled model's tensors under the family's names, with what its tables want."""
+def _rename_tensors(twin: Conversion, weights: bytes) -> "dict[str, Tensor]":
+    """Return the bundled model's tensors under the family's names, its tables changed."""
     from safetensors.torch import load
     from torch.nn.functional import pad
 
@@ -166,11 +152,11 @@ def _tensors(twin: Conversion, weights: bytes) -> "dict[str, Tensor]":
     if not twin.segments:  # BERT adds words and segments before positions: not a bit is lost
         tensors[WORDS] = tensors[WORDS] + tensors.pop(SEGMENTS)[0]
     tensors[POSITIONS] = pad(tensors[POSITIONS], (0, 0, twin.rows, 0))
-    kept = [name for name in tensors if twin.pooled or not name.startswith("pooler.")]
-    return {_renamed(name, twin): tensors[name] for name in kept}
+    names = [name for name in tensors if twin.pooled or not name.startswith("pooler.")]
+    return {_rename(name, twin): tensors[name] for name in names}
 
 
-def _renamed(name: str, twin: Conversion) -> str:
+def _rename(name: str, twin: Conversion) -> str:
     number = next((part for part in name.split(".") if part.isdigit()), "")
     for ours, theirs in twin.renames:
         start = ours.replace("*", number) + "."
@@ -180,7 +166,7 @@ def _renamed(name: str, twin: Conversion) -> str:
 
 
 def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
-    """The tensors with those that are new, compared one by one with what the class wants."""
+    """Add the new tensors, and check all of them against those of the class."""
     import torch
     from transformers import AutoModel
 
@@ -189,9 +175,8 @@ def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dic
     for name, like in wanted.items():
         fill = next((fill for start, fill in twin.new.items() if name.startswith(start)), None)
         if fill is not None:
-            tensors[name] = (
-                torch.eye(*like.shape) if fill == "identity" else torch.zeros(like.shape)
-            )
+            is_identity = fill == "identity"
+            tensors[name] = torch.eye(*like.shape) if is_identity else torch.zeros(like.shape)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     wanted = {n: like.shape for n, like in wanted.items() if n in shapes or "pooler." not in n}
     if shapes != wanted:

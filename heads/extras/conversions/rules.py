@@ -1,21 +1,15 @@
 """The bundled model under other families' classes, as data: one function, several native heads.
 
-all-MiniLM-L6-v2 is a BertModel. Many families of Transformers compute the same function under
-other names, or do so once a table has a row more or a matrix is the identity. With such a twin
-the head that a family brings along is the only thing that differs, on real weights and without
-a network. `heads/extras/conversions/conversion.py` writes them.
+Many families of Transformers compute BERT's function under other names, or do so once a table has a
+row more or a matrix is the identity. The head that a family brings along is then the only
+difference. `heads/extras/conversions/conversion.py` writes them.
 
-How exact a twin is was measured on the states of real tokens, alone and in padded batches,
-against BertModel with the same attention routine. BERT's own two routines (sdpa and eager)
-differ by 5e-6 there; the twins that are not the same to the last bit divide by √32 where BERT
-multiplies by its inverse, and differ by about as much. One text is another one to RoBERTa and
-its kin: where a tokenizer reads "[PAD]" in a text as padding (the app's does not), they count
-no position for it.
+`difference` was measured on the states of real tokens, alone and in padded batches, against
+BertModel with the same attention routine; twins with one divide by √32 where BERT multiplies by its
+inverse. RoBERTa and its kin count no position for "[PAD]" where a tokenizer reads it as padding.
 
-Other families could be written as well but would show no other head (X-MOD, RoCBert, RemBERT,
-BigBird, FlauBERT, SqueezeBERT), or want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT).
-What puts its norms before its blocks (RoBERTa-PreLayerNorm, XLM-R-XL), turns its positions or
-looks only back cannot be a twin of a BERT.
+Other families would show no other head (X-MOD, RoCBert, RemBERT, BigBird, FlauBERT, SqueezeBERT),
+want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT), or cannot be a twin of a BERT.
 """
 
 from collections.abc import Mapping
@@ -33,15 +27,15 @@ class Conversion:
 
     Attributes:
         family: The model_type of Transformers.
-        name: How people write it.
-        done: What was done to the weights, for the user.
+        name: The family's name as people write it.
+        done: The changes to the weights, for the user.
         settings: Values of its config that are not the bundled model's.
         renames: BERT's names of modules and this family's; * stands for the layer's number.
-        pooled: Whether the bundled model's pooler has a place in it.
+        pooled: Whether it has a place for the bundled model's pooler.
         rows: Empty rows put before the position embeddings.
         segments: Whether it has segment embeddings; if not, the first is added to the words.
-        new: Tensors that BERT has not, by their beginning, and what they are filled with.
-        difference: The most by which a real token's last state may differ; 0.0: not by one bit.
+        new: Tensors that BERT lacks, by their beginning, and what they are filled with.
+        difference: The most by which a real token's last state differs; 0.0: not by one bit.
     """
 
     family: str
@@ -57,7 +51,7 @@ class Conversion:
 
     @property
     def title(self) -> str:
-        """What the page calls it."""
+        """The name on the page."""
         return f"{BUNDLED} as {self.name}"
 
     @property
@@ -71,14 +65,13 @@ class Conversion:
 
 
 def _layers(prefix: str, names: str) -> Renames:
-    """Pairs each module of a BERT layer with another family's name for it, in this order."""
+    """Pair each module of a BERT layer with another family's name for it, in this order."""
     ours = (
-        *("attention.self.query", "attention.self.key", "attention.self.value"),
-        *("attention.output.dense", "attention.output.LayerNorm"),
-        *("intermediate.dense", "output.dense", "output.LayerNorm"),
+        "attention.self.query attention.self.key attention.self.value attention.output.dense "
+        "attention.output.LayerNorm intermediate.dense output.dense output.LayerNorm"
     )
-    theirs = [prefix + name for name in names.split()]
-    return tuple(zip((f"encoder.layer.*.{name}" for name in ours), theirs, strict=True))
+    pairs = zip(ours.split(), names.split(), strict=True)
+    return tuple((f"encoder.layer.*.{our}", prefix + their) for our, their in pairs)
 
 
 _ROBERTA = Conversion(
@@ -187,7 +180,7 @@ TWINS: Mapping[str, Conversion] = {twin.family: twin for twin in _ROWS}
 
 
 def converted_id(family: str) -> str:
-    """The name of a twin, as a user writes it.
+    """Return the name of a twin, as a user writes it.
 
     >>> converted_id("roberta")
     'all-MiniLM-L6-v2-as-roberta'
@@ -196,9 +189,7 @@ def converted_id(family: str) -> str:
 
 
 def family_of(name: str) -> str | None:
-    """The family in a twin's name, or None where it is no twin's name.
-
-    The family need not be one that there is: asking for its folder says which there are.
+    """Return the family in a twin's name, known or not; None where it is no twin's name.
 
     >>> family_of("all-minilm-l6-v2-as-RoBERTa")
     'roberta'

@@ -9,11 +9,7 @@ class ConvertedModels:
     """The bundled model under the classes of other families."""
 
     def find(self, name: str) -> tuple[str, Path]:
-        """Return the id of a converted model and its folder, which is written if it is not there.
-
-        Raises:
-            ModelError: There is no such conversion, or it cannot be written.
-        """
+        """Return the id of a converted model and its folder, or raise ModelError."""
         from heads.extras.conversions.conversion import converted_folder
 
         family = family_of(name) or ""

@@ -27,17 +27,6 @@ def push(
     Args:
         run: The id of the run, as `heads runs` lists it, or its folder.
     """
-    found = verbs.push(
-        run,
-        repo,
-        recipe=recipe,
-        library=library,
-        adapter=adapter,
-        private=private,
-        license=license,
-        language=language,
-        replace=replace,
-        dry_run=dry_run,
-        refit=refit,
-    )
+    options = locals()
+    found = verbs.push(options.pop("run"), **options)
     yield found.as_json(), lambda: cli.tables.describe(found)

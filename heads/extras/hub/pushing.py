@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from heads import display
 from heads.backbone.models import MODELS
 from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, LimitError
-from heads.exporters.export import Exported, check_place, export
+from heads.exporters.export import Exported, check_place
 from heads.exporters.model_card import Publication, hub_id
 from heads.hub import HUB_ID
 from heads.settings import Limits, is_offline
@@ -69,12 +68,7 @@ class Pushed(display.Displayed):
 
 
 def check_push(repo: str, limits: Limits, *, replace: bool, dry_run: bool) -> None:
-    """Check that a model can be pushed, before any work is done for it.
-
-    Raises:
-        LimitError: The server is public.
-        CheckpointError: The name is invalid or taken, the token is missing, or the process offline.
-    """
+    """Raise HeadsError if a model cannot be pushed, before any work is done for it."""
     if limits.public:
         raise LimitError("Heads are pushed in local mode only.", "Export the head and upload it.")
     if not HUB_ID.fullmatch(repo) or "/" not in repo:
@@ -93,37 +87,7 @@ def check_push(repo: str, limits: Limits, *, replace: bool, dry_run: bool) -> No
             raise CheckpointError(f"{repo} is on the Hub already.", _REPLACE)
 
 
-def push(
-    classifier: Classifier,
-    repo: str,
-    *,
-    library: str = "",
-    adapter: bool = False,
-    private: bool = False,
-    license: str = "",
-    language: Sequence[str] = (),
-    source: str = "",
-    replace: bool = False,
-    dry_run: bool = False,
-) -> Pushed:
-    """Export a classifier and upload the folder, after `check_push`; see `heads.push`.
-
-    Args:
-        source: The name of a data set of the Hub down to the commit, or "".
-    """
-    published, notes = _publication(classifier, repo, license, language, source)
-    url = commit = ""
-    with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as temporary:
-        folder = Path(repo.partition("/")[2]) if dry_run else Path(temporary, "model")
-        options = {"library": library, "adapter": adapter, "published": published}
-        exported = export(classifier, folder, **options)
-        card = (folder / "README.md").read_text("utf-8")
-        if not dry_run:
-            url, commit = _upload(folder, repo, private=private, replace=replace)
-    return Pushed(repo=repo, url=url, commit=commit, card=card, exported=exported, notes=notes)
-
-
-def _publication(
+def build_publication(
     classifier: Classifier, repo: str, license: str, language: Sequence[str], source: str
 ) -> tuple[Publication, tuple[str, ...]]:
     """Return what the card says besides, and notes; the default licence is the base model's."""
@@ -144,7 +108,7 @@ def _publication(
     return published, notes
 
 
-def _upload(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str, str]:
+def upload(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str, str]:
     """Upload a folder to a repository in one commit; return the address and the commit."""
     api = huggingface_hub.HfApi()
     with _hub_errors(repo):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ def push(
 ) -> Pushed:
     """Push a trained head with its base model and a model card to the Hugging Face Hub.
 
-    It is exported first, loaded anew and compared, as by `heads.export`. The token is the one that
+    It is exported and compared first, as by `heads.export`. The token is the one that
     `hf auth login` saves, or $HF_TOKEN.
 
     Args:
@@ -41,8 +42,7 @@ def push(
         library: What is to load it: transformers (the default) or sentence-transformers.
         adapter: Push what was learned alone, as an adapter of PEFT for the base model.
         private: Make a private repository. Default: what the settings of its owner say.
-        license: The licence that the card states, such as apache-2.0. Default: that of the base
-            model, where it is known.
+        license: The licence on the card, such as apache-2.0. Default: the base model's, if known.
         language: The languages of the texts, such as en.
         replace: Overwrite a model that is there already; all of its files are deleted.
         dry_run: Send nothing: write the folder here, under the model's name, and show the card.
@@ -55,28 +55,25 @@ def push(
         LimitError: The server is public.
     """
     from heads.classifier.classifier import Classifier
-    from heads.exporters.export import check_library
+    from heads.exporters.export import check_library, export
     from heads.extras.hub import pushing
+    from heads.runs.folder import find
+    from heads.runs.leaderboard import leaderboard
 
-    here, source = limits(), ""
+    here, source, url, commit = limits(), "", "", ""
     pushing.check_push(repo, here, replace=replace, dry_run=dry_run)
     check_library(library, adapter=adapter)
     if not isinstance(head, Classifier):
-        from heads.runs.folder import find
-        from heads.runs.leaderboard import leaderboard
-
         board = leaderboard(find(head)) if isinstance(head, str | Path) else head
         head = board.classifier(recipe, limits=here)
         source = str(board.folder.read("run.json")["account"].get("source", ""))
-    return pushing.push(
-        result(head.refitted()) if refit else head,
-        repo,
-        library=library,
-        adapter=adapter,
-        private=private,
-        license=license,
-        language=language,
-        source=source,
-        replace=replace,
-        dry_run=dry_run,
-    )
+    head = result(head.refitted()) if refit else head
+    published, notes = pushing.build_publication(head, repo, license, language, source)
+    with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as temporary:
+        folder = Path(repo.partition("/")[2]) if dry_run else Path(temporary, "model")
+        exported = export(head, folder, library=library, adapter=adapter, published=published)
+        card = (folder / "README.md").read_text("utf-8")
+        if not dry_run:
+            url, commit = pushing.upload(folder, repo, private=private, replace=replace)
+    options = {"card": card, "exported": exported, "notes": notes}
+    return pushing.Pushed(repo=repo, url=url, commit=commit, **options)

@@ -27,8 +27,7 @@ def labels(
         most: How many are printed, the most doubtful first; 0: all of them.
         to: Write them into a new CSV, TSV, JSONL or Parquet file as well.
         all: Write all rows into it, in the order of the file: mend it and train again.
-        excel_safe: In CSV and TSV, put ' before every cell that a spreadsheet would run as a
-            formula; else all cells stay as they are.
+        excel_safe: In CSV and TSV, put ' before cells that a spreadsheet would run as a formula.
     """
     from heads.data.formats.saving import check_new
 

@@ -1,7 +1,7 @@
-"""Which given labels the heads of a run hold for wrong, on rows that they have not learned from."""
+"""Labels of a run that may be wrong, by heads that have not learned from their rows."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from json import dumps
@@ -25,12 +25,7 @@ from heads.interfaces.views.format import shares as format_shares
 from heads.parts.resolve import resolve
 from heads.problem import ProblemType
 from heads.recipe import Recipe
-from heads.runs.cells import (
-    MOST_PROBABILITIES,
-    answers_of_cell,
-    kept,
-    probabilities_of_cell,
-)
+from heads.runs.cells import MOST_PROBABILITIES, answers_of_cell, kept, probabilities_of_cell
 from heads.runs.drill_down import label_of, spelled
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec, load
@@ -61,16 +56,14 @@ class DoubtfulLabel:
     """A row whose label is to be looked at.
 
     Attributes:
-        line: Where it stands in its file; in data without lines its number, from 1.
+        line: Its line in the file; in data without lines its number, from 1.
         text: The text.
-        pair: The second text, or nothing.
-        label: What it is labelled with.
-        suggested: What the heads would label it with.
-        label_probability: How probable its label is to the heads; of several labels, that the
-            one doubted most is as it is given. None for numbers.
-        suggested_probability: The same of what is suggested.
-        agree: How many of the cells find by themselves what is suggested the most probable; of
-            numbers, how many find the given one too far off.
+        pair: The second text, or "".
+        label: Its label.
+        suggested: The label that the heads predict.
+        label_probability: Of its label; of several, of the most doubted one. None for numbers.
+        suggested_probability: The probability of the suggested label.
+        agree: How many cells by themselves predict the suggested one, or find a number far off.
         conflicts: The lines of the same text with another label.
     """
 
@@ -91,7 +84,7 @@ class LabelConflict:
 
     Attributes:
         text: The text.
-        pair: The second text, or nothing.
+        pair: The second text, or "".
         labels: Each row's line and label.
     """
 
@@ -106,10 +99,10 @@ class DoubtfulLabels(display.Displayed):
 
     Attributes:
         run: The id of the run.
-        spec: What it was asked.
+        spec: Its specification.
         cells: The heads whose probabilities were averaged, and perhaps a baseline.
-        tested: (n,), the numbers of the rows that were looked at.
-        doubts: What is held of each of them.
+        tested: (n,), the numbers of the checked rows.
+        doubts: The doubts about each of them.
         agree: (n,), how many of the cells agree with that.
     """
 
@@ -125,51 +118,49 @@ class DoubtfulLabels(display.Displayed):
 
     @property
     def file(self) -> str:
-        """What the data are called that the lines are of."""
+        """The name of the data that the lines are of."""
         return str(self._account.get("name") or self.spec.corpus.name)
 
     @property
     def unit(self) -> str:
-        """What lines count: "line" or "row"."""
+        """The unit of lines: "line" or "row"."""
         return str(self._account.get("unit") or "line")
 
     @property
     def _account(self) -> Mapping[str, Any]:
-        """How the file was read whose rows were looked at."""
         return self.spec.account.get("test") or self.spec.account
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """Which of the rows looked at are doubtful, those first that are to be trusted least."""
+        """The places of the doubtful rows in `tested`, the most doubtful first."""
         order = self.doubts.quality.argsort(stable=True)
         return tuple(order[self.doubts.is_doubtful[order]].tolist())
 
     @cached_property
     def rows(self) -> tuple[DoubtfulLabel, ...]:
-        """The doubtful rows, those first that are to be trusted least."""
+        """The doubtful rows, the most doubtful first."""
         return tuple(map(self._row, self.places))
 
     def _row(self, place: int) -> DoubtfulLabel:
-        corpus, row, own = self.spec.corpus, int(self.tested[place]), self.doubts
-        sure = [float(one[place]) if corpus.problem.has_classes else None for one in own.sure]
+        corpus, row, sure = self.spec.corpus, int(self.tested[place]), self.doubts.sure
+        given, other = (float(p[place]) if corpus.problem.has_classes else None for p in sure)
         return DoubtfulLabel(
-            line=line_of(corpus, row),
+            line=_line_of(corpus, row),
             text=corpus.texts[row],
-            pair=corpus.pairs[row] if corpus.pairs else "",
+            pair=_pair_of(corpus, row),
             label=label_of(corpus, row),
-            suggested=spelled(corpus, own.suggested[place]),
-            label_probability=sure[0],
-            suggested_probability=sure[1],
+            suggested=spelled(corpus, self.doubts.suggested[place]),
+            label_probability=given,
+            suggested_probability=other,
             agree=int(self.agree[place]),
-            conflicts=self.others_of(row),
+            conflicts=self.lines_of_others(row),
         )
 
-    def others_of(self, row: int) -> tuple[int, ...]:
-        """The lines of the same text with another label than a row of the corpus has."""
+    def lines_of_others(self, row: int) -> tuple[int, ...]:
+        """Return the lines of the same text with another label than a row of the corpus has."""
         corpus, same = self.spec.corpus, self._same_text.get(row, ())
-        return tuple(
-            line_of(corpus, one) for one in same if _told(corpus, one) != _told(corpus, row)
-        )
+        label = _labels_of(corpus, row)
+        return tuple(_line_of(corpus, at) for at in same if _labels_of(corpus, at) != label)
 
     @cached_property
     def conflicts(self) -> tuple[LabelConflict, ...]:
@@ -178,8 +169,8 @@ class DoubtfulLabels(display.Displayed):
         return tuple(
             LabelConflict(
                 text=corpus.texts[rows[0]],
-                pair=corpus.pairs[rows[0]] if corpus.pairs else "",
-                labels=tuple((line_of(corpus, row), label_of(corpus, row)) for row in rows),
+                pair=_pair_of(corpus, rows[0]),
+                labels=tuple((_line_of(corpus, row), label_of(corpus, row)) for row in rows),
             )
             for rows in dict.fromkeys(self._same_text.values())
         )
@@ -188,46 +179,89 @@ class DoubtfulLabels(display.Displayed):
     def _same_text(self) -> Mapping[int, tuple[int, ...]]:
         """For a row whose text has other labels elsewhere in the file, all rows of that text."""
         corpus, groups = self.spec.corpus, defaultdict[str, list[int]](list)
-        of_file = self.tested.tolist() if "test" in self.spec.account else range(len(corpus))
-        for row in of_file:
-            groups[folded(corpus.texts[row], corpus.pairs[row] if corpus.pairs else "")].append(row)
-        torn = [same for same in groups.values() if len({_told(corpus, row) for row in same}) > 1]
-        return {row: tuple(same) for same in torn for row in same}
+        for row in self.tested.tolist() if "test" in self.spec.account else range(len(corpus)):
+            groups[folded(corpus.texts[row], _pair_of(corpus, row))].append(row)
+        return {
+            row: tuple(same)
+            for same in groups.values()
+            if len({_labels_of(corpus, row) for row in same}) > 1
+            for row in same
+        }
 
     @property
     def says(self) -> str:
         """How many labels to review, and why these, in a sentence."""
         has_classes, number = self.spec.corpus.problem.has_classes, len(self.places)
-        what = count(len(self.tested), "label" if has_classes else "number")
-        first = f"{number:,} of {what} to review"
+        labels = count(len(self.tested), "label" if has_classes else "number")
         heads = count(sum(name not in BASELINES for name in self.cells), "head")
-        who = f"{heads}{' and the bag of words' * (TFIDF in self.cells)}"
-        held = "find another label more probable" if has_classes else "predict a number far from it"
-        return f"{first}: {who}, none of which had learned from the row, {held}."
+        heads += " and the bag of words" * (TFIDF in self.cells)
+        why = "find another label more probable" if has_classes else "predict a number far from it"
+        who = f"{heads}, none of which had learned from the row"
+        return f"{number:,} of {labels} to review: {who}, {why}."
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one should know of it, a sentence or two each."""
-        return tuple(_notes(self))
+        """Remarks, a sentence or two each."""
+        notes, spec, tested = list[str](), self.spec, len(self.tested)
+        if self.places:
+            notes.append(LOOK if spec.corpus.problem.has_classes else FAR_OFF)
+        if left := _count_answered(spec.splits) - tested:
+            notes.append(f"{count(left, 'row')} left out: no head that answered has met the class.")
+        if spec.splits.kind != FOLDS:
+            rows = f"Only the {count(tested, 'row')} for scoring were looked at"
+            notes.append(f"{rows}: heads learned from the others. {ALL}")
+        if self.conflicts:
+            texts = count(len(self.conflicts), "text is", "texts are")
+            lines = [line for conflict in self.conflicts for line, _ in conflict.labels]
+            notes.append(f"{texts} labelled in several ways: {where(lines, self.unit)}.")
+        return tuple(notes)
 
     def sheet(self, *, whole: bool = False) -> tuple[list[str], list[list[Any]]]:
-        """The doubtful rows for a spreadsheet, in their order: names of columns, and rows.
-
-        What it gives is read as any file of texts and labels.
+        """Return column names and the doubtful rows, in their order, as `heads.read` takes them.
 
         Args:
             whole: All rows of the run in the order of their file. A row that is not doubtful has
                 its own label as `suggested`, so that one can train on that column as well.
         """
-        return _sheet(self, whole=whole)
+        corpus, write_labels = self.spec.corpus, _label_writer(self.spec)
+        place_of = {row: place for place, row in enumerate(self.tested.tolist())}
+        rows = range(len(corpus)) if whole else self.tested[list(self.places)].tolist()
+        columns = [*(("text_a", "text_b") if corpus.pairs else ("text",)), "label"]
+        columns += ["split"] * bool(corpus.parts) + ["group"] * bool(corpus.groups)
+        columns += ["line", "doubtful", "suggested", "label_probability", "suggested_probability"]
+        table = list[list[Any]]()
+        for row in rows:
+            labels = _labels_of(corpus, row)
+            cells = [side[row] for side in (corpus.texts, corpus.pairs) if side]
+            cells += [write_labels(labels)]
+            cells += [side[row] for side in (corpus.parts, corpus.groups) if side]
+            cells += [_line_of(corpus, row), *self._judge(place_of.get(row), labels, write_labels)]
+            table.append([*cells, " ".join(map(str, self.lines_of_others(row)))])
+        return [*columns, "agree", "conflicts"], table
+
+    def _judge(self, place: int | None, labels: "Labels", write: "LabelWriter") -> list[Any]:
+        """Return the cells doubtful, suggested, two probabilities and agree of a row."""
+        if place is None:  # heads have learned from it
+            return ["", write(labels), None, None, None]
+        problem, sure = self.spec.corpus.problem, self.doubts.sure
+        given, other = (round(float(p[place]), 4) if problem.has_classes else None for p in sure)
+        if not self.doubts.is_doubtful[place]:  # its own label stays; no other has a column
+            return ["", write(labels), given, None, None]
+        target = self.doubts.suggested[place]
+        if not problem.has_classes:
+            suggested = float(target)
+        else:
+            is_one = problem.is_exclusive
+            suggested = [int(target)] if is_one else target.nonzero().flatten().tolist()
+        return ["yes", write(suggested), given, other, int(self.agree[place])]
 
     def to_pandas(self, *, whole: bool = False) -> "DataFrame":
-        """The sheet as a table of pandas."""
+        """Return the sheet as a DataFrame."""
         columns, rows = self.sheet(whole=whole)
         return display.data_frame(dict(zip(columns, row, strict=True)) for row in rows)
 
     def save(self, to: str | Path, *, whole: bool = False, excel_safe: bool = False) -> Path:
-        """Writes the sheet into a new file: CSV, TSV, JSONL or Parquet, by the end of its name.
+        """Write the sheet into a new file: CSV, TSV, JSONL or Parquet, by the end of its name.
 
         Args:
             whole: Whether all rows are written, in the order of the file.
@@ -271,7 +305,7 @@ class DoubtfulLabels(display.Displayed):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The labels as plain values."""
+        """Return the labels as plain values."""
         return {
             "run": self.run,
             "file": self.file,
@@ -281,69 +315,45 @@ class DoubtfulLabels(display.Displayed):
             "tested": len(self.tested),
             "says": self.says,
             "notes": list(self.notes),
-            "labels": [asdict(one) for one in self.rows],
-            "conflicts": [asdict(one) for one in self.conflicts],
+            "labels": [asdict(row) for row in self.rows],
+            "conflicts": [asdict(conflict) for conflict in self.conflicts],
         }
 
 
-def line_of(corpus: Corpus, row: int) -> int:
-    """Where a row stands in its file; in data without lines its number, from 1."""
+def _line_of(corpus: Corpus, row: int) -> int:
     return corpus.lines[row] if corpus.lines else row + 1
 
 
-def _told(corpus: Corpus, row: int) -> object:
-    """What a row is labelled with."""
+def _pair_of(corpus: Corpus, row: int) -> str:
+    return corpus.pairs[row] if corpus.pairs else ""
+
+
+def _labels_of(corpus: Corpus, row: int) -> "Labels":
     return corpus.targets[row] if corpus.problem.has_classes else corpus.numbers[row]
 
 
-def _answered(splits: Splits) -> int:
-    """How many rows are answered by heads that have not learned from them."""
+def _count_answered(splits: Splits) -> int:
     return len(torch.cat(splits.test).unique())
 
 
-def _notes(found: DoubtfulLabels) -> Iterator[str]:
-    spec = found.spec
-    if found.places:
-        yield LOOK if spec.corpus.problem.has_classes else FAR_OFF
-    if left := _answered(spec.splits) - len(found.tested):
-        yield f"{count(left, 'row')} left out: no head that answered has met the class."
-    if spec.splits.kind != FOLDS:
-        rows = count(len(found.tested), "row")
-        yield f"Only the {rows} for scoring were looked at: heads learned from the others. {ALL}"
-    if found.conflicts:
-        texts = count(len(found.conflicts), "text is", "texts are")
-        lines = [line for one in found.conflicts for line, _ in one.labels]
-        yield f"{texts} labelled in several ways: {where(lines, found.unit)}."
-
-
 def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> DoubtfulLabels:
-    """The labels of a run to review, by the heads that are done.
-
-    Args:
-        recipes: Whose probabilities are averaged, each alike; if none is named, those of all heads,
-            and for a quarter those of counted words, which err where heads on one base model agree.
-
-    Raises:
-        DataError: No head is done, the run has no such head, or has not kept its probabilities.
-    """
-    asked = load(run)
-    shares, problem = _shares(run, asked, recipes), asked.task.problem
-    rows = _said_of_rows(run, asked, next(iter(shares)))[0]
-    judged = ~torch.isin(rows, _never_met(asked.splits, asked.task))
-    rows = rows[judged]
-    mean = sum(
-        (share * _said_of_rows(run, asked, number)[1][judged] for number, share in shares.items()),
-        torch.zeros(()),
-    )
-    targets = asked.task.targets[rows]
+    """Return the labels of a run to review, by the heads that are done; see `heads`."""
+    spec = load(run)
+    weights, problem = _weights(run, spec, recipes), spec.task.problem
+    rows = _load_probabilities(run, spec, next(iter(weights)))[0]
+    is_judged = ~torch.isin(rows, _rows_of_unmet_classes(spec.splits, spec.task))
+    rows, mean = rows[is_judged], torch.zeros(())
+    for number, weight in weights.items():
+        mean = mean + weight * _load_probabilities(run, spec, number)[1][is_judged]
+    targets = spec.task.targets[rows]
     found, agree = doubts(mean, targets, problem), torch.zeros(len(rows), dtype=torch.long)
-    for number in shares:  # read again: all of them together may be large
-        told = _said_of_rows(run, asked, number)[1][judged]
-        agree += _agrees(told, targets, found, problem)
+    for number in weights:  # read again: all of them together may be large
+        probabilities = _load_probabilities(run, spec, number)[1][is_judged]
+        agree += _agree(probabilities, targets, found, problem)
     return DoubtfulLabels(
         run=run.id,
-        spec=asked,
-        cells=tuple(asked.names[number] for number in shares),
+        spec=spec,
+        cells=tuple(spec.names[number] for number in weights),
         tested=rows,
         doubts=found,
         agree=agree,
@@ -351,22 +361,22 @@ def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> Dou
 
 
 def has_probabilities(run: RunFolder) -> bool:
-    """Whether a run has kept what it takes, as those of before did not."""
-    asked = load(run)
+    """Return whether a run has saved the probabilities of its heads, as old ones did not."""
+    spec = load(run)
     try:
-        _said_of_rows(run, asked, next(iter(_shares(run, asked, ()))))
+        _load_probabilities(run, spec, next(iter(_weights(run, spec, ()))))
     except DataError:
         return False
     return True
 
 
-def _shares(run: RunFolder, asked: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
-    """How much each head or baseline counts, by its number; together 1."""
-    done = {name: number for number, name in enumerate(asked.names) if kept(run, number)}
+def _weights(run: RunFolder, spec: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
+    """Return the weight of each head or baseline, by its number; together 1."""
+    done = {name: number for number, name in enumerate(spec.names) if kept(run, number)}
     heads = [name for name in done if name not in BASELINES]
     if not heads:
         raise DataError(f"No head of the run {run.id} is done yet.", "Wait for it, or resume it.")
-    names = [str(one) if str(one) in done else str(resolve(one)) for one in recipes]
+    names = [str(name) if str(name) in done else str(resolve(name)) for name in recipes]
     if missing := [name for name in names if name not in done]:
         what = f"The run {run.id} has no trained head {missing[0][:80]}."
         raise DataError(what, did_you_mean(missing[0], done))
@@ -376,98 +386,50 @@ def _shares(run: RunFolder, asked: RunSpec, recipes: Sequence[Recipe | str]) -> 
     return {done[name]: (1 - WORDS) / len(heads) for name in heads} | {done[TFIDF]: WORDS}
 
 
-def _said_of_rows(run: RunFolder, asked: RunSpec, number: int) -> tuple[Tensor, Tensor]:
-    """The rows that a head has answered, and its probabilities or numbers, (n, c).
-
-    Raises:
-        DataError: They were not kept.
-    """
-    if not asked.task.problem.has_classes:
-        told = answers_of_cell(run, number, asked.names[number]).answers
-        return average_by_row(told.rows, [given[:, None] for given in told.given])
-    if found := probabilities_of_cell(run, number):
-        return found
-    classes = len(asked.corpus.classes)
-    if _answered(asked.splits) * classes > MOST_PROBABILITIES:
+def _load_probabilities(run: RunFolder, spec: RunSpec, number: int) -> tuple[Tensor, Tensor]:
+    """Return the rows that a head has answered, and its probabilities or numbers, (n, c)."""
+    if not spec.task.problem.has_classes:
+        answers = answers_of_cell(run, number, spec.names[number]).answers
+        return average_by_row(answers.rows, [given[:, None] for given in answers.given])
+    if saved := probabilities_of_cell(run, number):
+        return saved
+    classes = len(spec.corpus.classes)
+    if _count_answered(spec.splits) * classes > MOST_PROBABILITIES:
         what = f"Probabilities are not kept of so many rows of {classes:,} classes."
         raise DataError(what, "Train on a part of the rows.")
     what = f"The run {run.id} is of before probabilities of all classes were kept."
     raise DataError(what, "Train again: the texts need not be read again.")
 
 
-def _never_met(splits: Splits, task: EvaluationTask) -> Tensor:
-    """The rows of a class that the heads which answered them have never met."""
+def _rows_of_unmet_classes(splits: Splits, task: EvaluationTask) -> Tensor:
+    """Return the rows of a class that the heads which answered them have never met."""
     if not task.problem.has_classes:
         return torch.zeros(0, dtype=torch.long)
     pairs = zip(splits.train, splits.test, strict=True)
     return torch.cat([test[never_met(task, train, test)] for train, test in pairs])
 
 
-def _agrees(told: Tensor, targets: Tensor, found: Doubts, problem: ProblemType) -> Tensor:
-    """(n,), whether a head by itself finds what is suggested more probable than all else."""
+def _agree(probabilities: Tensor, targets: Tensor, found: Doubts, problem: ProblemType) -> Tensor:
+    """Return where one head alone finds the suggested label the most probable, (n,)."""
     if not problem.has_classes:
-        return doubts(told, targets, problem).is_doubtful
+        return doubts(probabilities, targets, problem).is_doubtful
     if problem.is_exclusive:
-        return told.argmax(dim=1) == found.suggested
+        return probabilities.argmax(dim=1) == found.suggested
     doubted = found.suggested != targets.bool()
-    return (((told > HALF) == found.suggested) | ~doubted).all(dim=1)
+    return (((probabilities > HALF) == found.suggested) | ~doubted).all(dim=1)
 
-
-# --- As a sheet, in which labels are mended and on which one can train again.
 
 Labels = Sequence[int] | float  # the numbers of a row's labels, or its number
+LabelWriter = Callable[[Labels], Any]
 
 
-def _sheet(found: DoubtfulLabels, *, whole: bool) -> tuple[list[str], list[list[Any]]]:
-    """All of it as columns and rows, in which labels are mended."""
-    corpus, write_labels = found.spec.corpus, _writer(found.spec)
-    place_of = {row: place for place, row in enumerate(found.tested.tolist())}
-    rows = range(len(corpus)) if whole else found.tested[list(found.places)].tolist()
-    columns = [*(("text_a", "text_b") if corpus.pairs else ("text",)), "label"]
-    columns += ["split"] * bool(corpus.parts) + ["group"] * bool(corpus.groups)
-    columns += ["line", "doubtful", "suggested", "label_probability", "suggested_probability"]
-    columns += ["agree", "conflicts"]
-    table, sides = list[list[Any]](), (corpus.texts, corpus.pairs)
-    for row in rows:
-        labels = corpus.targets[row] if corpus.problem.has_classes else corpus.numbers[row]
-        told = [*(side[row] for side in sides if side), write_labels(labels)]
-        told += [side[row] for side in (corpus.parts, corpus.groups) if side]
-        told.append(line_of(corpus, row))
-        told += _held(found, place_of.get(row), labels, write_labels)
-        table.append([*told, " ".join(map(str, found.others_of(row)))])
-    return columns, table
-
-
-def _held(
-    found: DoubtfulLabels, place: int | None, labels: Labels, write_labels: Callable[[Labels], Any]
-) -> list[Any]:
-    """What the heads hold of a row: doubtful, suggested, two probabilities, how many agree."""
-    if place is None:  # they have learned from it
-        return ["", write_labels(labels), None, None, None]
-    problem = found.spec.corpus.problem
-    given, other = (
-        round(float(one[place]), 4) if problem.has_classes else None for one in found.doubts.sure
-    )
-    if not found.doubts.is_doubtful[place]:  # its own label is kept, and no other has a column
-        return ["", write_labels(labels), given, None, None]
-    suggested = write_labels(_labels(found.doubts.suggested[place], problem))
-    return ["yes", suggested, given, other, int(found.agree[place])]
-
-
-def _labels(target: Tensor, problem: ProblemType) -> Labels:
-    """The labels of a row from its target."""
-    if not problem.has_classes:
-        return float(target)
-    return [int(target)] if problem.is_exclusive else target.nonzero().flatten().tolist()
-
-
-def _writer(spec: RunSpec) -> Callable[[Labels], Any]:
-    """What writes the labels of a row into a cell; several parted as in the file, if possible."""
+def _label_writer(spec: RunSpec) -> LabelWriter:
+    """Return what writes labels into a cell; several are separated as in the file, if possible."""
     classes, own = spec.corpus.classes, spec.account.get("columns", {}).get("separator", "")
     signs = [sign for sign in (own, *SEPARATORS) if sign and sign != LISTS]
-    sign = next((one for one in signs if not any(one in name for name in classes)), "")
+    sign = next((sign for sign in signs if not any(sign in name for name in classes)), "")
 
-    def written(labels: Labels) -> Any:
+    def write(labels: Labels) -> Any:
         if not isinstance(labels, Sequence):
             return labels
         names = [classes[label] for label in labels]
@@ -475,4 +437,4 @@ def _writer(spec: RunSpec) -> Callable[[Labels], Any]:
             return names[0]
         return sign.join(names) if sign and own != LISTS else dumps(names, ensure_ascii=False)
 
-    return written
+    return write

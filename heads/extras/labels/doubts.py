@@ -1,19 +1,15 @@
-"""Which given labels the heads, out of fold, hold for wrong: confident learning.
+"""Find doubtful labels from out-of-fold predictions: confident learning.
 
-How many are doubtful is counted by class: rows of which heads that have not learned from them are
-confident of another class, which is to be as sure of it as they are, on average, of the rows that
-are labelled with it. So many are named, those first whose own label is the least probable. What is
-named is to be looked at and may be right: heads that share one base model err alike.
-
-Of several labels each is a yes-or-no question of its own. Numbers have no classes to be confident
-of: there a row is doubtful whose number lies far from the one predicted.
+Heads are confident of another class if it is as probable to them as it is, on average, on the rows
+labelled with it. As many rows are doubtful, those whose own label is the least probable. Of several
+labels each is a yes-or-no question of its own. A number is doubtful that lies far from the
+prediction.
 
 Legend: n tested rows, c classes or labels.
 
 Source: Northcutt, Jiang and Chuang 2021, Confident Learning: Estimating Uncertainty in Dataset
 Labels, JAIR 70: equations 1 and 2 (confident joint and thresholds), section 3.2 (pruning by rank of
-self-confidence). Of the ways to choose rows there this one found the most labels that were made
-wrong, and named the fewest right ones: docs/extras/labels.md.
+self-confidence), the best of its ways to choose rows: docs/extras/labels.md.
 """
 
 from dataclasses import dataclass
@@ -31,15 +27,14 @@ MAD = 1.4826  # of a normal distribution, its standard deviation in median absol
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Doubts:
-    """What is held of the label of every row.
+    """The doubts about the label of every row.
 
     Attributes:
-        is_doubtful: (n,), whether it is to be looked at.
-        suggested: What it would be instead, in the form of targets; what it is where it is not
-            doubtful, and of numbers always the one predicted.
-        quality: (n,), how far it is to be trusted: the lowest are looked at first.
-        sure: The probability of the label that is given, and of the one suggested, (n,) each; of
-            several labels, that the one doubted most is as it is given, or is not; NaN for numbers.
+        is_doubtful: (n,), whether it is to be reviewed.
+        suggested: Targets: the own one where it is not doubtful; of numbers the predicted one.
+        quality: (n,), how far it is to be trusted: the lowest come first.
+        sure: The probabilities of the given and the suggested label, (n,) each; of several, of the
+            most doubted one; NaN for numbers.
     """
 
     is_doubtful: Tensor
@@ -49,7 +44,7 @@ class Doubts:
 
 
 def doubts(probabilities: Tensor, targets: Tensor, problem: ProblemType) -> Doubts:
-    """Holds the labels of rows to what heads say that have not learned from these rows.
+    """Compare the labels of rows with the predictions of heads that have not learned from them.
 
     Args:
         probabilities: (n, c), of the classes; or (n, 1), the numbers predicted.
@@ -63,9 +58,7 @@ def doubts(probabilities: Tensor, targets: Tensor, problem: ProblemType) -> Doub
 
 
 def thresholds(probabilities: Tensor, targets: Tensor) -> Tensor:
-    """(c,), how sure heads are of a class on average, on the rows labelled with it.
-
-    Infinite for a class that no row has: nothing can be confidently of it.
+    """Return the mean probability of each class on the rows labelled with it, (c,); inf of none.
 
     Source: Northcutt et al. 2021, equation 2.
     """
@@ -76,10 +69,10 @@ def thresholds(probabilities: Tensor, targets: Tensor) -> Tensor:
 
 
 def _confident(probabilities: Tensor, targets: Tensor) -> Doubts:
-    """One class a row: as many as stand off the diagonal of the confident joint.
+    """Doubt as many rows of one class each as stand off the diagonal of the confident joint.
 
     Of several classes above their thresholds the most probable counts. A row whose own label is the
-    most probable of all is on the diagonal, as in cleanlab, the authors' library.
+    most probable of all is on the diagonal, as in cleanlab.
 
     Source: Northcutt et al. 2021, equation 1.
     """
@@ -101,16 +94,13 @@ def _confident(probabilities: Tensor, targets: Tensor) -> Doubts:
 
 
 def _confident_by_label(probabilities: Tensor, targets: Tensor) -> Doubts:
-    """Several labels a row: for each label whether a row has it is a question of its own."""
-    asked = torch.stack([1 - probabilities, probabilities], dim=2)  # (n, c, 2), no and yes
-    each = [
-        _confident(asked[:, label], targets[:, label].long()) for label in range(asked.shape[1])
-    ]
-    quality = torch.stack([one.quality for one in each], dim=1)
-    doubted = torch.stack([one.is_doubtful for one in each], dim=1)
-    shown = doubted | ~doubted.any(dim=1, keepdim=True)  # what is said of a row is of its doubts
+    both = torch.stack([1 - probabilities, probabilities], dim=2)  # (n, c, 2), no and yes
+    labels = [_confident(both[:, at], targets[:, at].long()) for at in range(both.shape[1])]
+    quality = torch.stack([label.quality for label in labels], dim=1)
+    doubted = torch.stack([label.is_doubtful for label in labels], dim=1)
+    shown = doubted | ~doubted.any(dim=1, keepdim=True)  # of a doubtful row, its doubts alone
     worst = quality.where(shown, torch.inf).argmin(dim=1, keepdim=True)
-    given = torch.stack([one.sure[0] for one in each], dim=1).gather(1, worst)[:, 0]
+    given = torch.stack([label.sure[0] for label in labels], dim=1).gather(1, worst)[:, 0]
     return Doubts(
         is_doubtful=doubted.any(dim=1),
         suggested=targets ^ doubted,
@@ -120,19 +110,11 @@ def _confident_by_label(probabilities: Tensor, targets: Tensor) -> Doubts:
 
 
 def _far(predicted: Tensor, targets: Tensor) -> Doubts:
-    """Numbers: further from the one predicted than FAR robust standard deviations.
-
-    This is no confident learning, which numbers have none of: heads that err alike on hard rows
-    name those as well.
-    """
+    """Doubt numbers further from the predicted ones than FAR robust standard deviations."""
     residuals = (targets - predicted).double()
     residuals = residuals - residuals.median()
     spread = float(residuals.abs().median()) * MAD or float(residuals.square().mean().sqrt())
     quality = -residuals.abs() / (spread or 1.0)
-    unknown = torch.full_like(residuals, torch.nan)
-    return Doubts(
-        is_doubtful=quality < -FAR,
-        suggested=predicted,
-        quality=quality,
-        sure=(unknown, unknown),
-    )
+    sure = torch.full_like(residuals, torch.nan)
+    is_far = quality < -FAR
+    return Doubts(is_doubtful=is_far, suggested=predicted, quality=quality, sure=(sure, sure))

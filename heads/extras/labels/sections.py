@@ -1,5 +1,6 @@
 """The result section that this extra adds, and the files that the page offers below it."""
 
+from functools import partial
 from typing import Any
 
 from heads.interfaces.views.sections import Answer, Download, ResultSection, Subject
@@ -43,17 +44,11 @@ def find_labels(subject: Subject) -> Answer:
     )
 
 
-def export_doubtful(subject: Subject) -> tuple[list[str], list[list[Any]]]:
-    """Return the doubtful rows for a spreadsheet."""
-    return _export(subject, whole=False)
-
-
-def export_all(subject: Subject) -> tuple[list[str], list[list[Any]]]:
-    """Return all rows for a spreadsheet, the doubtful ones marked."""
-    return _export(subject, whole=True)
-
-
-def _export(subject: Subject, *, whole: bool) -> tuple[list[str], list[list[Any]]]:
+def export_doubtful(subject: Subject, *, whole: bool = False) -> tuple[list[str], list[list[Any]]]:
+    """Return the doubtful rows for a spreadsheet, or the whole file with these marked."""
     from heads.extras.labels import doubtful_labels as labels
 
     return labels.doubtful_labels(subject.board.folder).sheet(whole=whole)
+
+
+export_all = partial(export_doubtful, whole=True)

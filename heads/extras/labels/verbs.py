@@ -23,22 +23,18 @@ def doubtful_labels(
 ) -> DoubtfulLabels:
     """Find the labels of a run that may be wrong.
 
-    A label is named where heads that have not learned from its row find another one more probable.
-    It is to be looked at, and may be right. With folds all rows are checked, with a test set the
-    test rows.
+    Heads that have not learned from the row find another label more probable. With folds all rows
+    are checked, with a test set the test rows.
 
     Args:
         run: The run: its id, its folder, or its leaderboard.
-        recipes: Whose probabilities are averaged, each alike. Default: all heads of the run, and
-            with a weight of a quarter the bag of words.
+        recipes: The heads to average. Default: all, and with a quarter's weight the bag of words.
 
     Returns:
-        The labels: `.rows` from the most doubtful on, `.conflicts`, `.says`, `.notes` and
-        `.save("to-mend.csv", whole=True)`.
+        The labels: `.rows` from the most doubtful on, `.conflicts`, `.notes` and `.save(…)`.
 
     Raises:
-        DataError: There is no such run, no head of it is done, or it was made before probabilities
-            of all classes were saved.
+        DataError: There is no such run, no head of it is done, or its probabilities are not saved.
     """
     from heads.extras.labels import doubtful_labels as labels
     from heads.runs.folder import find

@@ -9,7 +9,7 @@ from heads.backbone.models import BUNDLED
 from heads.caching import check_free
 from heads.display import Code
 from heads.errors import DataError
-from heads.extras.maps.verbs import iter_row_map, row_map
+from heads.extras.maps.verbs import row_map
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command, last_of, write_figure
 
@@ -30,10 +30,12 @@ def map(
         data: A run, a sample, a file or a folder.
         to: Write it to this file: .html, to be looked at, or .parquet, as Embedding Atlas opens it.
     """
-    if to is not None and to.suffix.lower() not in (".html", ".htm", ".parquet"):
-        what = f"{to.name} is neither an HTML file nor a Parquet file."
-        raise DataError(what, "Let its name end in .html or .parquet.")
+    from heads.extras.maps.row_map import axes, iter_row_map
+
     if to is not None:
+        if to.suffix.lower() not in (".html", ".htm", ".parquet"):
+            what = f"{to.name} is neither an HTML file nor a Parquet file."
+            raise DataError(what, "Let its name end in .html or .parquet.")
         check_free(to)
     found = last_of(iter_row_map(data, readings or None, method=method, most=most, model=model))
     lines: list[str | Code] = ["Write it with --to map.html, to be looked at, or --to map.parquet."]
@@ -41,16 +43,9 @@ def map(
         lines = [f"The map: {to}"]
         if to.suffix.lower() == ".parquet":
             found.save(to)
-            lines += _describe_atlas(to, found)
+            x, y = axes(found.readings[0].reading)
+            atlas = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
+            lines += ["Embedding Atlas opens it (pip install embedding-atlas):", Code(atlas)]
         else:
             write_figure(found.plot(), to)
     yield found.as_json(), lambda: cli.tables.describe(found, *lines)
-
-
-def _describe_atlas(to: Path, found: object) -> list[str | Code]:
-    from heads.extras.maps.row_map import RowMap, axes
-
-    assert isinstance(found, RowMap)
-    x, y = axes(found.readings[0].reading)
-    command = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
-    return ["Embedding Atlas opens it (pip install embedding-atlas):", Code(command)]

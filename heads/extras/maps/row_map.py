@@ -1,7 +1,5 @@
-"""The rows of a file as points, under several readings: which of them lie near each other.
+"""Draw the rows of a file as points under several readings (recipes without their heads).
 
-A reading is a recipe less its head: which tokens of which layer become the vector of a text. A
-picture has two dimensions and a vector hundreds, so what is lost is measured as well.
 Legend: n rows, w width of a reading, k nearest rows.
 """
 
@@ -17,15 +15,18 @@ import torch
 
 from heads import display, interruption, plugins
 from heads.backbone.backbone import Backbone
-from heads.backbone.given import named
+from heads.backbone.given import is_given, named
 from heads.backbone.loading import loading
 from heads.caching import place_told, write, writing
 from heads.data.corpus import Corpus
-from heads.data.dataset import Data
+from heads.data.dataset import Data, data_of
+from heads.data.samples import SAMPLES
+from heads.data.sources import open_source
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.features.extraction import FeatureMatrices, extract
 from heads.features.given import given_features
+from heads.interfaces.views.format import counted, percent, percent_or_blank
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -34,9 +35,11 @@ from heads.rng import IsolatedRng
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell
 from heads.runs.drill_down import label_of, once, spelled
-from heads.runs.leaderboard import Leaderboard
+from heads.runs.folder import find
+from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.preparation import scored_rows
 from heads.settings import Limits
+from heads.settings import limits as default_limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,22 +50,29 @@ Method = Literal["pca", "tsne"]
 MOST_ROWS: Mapping[str, int] = {"pca": 10_000, "tsne": 5_000}
 MOST_READINGS = 4
 NEAR = 10  # rows, whose agreement is told
-ASKED = 2_000  # rows whose nearest ones are looked for
+SAMPLED = 2_000  # rows whose nearest ones are looked for
+SEED = 0  # draws rows, and begins t-SNE
+HEADERS = (
+    "Reading", "Variance kept", "Nearest kept", "By chance", "Same label near", "In the picture",
+)  # fmt: skip
+KEY = (
+    f"Nearest kept: of the {NEAR} rows nearest in the vectors, the share that is among the {NEAR} "
+    "nearest in the picture. Same label near: of the rows nearest in the vectors, the share with "
+    "the row's own label; in the picture: of those nearest there."
+)
+METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How well a picture shows what is near in the vectors.
+    """How well a picture shows which vectors are near each other.
 
     Attributes:
-        kept: The share of the vectors' variance that the picture has; None of t-SNE, which keeps
-            neighbours and no distances.
-        agreement: Of the ten rows nearest in the vectors, the share that is among the ten nearest
-            in the picture.
-        by_chance: The same of a picture with its rows in any other order.
-        same_label: Of the ten nearest in the vectors, the share with the row's own label; None
-            where labels are numbers.
-        same_label_drawn: The same in the picture.
+        kept: The fraction of the vectors' variance that is drawn; None of t-SNE.
+        agreement: The fraction of the ten nearest rows that are the ten nearest in the picture.
+        by_chance: That fraction in a picture of shuffled rows.
+        same_label: The fraction of the ten nearest rows with the row's label; None for numbers.
+        same_label_drawn: That fraction in the picture.
     """
 
     kept: float | None
@@ -78,10 +88,10 @@ class MappedReading:
 
     Attributes:
         reading: Such as mean or cls@3.
-        width: Of its vectors.
-        x: (n,), a coordinate of each row.
-        y: (n,), the other.
-        trust: How well the picture shows what is near.
+        width: The width of its vectors.
+        x: (n,), the first coordinate of each row.
+        y: (n,), the second.
+        trust: How well the picture shows which vectors are near each other.
     """
 
     reading: str
@@ -99,18 +109,17 @@ class RowMap(display.Displayed):
         data: The name of the data.
         model: The base model.
         method: pca, the plane of most variance; or tsne.
-        rows: The numbers of the rows that are drawn, from 0, as the file has them.
-        lines: On which line of the file each begins; empty where that is not known.
+        rows: The numbers of the drawn rows, from 0, as the file has them.
+        lines: The line of the file on which each begins; empty where that is not known.
         texts: Their texts.
-        pairs: Their second texts; empty where rows have one.
-        labels: What each is labelled with, as one reads it.
-        numbers: The same as numbers, where labels are numbers; else empty.
-        problem: What rows are labelled with.
-        head: The head of the run whose answers are known; empty without one.
-        answers: What it answered on each row, asked when it had not learned from it; empty where it
-            was not asked, or there is no head.
-        readings: The rows under each.
-        notes: What one should know, a sentence each.
+        pairs: Their second texts; empty where rows have one text.
+        labels: Their labels as text.
+        numbers: Their labels as numbers, where labels are numbers; else empty.
+        problem: The kind of labels.
+        head: The head of the run whose answers are known; "" without one.
+        answers: Its out-of-sample answer on each row; "" where there is none.
+        readings: The rows under each reading.
+        notes: Remarks, a sentence each.
     """
 
     data: str
@@ -129,12 +138,14 @@ class RowMap(display.Displayed):
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """In one line: all texts would fill thousands."""
-        names = ", ".join(one.reading for one in self.readings)
+        """Return one line: all texts would fill thousands."""
+        names = ", ".join(mapped.reading for mapped in self.readings)
         return f"<RowMap {self.data}: {len(self.rows):,} rows under {names}>"
 
     def to_pandas(self) -> "DataFrame":
-        """A row a point: number and line, text, label, answer, and coordinates by reading."""
+        """Return a row per point: number, line, text, label, answer, and coordinates."""
+        import pandas
+
         columns: dict[str, Sequence[Any]] = {
             "row": self.rows,
             "line": self.lines,
@@ -143,26 +154,24 @@ class RowMap(display.Displayed):
             "label": self.numbers or self.labels,
             "answer": [answer or None for answer in self.answers],
         }
-        for one in self.readings:
-            columns |= dict(zip(axes(one.reading), (one.x, one.y), strict=True))
-        import pandas
-
-        return pandas.DataFrame({name: list(own) for name, own in columns.items() if len(own)})
+        for mapped in self.readings:
+            columns |= dict(zip(axes(mapped.reading), (mapped.x, mapped.y), strict=True))
+        return pandas.DataFrame({name: list(cells) for name, cells in columns.items() if cells})
 
     def save(self, path: str | Path) -> Path:
-        """Writes coordinates, texts, labels and answers as one Parquet file.
+        """Write coordinates, texts, labels and answers as one Parquet file.
 
         Embedding Atlas opens it: ``embedding-atlas map.parquet --text text --x x_mean --y y_mean``.
 
         Raises:
             DataError: Its name does not end in .parquet, or the disk does not take it.
         """
-        place = Path(path)
-        if place.suffix.lower() != ".parquet":
-            raise DataError(f"{place.name} is no Parquet file.", "Let its name end in .parquet.")
-        with writing(place_told(place)):
-            write(place, partial(_write_parquet, self.to_pandas()))
-        return place
+        path = Path(path)
+        if path.suffix.lower() != ".parquet":
+            raise DataError(f"{path.name} is no Parquet file.", "Let its name end in .parquet.")
+        with writing(place_told(path)):
+            write(path, partial(_write_parquet, self.to_pandas()))
+        return path
 
     def plot(self) -> "Figure":
         """Return the readings side by side, coloured by label, as a figure of Plotly."""
@@ -172,30 +181,23 @@ class RowMap(display.Displayed):
 
     def describe(self) -> display.Description:
         """Return what shell and notebook show: how well each picture can be trusted."""
-        words = plugins.load("heads.extras.maps.words")
-        rows = tuple(words.list_readings(self))
-        table = display.Table(headers=words.HEADERS, rows=rows, note=words.KEY)
-        return display.Description(title=words.summarize(self), blocks=(table, *self.notes))
+        table = display.Table(headers=HEADERS, rows=tuple(list_readings(self)), note=KEY)
+        return display.Description(title=summarize(self), blocks=(table, *self.notes))
 
     def as_json(self) -> dict[str, Any]:
-        """What is known of the map, without its rows: the answer of `heads map --json`."""
-        return {
-            "data": self.data,
-            "model": self.model,
-            "method": self.method,
-            "rows": len(self.rows),
-            "head": self.head or None,
-            "readings": [
-                {"reading": one.reading, "width": one.width, "columns": axes(one.reading)}
-                | asdict(one.trust)
-                for one in self.readings
-            ],
-            "notes": list(self.notes),
-        }
+        """Return the map without its rows: the answer of `heads map --json`."""
+        readings = [
+            {"reading": own.reading, "width": own.width, "columns": axes(own.reading)}
+            | asdict(own.trust)
+            for own in self.readings
+        ]
+        values = {"data": self.data, "model": self.model, "method": self.method}
+        values |= {"rows": len(self.rows), "head": self.head or None}
+        return values | {"readings": readings, "notes": list(self.notes)}
 
 
 def axes(reading: str) -> tuple[str, str]:
-    """The columns that hold the coordinates of a reading.
+    """Return the columns that hold the coordinates of a reading.
 
     >>> axes("cls@cat4")
     ('x_cls_cat4', 'y_cls_cat4')
@@ -204,49 +206,78 @@ def axes(reading: str) -> tuple[str, str]:
     return f"x_{name}", f"y_{name}"
 
 
-def _write_parquet(table: "DataFrame", place: Path) -> None:
-    table.to_parquet(place, index=False)
-    place.chmod(0o644)
+def _write_parquet(table: "DataFrame", path: Path) -> None:
+    table.to_parquet(path, index=False)
+    path.chmod(0o644)
+
+
+# --- In words.
+
+
+def summarize(found: RowMap) -> str:
+    """Say in a sentence what is drawn."""
+    rows = f"{counted(len(found.rows), 'row')} of {found.data}"
+    how = "as they were given" if is_given(found.model) else f"as {found.model} reads them"
+    return f"{rows} {how}, by {METHODS[found.method]}. Point at a dot to read its text."
+
+
+def describe_trust(mapped: MappedReading) -> str:
+    """Say in a sentence how well the picture of a reading can be trusted."""
+    trust = mapped.trust
+    kept = "" if trust.kept is None else f"{percent(trust.kept, 0)} of the variance is drawn; "
+    near = (
+        f"{mapped.reading}: {kept}of the {NEAR} rows nearest to a row in the vectors, "
+        f"{percent(trust.agreement, 0)} are among its {NEAR} nearest in the picture "
+        f"({percent(trust.by_chance)} by chance)"
+    )
+    if trust.same_label is None or trust.same_label_drawn is None:
+        return f"{near}."
+    same, drawn = percent(trust.same_label, 0), percent(trust.same_label_drawn, 0)
+    return f"{near}; of those in the vectors {same} have its label, of those drawn {drawn}."
+
+
+def list_readings(found: RowMap) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each reading, as `HEADERS` name the columns."""
+    for mapped in found.readings:
+        trust = mapped.trust
+        fractions = (trust.kept, trust.agreement, trust.by_chance)
+        fractions += (trust.same_label, trust.same_label_drawn)
+        yield mapped.reading, *map(percent_or_blank, fractions)
 
 
 # --- From rows to points.
 
 
-def mapping(
-    of: Data | Leaderboard,
+def iter_row_map(
+    data: str | Path | Data | Leaderboard,
     readings: Sequence[str] | None,
     *,
-    method: Method = "pca",
+    method: Method,
+    most: int,
     model: str,
-    most: int = 0,
-    seed: int = 0,
-    limits: Limits,
+    limits: Limits | None = None,
 ) -> Iterator[Progress | RowMap]:
-    """What `heads.row_map` does, as a stream: progress, then the map.
-
-    Args:
-        model: The base model under data; a run has its own.
-        most: How many rows at most; as many as the method draws, if 0.
-        seed: Draws the rows, where there are more, and begins t-SNE.
-    """
-    chosen = _readings(_usual(of) if readings is None else readings)
-    asked: spec.RunSpec | None = None
-    if isinstance(of, Leaderboard):
-        asked = spec.load(of.folder)
-        corpus, model = asked.corpus, of.model
+    """Yield the progress of `heads.row_map`, then the map."""
+    limits = limits or default_limits()
+    source = _load_source(data, limits) if isinstance(data, str | Path) else data
+    chosen = _select_readings(_default_readings(source) if readings is None else readings)
+    run: spec.RunSpec | None = None
+    if isinstance(source, Leaderboard):
+        run = spec.load(source.folder)
+        corpus, model = run.corpus, source.model
     else:
-        corpus = of.corpus
+        corpus = source.corpus
         model = named(corpus.vectors.width) if corpus.vectors else model
-    rows = _drawn(corpus, _most(method, most), seed)
+    rows = _draw_rows(corpus, _check_most(method, most))
     backbone = yield from loading(model, limits)
-    vectors = yield from _vectors(list(chosen.values()), corpus, rows, backbone, asked)
+    vectors = yield from _iter_vectors(list(chosen.values()), corpus, rows, backbone, run)
     labels = [label_of(corpus, row) for row in rows]
-    found = []
+    mapped = []
     for name in chosen:
         yield Progress(says=f"Drawing {name}", share=0.9)
-        own = vectors.matrix(name).float()[vectors.index].numpy()
-        found.append(_mapped(name, own, labels if not corpus.numbers else [], method, seed))
-    head, answers = _answers(of) if isinstance(of, Leaderboard) else ("", {})
+        matrix = vectors.matrix(name).float()[vectors.index].numpy()
+        mapped.append(_mapped(name, matrix, labels if not corpus.numbers else [], method, SEED))
+    head, answers = _answers(source) if isinstance(source, Leaderboard) else ("", {})
     yield RowMap(
         data=corpus.name,
         model=backbone.id,
@@ -260,19 +291,33 @@ def mapping(
         problem=corpus.problem,
         head=head,
         answers=tuple(answers.get(row, "") for row in rows) if head else (),
-        readings=tuple(found),
+        readings=tuple(mapped),
         notes=tuple(_notes(corpus, rows, method)),
     )
 
 
-def _vectors(
+def _load_source(name: str | Path, limits: Limits) -> Data | Leaderboard:
+    """Return the sample, file or run of that name; in public no file."""
+    path = Path(name)
+    is_file = not limits.public and path.exists() and not (path / "run.json").is_file()
+    if str(name) in SAMPLES or is_file:
+        table, title = open_source(name, limits)
+        return data_of(table, limits, name=title)
+    try:
+        return leaderboard(find(str(name), is_public=limits.public))
+    except DataError:
+        what = f"There is no run, no sample and no file called {str(name)[:80]}."
+        raise DataError(what, "List runs with: heads runs") from None
+
+
+def _iter_vectors(
     readings: Sequence[ResolvedRecipe],
     corpus: Corpus,
     rows: Sequence[int],
     backbone: Backbone,
-    asked: spec.RunSpec | None,
+    run: spec.RunSpec | None,
 ) -> Generator[Progress, None, FeatureMatrices]:
-    """What the readings make of some rows; of a run the question says how they were read."""
+    """Yield progress and return the vectors of some rows, encoded as the run did, if any."""
     if corpus.vectors is not None:
         return given_features(readings, corpus.vectors.of(rows))
     found: FeatureMatrices | None = None
@@ -282,8 +327,8 @@ def _vectors(
         [corpus.texts[row] for row in rows],
         [corpus.pairs[row] for row in rows] if corpus.pairs else (),
         backbone,
-        asked.config.precision if asked else "exact",
-        scored_rows(asked) if asked and len(rows) == len(corpus) else (),
+        run.config.precision if run else "exact",
+        scored_rows(run) if run and len(rows) == len(corpus) else (),
     ):
         if isinstance(event, Progress):
             yield event
@@ -293,8 +338,8 @@ def _vectors(
     return found
 
 
-def _readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
-    """Resolve at most so many fixed readings by name; a whole recipe stands for its reading."""
+def _select_readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
+    """Resolve at most MOST_READINGS fixed readings; a whole recipe stands for its reading."""
     found: dict[str, ResolvedRecipe] = {}
     for name in [names] if isinstance(names, str) else names:
         pooling, sign, options = name.partition("?")  # options stand behind the head
@@ -311,40 +356,39 @@ def _readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
     return found
 
 
-def _usual(of: Data | Leaderboard) -> Sequence[str]:
-    """The readings that are drawn where none is named."""
-    if isinstance(of, Leaderboard):
-        return readings_of(of, of.recommendation.name or of.best)
-    return (GIVEN.name,) if of.corpus.vectors else ("mean", "cls")
+def _default_readings(source: Data | Leaderboard) -> Sequence[str]:
+    if isinstance(source, Leaderboard):
+        return readings_of(source, source.recommendation.name or source.best)
+    return (GIVEN.name,) if source.corpus.vectors else ("mean", "cls")
 
 
 def readings_of(board: Leaderboard, head: str) -> list[str]:
-    """Two fixed readings of a run, that of a head first and then that of the best other one."""
+    """Return two fixed readings of a run: that of a head, and that of the best other one."""
     found = list[str]()
     for name in [head, *(cell.name for cell in board.cells if not cell.is_baseline)]:
         with suppress(RecipeError):
-            (reading,) = _readings([name])
+            (reading,) = _select_readings([name])
             found += [reading] * (reading not in found)
     return found[:2]
 
 
-def _most(method: Method, asked: int) -> int:
+def _check_most(method: Method, most: int) -> int:
     """Return how many rows are drawn at most; raise HeadsError for a wrong method or number."""
     if method not in MOST_ROWS:
         raise DataError(f"There is no projection '{method}'.", "There are: pca, tsne.")
-    if asked > MOST_ROWS[method]:
-        what = f"{asked:,} rows are more than the {MOST_ROWS[method]:,} that {method} draws."
+    if most > MOST_ROWS[method]:
+        what = f"{most:,} rows are more than the {MOST_ROWS[method]:,} that {method} draws."
         raise LimitError(what, "Ask for fewer.")
-    if asked < 0:
-        raise DataError(f"{asked} is no number of rows.", "Leave it out, or ask for some.")
-    return asked or MOST_ROWS[method]
+    if most < 0:
+        raise DataError(f"{most} is no number of rows.", "Leave it out, or ask for some.")
+    return most or MOST_ROWS[method]
 
 
-def _drawn(corpus: Corpus, most: int, seed: int) -> list[int]:
-    """The rows that are drawn, in their order; of many some, each as likely."""
+def _draw_rows(corpus: Corpus, most: int) -> list[int]:
+    """Draw at most so many rows at random; return them in their order."""
     if len(corpus) <= most:
         return list(range(len(corpus)))
-    rng = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(SEED)
     return sorted(torch.randperm(len(corpus), generator=rng)[:most].tolist())
 
 
@@ -358,24 +402,24 @@ def _notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]
 
 
 def _answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
-    """The head to use, or the best, and what it answered on rows that it had not learned from."""
+    """Return the recommended or best head, and its answers on rows it has not learned from."""
     name = board.recommendation.name or board.best
     if not name:
         return "", {}
-    asked = spec.load(board.folder)
-    told = once(answers_of_cell(board.folder, asked.names.index(name), name), asked.splits)
-    given = (spelled(asked.corpus, answer) for answer in told.given)
-    return name, dict(zip(told.rows.tolist(), given, strict=True))
+    run = spec.load(board.folder)
+    answers = once(answers_of_cell(board.folder, run.names.index(name), name), run.splits)
+    texts = (spelled(run.corpus, answer) for answer in answers.given)
+    return name, dict(zip(answers.rows.tolist(), texts, strict=True))
 
 
 def _mapped(
     name: str, vectors: "NDArray[Any]", labels: Sequence[str], method: Method, seed: int
 ) -> MappedReading:
-    """The rows under one reading: vectors (n, w) to points (n, 2), and what is lost."""
+    """Project the vectors (n, w) of a reading to points (n, 2), and measure what is lost."""
     if len(vectors) < 3:
         raise DataError(f"{len(vectors)} rows are no map.", "Take at least 3.")
     interruption.check()
-    points, kept = _projected(vectors, method, seed)
+    points, kept = _project(vectors, method, seed)
     return MappedReading(
         reading=name,
         width=vectors.shape[1],
@@ -385,10 +429,10 @@ def _mapped(
     )
 
 
-def _projected(
+def _project(
     vectors: "NDArray[Any]", method: Method, seed: int
 ) -> tuple["NDArray[Any]", float | None]:
-    """Points (n, 2), and the share of the variance that they have."""
+    """Return points (n, 2), and the fraction of the variance that they have."""
     from sklearn.decomposition import PCA
 
     if not vectors.std(axis=0).any():  # no vector differs from another
@@ -413,40 +457,32 @@ def _trust(
     kept: float | None,
     seed: int,
 ) -> Trust:
-    """How well points show what is near in the vectors, asked of some of the rows."""
+    """Measure on some of the rows how well points show which vectors are near."""
     n, k = len(vectors), min(NEAR, len(vectors) - 1)
-    asked = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:ASKED].tolist()
-    near, drawn = (_nearest(space, asked, k) for space in (vectors, points))
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:SAMPLED].tolist()
+    near, drawn = (_find_nearest(space, rows, k) for space in (vectors, points))
     common = sum(len(set(a) & set(b)) for a, b in zip(near, drawn, strict=True))
     return Trust(
         kept=kept,
-        agreement=common / (k * len(asked)),
+        agreement=common / (k * len(rows)),
         by_chance=k / (n - 1),
-        same_label=_same(near, asked, labels),
-        same_label_drawn=_same(drawn, asked, labels),
+        same_label=_same_label(near, rows, labels) if labels else None,
+        same_label_drawn=_same_label(drawn, rows, labels) if labels else None,
     )
 
 
-def _nearest(space: "NDArray[Any]", asked: Sequence[int], k: int) -> list[list[int]]:
-    """The k rows nearest to each that is asked, itself not among them."""
+def _find_nearest(space: "NDArray[Any]", rows: Sequence[int], k: int) -> list[list[int]]:
+    """Return the k other rows nearest to each row."""
     from sklearn.neighbors import NearestNeighbors
 
-    found = NearestNeighbors(n_neighbors=k + 1).fit(space).kneighbors(space[list(asked)])[1]
+    near = NearestNeighbors(n_neighbors=k + 1).fit(space).kneighbors(space[list(rows)])[1]
     # A row that has a twin need not be its own nearest one.
-    return [
-        [int(one) for one in own if one != row][:k]
-        for row, own in zip(asked, found.tolist(), strict=True)
-    ]
+    pairs = zip(rows, near.tolist(), strict=True)
+    return [[int(other) for other in others if other != row][:k] for row, others in pairs]
 
 
-def _same(
-    near: Sequence[Sequence[int]], asked: Sequence[int], labels: Sequence[str]
-) -> float | None:
-    """The share of near rows that have the label of the row that they are near to."""
-    if not labels:
-        return None
-    shares = [
-        sum(labels[one] == labels[row] for one in own) / len(own)
-        for row, own in zip(asked, near, strict=True)
-    ]
-    return sum(shares) / len(shares)
+def _same_label(near: list[list[int]], rows: Sequence[int], labels: Sequence[str]) -> float:
+    """Return the mean fraction of near rows that have the label of their row."""
+    pairs = zip(rows, near, strict=True)
+    fractions = [sum(labels[o] == labels[row] for o in own) / len(own) for row, own in pairs]
+    return sum(fractions) / len(fractions)

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from heads.extras.ranks.critical_differences import CriticalDifferences
-from heads.interfaces.views.figures import (
-    Chart,
-    Figure,
-    build_axis,
-    build_figure,
-    hover_text,
-)
+from heads.interfaces.views.figures import Chart, Figure, build_axis, build_figure, hover_text
 from heads.interfaces.views.format import COLOURS, GREY, cut, escape
 
 CLIQUE, LINE = 11, 21  # pixels of a bar over a group, and of the line to a name
@@ -24,29 +18,26 @@ def draw_ranks(found: CriticalDifferences) -> Chart:
     high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
     at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
     cliques = found.cliques[:MOST_CLIQUES]
-    places = _places(found.recipes, CLIQUE * len(cliques) + 16, low, high)
+    places = _place_names(found.recipes, CLIQUE * len(cliques) + 16, low, high)
     height = max(depth for _, depth in places.values()) + 12
-    bars = [
-        _clique([at[name] for name in own], CLIQUE * (n + 1), found.recipes[0] in own)
-        for n, own in enumerate(cliques)
+    lines = [_draw_line(name, at[name], *place) for name, place in places.items()]
+    lines += [
+        _draw_bar([at[name] for name in clique], CLIQUE * (n + 1), found.recipes[0] in clique)
+        for n, clique in enumerate(cliques)
     ]
-    ruler, told = _ruler(found.critical_difference, low, high, height)
+    ruler, words = _draw_ruler(found.critical_difference, low, high, height)
+    names = [_draw_name(name, at[name], *place, high) for name, place in places.items()]
     side = 60 + 7 * max(len(cut(name, SIDE)) for name in found.recipes)
     axis = {"ticks": "inside", "ticklen": 6, "tickcolor": GREY, "showgrid": False}
     axis |= {"showline": True, "linecolor": GREY, "linewidth": 1.5, "side": "top"}
-    axis |= {"dtick": ceil((high - low) / 12)}
+    axis |= {"dtick": ceil((high - low) / 12), "range": [low, high], "automargin": False}
+    layout = {
+        "margin": {"l": side, "r": side, "t": 62, "b": 8}, "xaxis": build_axis(**axis),
+        "yaxis": build_axis(range=[-height, 0], visible=False),
+    }  # fmt: skip
     return Chart(
         figure=build_figure(
-            [*(_to_name(name, at[name], *place) for name, place in places.items()), *bars],
-            height + 70,
-            margin={"l": side, "r": side, "t": 62, "b": 8},
-            xaxis=build_axis(range=[low, high], automargin=False, **axis),
-            yaxis=build_axis(range=[-height, 0], visible=False),
-            shapes=ruler,
-            annotations=[
-                *told,
-                *(_at_side(name, at[name], *place, high) for name, place in places.items()),
-            ],
+            lines, height + 70, shapes=ruler, annotations=[words, *names], **layout
         ),
         says=found.verdict,
         key=f"{found.key} A bar lies over each group, with a dot at each of it."
@@ -56,65 +47,50 @@ def draw_ranks(found: CriticalDifferences) -> Chart:
     )
 
 
-def _places(names: Sequence[str], top: int, low: int, high: int) -> dict[str, tuple[int, int]]:
-    """For each name its side, and how many pixels below the axis: the better half at the left."""
+def _place_names(names: Sequence[str], top: int, low: int, high: int) -> dict[str, tuple[int, int]]:
+    """Return the side of each name and its pixels below the axis: the better half at the left."""
     left = (len(names) + 1) // 2
     sides = ((low, names[:left]), (high, names[: left - 1 : -1] if names[left:] else ()))
-    return {name: (side, top + LINE * n) for side, own in sides for n, name in enumerate(own)}
+    return {name: (side, top + LINE * n) for side, half in sides for n, name in enumerate(half)}
 
 
-def _to_name(name: str, rank: float, side: int, depth: int) -> Figure:
-    """The line from a rank on the axis to the name at the side."""
+def _draw_line(name: str, rank: float, side: int, depth: int) -> Figure:
+    """Draw the line from a rank on the axis to the name at the side."""
     return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [rank, rank, side],
-        "y": [0, -depth, -depth],
-        "line": {"color": GREY, "width": 1.2},
-        "hoverinfo": "text",
+        "type": "scatter", "mode": "lines", "x": [rank, rank, side], "y": [0, -depth, -depth],
+        "line": {"color": GREY, "width": 1.2}, "hoverinfo": "text", "cliponaxis": False,
         "hovertext": [hover_text(name, f"average rank {rank:.2f}")] * 3,
-        "cliponaxis": False,
-    }
+    }  # fmt: skip
 
 
-def _clique(ranks: Sequence[float], depth: int, is_first: bool) -> Figure:
-    """The bar over a group; that of the best recipe is blue."""
+def _draw_bar(ranks: Sequence[float], depth: int, is_first: bool) -> Figure:
+    """Draw the bar over a group; that of the best recipe is blue."""
     colour = COLOURS[0] if is_first else GREY
     return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": list(ranks),
-        "y": [-depth] * len(ranks),
-        "line": {"color": colour, "width": 5},
-        "marker": {"color": colour, "size": 9},
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
+        "type": "scatter", "mode": "lines+markers", "x": list(ranks), "y": [-depth] * len(ranks),
+        "line": {"color": colour, "width": 5}, "marker": {"color": colour, "size": 9},
+        "hoverinfo": "skip", "cliponaxis": False,
+    }  # fmt: skip
 
 
-def _at_side(name: str, rank: float, side: int, depth: int, high: int) -> Figure:
+def _draw_name(name: str, rank: float, side: int, depth: int, high: int) -> Figure:
     is_right = side == high
-    shown, told = escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"
+    shown, number = escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"
     return {
-        "x": side,
-        "y": -depth,
-        "xanchor": "left" if is_right else "right",
+        "x": side, "y": -depth, "showarrow": False, "xanchor": "left" if is_right else "right",
         "xshift": 6 if is_right else -6,
-        "showarrow": False,
-        "text": f"{told}  {shown}" if is_right else f"{shown}  {told}",
-    }
+        "text": f"{number}  {shown}" if is_right else f"{shown}  {number}",
+    }  # fmt: skip
 
 
-def _ruler(
-    length: float, low: float, high: float, height: int
-) -> tuple[list[Figure], list[Figure]]:
-    """Nemenyi's critical difference as a length above the axis, or in words where it is longer."""
+def _draw_ruler(length: float, low: float, high: float, height: int) -> tuple[list[Figure], Figure]:
+    """Draw the critical difference as a length above the axis; say in words if it is longer."""
     is_drawn = length <= high - low
-    place = {"yref": "paper", "y": 1 + 34 / height, "showarrow": False, "yanchor": "bottom"}
+    words = {"yref": "paper", "y": 1 + 34 / height, "showarrow": False, "yanchor": "bottom"}
     text = f"CD {length:.2f}" if is_drawn else f"CD {length:.2f}, longer than the axis"
-    told = place | {"x": low, "xanchor": "left", "text": text, "font": {"size": 12}}
+    words |= {"x": low, "xanchor": "left", "text": text, "font": {"size": 12}}
     line = {
         "type": "line", "x0": low, "x1": low + length, "yref": "paper", "y0": 1 + 32 / height,
         "y1": 1 + 32 / height, "line": {"color": GREY, "width": 2},
     }  # fmt: skip
-    return [line] * is_drawn, [told]
+    return [line] * is_drawn, words

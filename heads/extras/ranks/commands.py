@@ -24,10 +24,10 @@ def ranks(
         run: Runs of the same recipes on different data, by their ids or folders.
         to: Write the diagram to this HTML file as well.
     """
-    if to is not None:
+    if to:
         check_free(to)
     found = critical_differences(run, groups=groups, baselines=baselines)
-    if to is not None:
+    if to:
         write_figure(found.plot(), to)
-    lines = [f"The diagram: {to}"] * (to is not None)
+    lines = [f"The diagram: {to}"] * bool(to)
     yield found.as_json(), lambda: cli.tables.describe(found, *lines)

@@ -1,7 +1,5 @@
-"""Recipes over several data sets: average ranks, and which of them can be told apart.
+"""Rank recipes over several data sets, each one observation, and test which differ.
 
-Each data set is one piece of evidence, however many rows it has: what is asked is whether a recipe
-would be better on another data set, not on other rows of these.
 Legend: n data sets, k recipes, m pairs of recipes.
 """
 
@@ -32,16 +30,15 @@ TESTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Friedman:
-    """Whether the recipes differ at all.
+    """Friedman's test of whether the recipes differ at all.
 
     Attributes:
         chi_squared: Friedman's statistic, corrected for ties.
-        f: The same as Iman and Davenport's, which is less cautious; inf where all data sets agree.
+        f: Iman and Davenport's statistic of it; inf where all data sets agree.
         p: The chance of such an `f` if no recipes differ, from F with k - 1 and (k - 1)(n - 1)
             degrees of freedom; where all data sets agree, the chance that they do.
-        chi_squared_untied: As Demšar has it, without a correction for ties; the same where there
-            are none.
-        f_untied: Iman and Davenport's of that.
+        chi_squared_untied: Friedman's statistic as Demšar has it, without a correction for ties.
+        f_untied: Iman and Davenport's statistic of that.
     """
 
     chi_squared: float
@@ -64,14 +61,14 @@ class RankedPair:
     """Two recipes over all data sets.
 
     Attributes:
-        one: The one of the better average rank.
+        one: The recipe of the better average rank.
         other: The other.
-        wins: On how many data sets the one scores higher.
-        losses: On how many it scores lower; on all others both score the same.
+        wins: The number of data sets on which the first scores higher.
+        losses: The number on which it scores lower; on all others both score the same.
         rank_difference: By how much its average rank is better.
         p: Of Wilcoxon's signed-rank test, two-sided; None where scores have units.
-        p_holm: The same with care for how many pairs there are; None likewise.
-        differs: Whether the two are told apart, by the test that groups are drawn by.
+        p_holm: The p with Holm's correction; None likewise.
+        differs: Whether they differ significantly, by the test of the groups.
     """
 
     one: str
@@ -90,21 +87,17 @@ class CriticalDifferences(display.Displayed):
 
     Attributes:
         recipes: By average rank, the best first.
-        ranks: The average rank of each; 1 is the best, and who score the same share a rank.
+        ranks: The average rank of each, from 1, the best; equal scores share a rank.
         data: The names of the data sets.
         scores: For each data set the score of every recipe, in the order of `recipes`.
-        friedman: Whether they differ at all; None of two recipes.
-        critical_difference: Nemenyi's: how far two average ranks lie apart at least, to be told
-            apart by that test.
-        groups: By which test recipes are told apart: wilcoxon (Wilcoxon's signed-rank test with
-            Holm's correction) or nemenyi.
+        friedman: Friedman's test; None of two recipes.
+        critical_difference: The least significant difference of average ranks, by Nemenyi's test.
+        groups: The test of the groups: wilcoxon (with Holm's correction) or nemenyi.
         pairs: All pairs of recipes.
-        cliques: Groups within which no two are told apart, each as large as it can be; the best
-            first. Who is in none is told apart from all others.
-        needed: How many data sets it takes at least until that test can tell any two of so many
-            recipes apart.
+        cliques: Maximal groups within which no two recipes differ significantly, the best first.
+        needed: The least number of data sets at which that test can find any difference.
         left_out: Recipes that some data set lacks.
-        notes: What one should know, a sentence each.
+        notes: Remarks, a sentence each.
     """
 
     recipes: tuple[str, ...]
@@ -122,7 +115,7 @@ class CriticalDifferences(display.Displayed):
 
     @property
     def verdict(self) -> str:
-        """What the ranks allow one to say, in a sentence or two."""
+        """The result in a sentence or two."""
         best, rank = self.recipes[0], self.ranks[0]
         count = sum(pair.differs for pair in self.pairs)
         where = f"Over {len(self.data)} data sets {best} has the best average rank, {rank:.2f}"
@@ -138,11 +131,7 @@ class CriticalDifferences(display.Displayed):
         return f"{where}; {others} not significantly different from it. {pairs}."
 
     def to_pandas(self, of: Literal["ranks", "pairs", "scores"] = "ranks") -> "DataFrame":
-        """A row a recipe, with its average rank; or a row a pair; or the scores, a row a data set.
-
-        Raises:
-            DataError: Something else is asked for.
-        """
+        """Return a row for each recipe (ranks), pair of recipes, or data set (scores)."""
         if of == "pairs":
             return display.data_frame(map(asdict, self.pairs))
         if of == "scores":
@@ -160,12 +149,12 @@ class CriticalDifferences(display.Displayed):
 
     @property
     def letters(self) -> dict[str, str]:
-        """For each recipe the letters of its groups: who share one are not told apart."""
-        names = [chr(ord("a") + at) if at < 26 else f"[{at + 1}]" for at in range(MOST**2)]
-        found = dict.fromkeys(self.recipes, "")
-        for letter, clique in zip(names, self.cliques, strict=False):
-            found |= {name: found[name] + letter for name in clique}
-        return found
+        """The letters of the groups of each recipe: those that share one do not differ."""
+        letters = dict.fromkeys(self.recipes, "")
+        for at, clique in enumerate(self.cliques):
+            letter = chr(ord("a") + at) if at < 26 else f"[{at + 1}]"
+            letters |= {name: letters[name] + letter for name in clique}
+        return letters
 
     def plot(self) -> "Figure":
         """Return the diagram of critical differences as a figure of Plotly."""
@@ -175,7 +164,7 @@ class CriticalDifferences(display.Displayed):
 
     @property
     def key(self) -> str:
-        """How groups are drawn, in two sentences."""
+        """The legend of the groups, in two sentences."""
         return (
             f"Average ranks, 1 is the best. Recipes of a group are not significantly different by "
             f"{TESTS[self.groups]} (5 %). CD, the critical difference of Nemenyi's test: "
@@ -188,12 +177,7 @@ class CriticalDifferences(display.Displayed):
         ranked = display.Table(
             headers=("", "average rank", "groups", *self.data),
             rows=tuple(
-                (
-                    name,
-                    f"{rank:.2f}",
-                    letters[name],
-                    *(f"{row[at]:.3f}" for row in self.scores),
-                )
+                (name, f"{rank:.2f}", letters[name], *(f"{row[at]:.3f}" for row in self.scores))
                 for at, (name, rank) in enumerate(zip(self.recipes, self.ranks, strict=True))
             ),
             note=self.key,
@@ -215,13 +199,12 @@ class CriticalDifferences(display.Displayed):
         return display.Description(title=self.verdict, blocks=blocks)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: the answer of `heads ranks A B … --json`."""
-        own = asdict(self)
-        if self.friedman and self.friedman.f == inf:  # which JSON does not have
-            own["friedman"]["f"] = None
-        if self.friedman and self.friedman.f_untied == inf:
-            own["friedman"]["f_untied"] = None
-        return own | {"verdict": self.verdict, "level": LEVEL}
+        """Return plain values: the answer of `heads ranks A B … --json`."""
+        values = asdict(self)
+        if self.friedman:  # JSON has no infinity
+            test = values["friedman"].items()
+            values["friedman"] = {name: None if value == inf else value for name, value in test}
+        return values | {"verdict": self.verdict, "level": LEVEL}
 
 
 def critical_differences(
@@ -231,24 +214,22 @@ def critical_differences(
     has_units: bool = False,
     notes: Sequence[str] = (),
 ) -> CriticalDifferences:
-    """Ranks recipes over data sets.
+    """Rank recipes over data sets.
 
-    Wilcoxon's test asks of two recipes alone; Nemenyi's holds their average ranks against those of
-    all others, so that it can depend on a third recipe whether two are told apart.
+    Wilcoxon's test compares two recipes alone; Nemenyi's, by ranks among all recipes.
 
     Args:
         scores: For each data set the score of each recipe; more is better.
-        groups: By which test recipes are told apart.
-        has_units: Whether scores are errors in units of the data: their differences cannot be held
-            against each other, so that there is no Wilcoxon's test, and groups are Nemenyi's.
-        notes: What one should know already.
+        groups: The test of the groups.
+        has_units: Whether scores are errors in units of the data, whose differences cannot be
+            compared: then there is no Wilcoxon's test, and groups are Nemenyi's.
+        notes: Remarks that come first.
 
     Source: Demšar 2006 (average ranks, Friedman, Iman and Davenport, Nemenyi, the diagram);
     Benavoli, Corani and Mangili 2016 (Wilcoxon and Holm in the place of Nemenyi).
 
     Raises:
-        DataError: There are not two data sets and two recipes that all of them have, or a score
-            is no number.
+        DataError: There are not two data sets and two common recipes, or a score is no number.
         LimitError: There are more recipes than a diagram has room for.
     """
     import numpy as np
@@ -292,7 +273,7 @@ UNITS = (
 
 
 def _common(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
-    """The recipes that all data sets have, and those that some lack."""
+    """Return the recipes that all data sets have, and those that some lack."""
     if len(scores) < 2:
         what = "Ranks over data sets need at least two of them."
         raise DataError(what, "Name runs on different data.")
@@ -312,7 +293,7 @@ def _common(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple
 
 
 def critical_difference(recipes: int, data_sets: int) -> float:
-    """How far two average ranks lie apart at least, to be told apart by Nemenyi's test.
+    """Return the least significant difference of two average ranks by Nemenyi's test.
 
     >>> round(critical_difference(4, 14), 2)
     1.25
@@ -326,10 +307,10 @@ def critical_difference(recipes: int, data_sets: int) -> float:
 
 
 def needed(recipes: int, groups: Groups = "wilcoxon") -> int:
-    """How many data sets it takes at least until any two of so many recipes can be told apart.
+    """Return the least number of data sets at which two of so many recipes can differ.
 
-    The least p of Wilcoxon's test is 2 / 2ⁿ, and Holm's correction holds it against 0.05 / m. Of
-    Nemenyi's, two average ranks lie at most k - 1 apart.
+    The least p of Wilcoxon's test is 2 / 2ⁿ, and Holm's correction compares it with 0.05 / m. By
+    Nemenyi's test, two average ranks are at most k - 1 apart.
 
     >>> needed(2), needed(4), needed(16), needed(4, "nemenyi")
     (6, 8, 13, 3)
@@ -341,7 +322,7 @@ def needed(recipes: int, groups: Groups = "wilcoxon") -> int:
 
 
 def _friedman(ranks: "NDArray[Any]") -> Friedman:
-    """Friedman's test of ranks (n, k), and Iman and Davenport's."""
+    """Return Friedman's test of ranks (n, k), and Iman and Davenport's."""
     import numpy as np
     from scipy.stats import f as f_distribution
     from scipy.stats import friedmanchisquare
@@ -352,30 +333,18 @@ def _friedman(ranks: "NDArray[Any]") -> Friedman:
         return Friedman(chi_squared=0.0, f=0.0, p=1.0, chi_squared_untied=0.0, f_untied=0.0)
     tied = float(friedmanchisquare(*ranks.T).statistic)
     statistic = _iman_davenport(tied, n, k)
-    if statistic == inf:
-        p = _agreement(ranks[0]) ** (n - 1)
+    if statistic == inf:  # the chance that other data sets rank recipes in the order of the first
+        _, ties = np.unique(ranks[0], return_counts=True)
+        p = (prod(map(factorial, ties.tolist())) / factorial(k)) ** (n - 1)
     else:
         p = float(f_distribution.sf(statistic, k - 1, (k - 1) * (n - 1)))
-    return Friedman(
-        chi_squared=tied,
-        f=statistic,
-        p=p,
-        chi_squared_untied=untied,
-        f_untied=_iman_davenport(untied, n, k),
-    )
+    f = _iman_davenport(untied, n, k)
+    return Friedman(chi_squared=tied, f=statistic, p=p, chi_squared_untied=untied, f_untied=f)
 
 
 def _iman_davenport(chi_squared: float, n: int, k: int) -> float:
     left = n * (k - 1) - chi_squared
     return (n - 1) * chi_squared / left if left > 1e-9 else inf
-
-
-def _agreement(ranks: "NDArray[Any]") -> float:
-    """The chance that another data set ranks recipes in this very order, if none differ."""
-    import numpy as np
-
-    _, alike = np.unique(ranks, return_counts=True)
-    return prod(map(factorial, alike.tolist())) / factorial(len(ranks))
 
 
 def _pairs(
@@ -386,14 +355,14 @@ def _pairs(
     *,
     has_units: bool,
 ) -> tuple[RankedPair, ...]:
-    """All pairs; told apart by Wilcoxon and Holm, or where there is a bar by Nemenyi."""
+    """Compare all pairs by Wilcoxon and Holm, or where there is a bar by Nemenyi."""
     places = list(combinations(range(len(names)), 2))
-    raw = [
-        None if has_units else _wilcoxon((table[:, a] - table[:, b]).round(DIGITS))
-        for a, b in places
-    ]
-    holm = [None] * len(raw) if has_units else _holm([p for p in raw if p is not None])
-    apart = [float(ranks[b] - ranks[a]) for a, b in places]
+    raw: list[Any] = [None] * len(places)
+    holm: list[Any] = raw
+    if not has_units:
+        raw = [_wilcoxon((table[:, a] - table[:, b]).round(DIGITS)) for a, b in places]
+        holm = _holm(raw)
+    gaps = [float(ranks[b] - ranks[a]) for a, b in places]
     return tuple(
         RankedPair(
             one=names[a],
@@ -405,14 +374,14 @@ def _pairs(
             p_holm=corrected,
             differs=gap >= bar if bar is not None else corrected is not None and corrected <= LEVEL,
         )
-        for (a, b), gap, p, corrected in zip(places, apart, raw, holm, strict=True)
+        for (a, b), gap, p, corrected in zip(places, gaps, raw, holm, strict=True)
     )
 
 
 def _wilcoxon(differences: "NDArray[Any]") -> float:
-    """The two-sided p of Wilcoxon's signed-rank test; differences of 0 are ranked and then left.
+    """Return the two-sided p of Wilcoxon's test; exact where known or few signs are enumerated.
 
-    It is exact where SciPy has the distribution, or few signs can be enumerated.
+    Differences of 0 are ranked and then left out (Pratt).
     """
     import numpy as np
     from scipy.stats import PermutationMethod, wilcoxon
@@ -427,12 +396,12 @@ def _wilcoxon(differences: "NDArray[Any]") -> float:
         method = PermutationMethod(n_resamples=2**EXACT)  # all of them
     else:
         method = "asymptotic"
-    found = wilcoxon(differences, zero_method="pratt", method=method)  # pyright: ignore
-    return min(1.0, float(found.pvalue))  # pyright: ignore[reportAttributeAccessIssue]
+    test = wilcoxon(differences, zero_method="pratt", method=method)  # pyright: ignore
+    return min(1.0, float(test.pvalue))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _holm(p: Sequence[float]) -> list[float]:
-    """Holm's correction of several p, in their order.
+    """Return several p with Holm's correction, in their order.
 
     >>> [round(one, 3) for one in _holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -445,7 +414,7 @@ def _holm(p: Sequence[float]) -> list[float]:
 
 
 def _cliques(names: Sequence[str], pairs: Sequence[RankedPair]) -> tuple[tuple[str, ...], ...]:
-    """The largest groups of two or more within which no two are told apart, the best first."""
+    """Return the largest groups of two or more within which no two differ, the best first."""
     near: dict[str, set[str]] = {name: set() for name in names}
     for pair in pairs:
         if not pair.differs:
@@ -454,18 +423,14 @@ def _cliques(names: Sequence[str], pairs: Sequence[RankedPair]) -> tuple[tuple[s
     found: list[set[str]] = []
     _extend(set(), set(names), set(), near, found)
     place = {name: at for at, name in enumerate(names)}
-    groups = [tuple(sorted(one, key=place.__getitem__)) for one in found if len(one) > 1]
-    return tuple(sorted(groups, key=lambda one: [place[name] for name in one]))
+    groups = [tuple(sorted(clique, key=place.__getitem__)) for clique in found if len(clique) > 1]
+    return tuple(sorted(groups, key=lambda group: [place[name] for name in group]))
 
 
 def _extend(
-    group: set[str],
-    more: set[str],
-    done: set[str],
-    near: Mapping[str, set[str]],
-    found: list[set[str]],
+    group: set[str], more: set[str], done: set[str], near: dict[str, set[str]], found: list
 ) -> None:
-    """Bron and Kerbosch's search: who may join the group, and who had their turn."""
+    """Add to `found` all cliques around a group, by Bron and Kerbosch's search."""
     if not more and not done:
         found.append(group)
         return

@@ -21,14 +21,12 @@ def critical_differences(
 ) -> CriticalDifferences:
     """Rank recipes over several data sets, and say which of them differ significantly.
 
-    Each data set is one observation, however many rows it has. Recipes that some run lacks are left
-    out, and named.
+    Each data set is one observation. Recipes that some run lacks are left out, and named.
 
     Args:
         runs: Runs of the same recipes on different data: their ids, folders or leaderboards; or a
             DataFrame of scores, a row a data set and a column a recipe, where more is better.
-        groups: The test that recipes are compared by: wilcoxon, each pair by itself with Holm's
-            correction for their number; or nemenyi, by average ranks among all recipes.
+        groups: The test: wilcoxon, by pairs with Holm's correction; or nemenyi, by average ranks.
         baselines: Whether the bag-of-words and the majority-class baseline are ranked as well.
 
     Returns:

@@ -1,8 +1,7 @@
 """Published figures, computed anew: the MTEB classification protocol on a base model as it is.
 
-The protocol: mean of all tokens of at most 256, normalised; ten times so many training rows
-of each class, drawn from a shuffle that goes on from the last one; scikit-learn's logistic
-regression as it comes; the whole test set; the mean of the ten.
+The normalised mean of at most 256 tokens; ten times so many training rows of each class, shuffled
+on from the last draw; scikit-learn's default logistic regression; the mean on the whole test set.
 
 Source: embeddings-benchmark/mteb, abstasks classification (commit a905523).
 """
@@ -35,12 +34,12 @@ RESULTS = "embeddings-benchmark/results, all-MiniLM-L6-v2, revision 8b3219a, mte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What others measured.
+    """Published figures.
 
     Attributes:
         accuracy: Mean of ten experiments.
         f1: Mean of their macro-F1.
-        source: Where it is published.
+        source: The publication.
     """
 
     accuracy: float
@@ -53,9 +52,9 @@ class Benchmark:
     """One data set of MTEB.
 
     Attributes:
-        train: How many training rows it has.
-        test: How many test rows.
-        classes: How many classes.
+        train: The number of training rows.
+        test: The number of test rows.
+        classes: The number of classes.
         per_class: How many training rows of each class an experiment draws.
         published: The figures for the bundled model.
         order: The classes by their numbers, which moves the last digit; alphabetical if empty.
@@ -127,18 +126,7 @@ class Reproduced(display.Displayed):
 
 
 def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Reproduced]:
-    """Computes published figures anew, with the bundled model.
-
-    Args:
-        name: The data set: banking77 or emotion.
-        folder: Where its train.csv and test.csv lie, with the columns text,label.
-
-    Yields:
-        `Progress` while it works, and one `Reproduced`.
-
-    Raises:
-        DataError: There is no such benchmark, or the folder does not hold its data.
-    """
+    """Compute published figures anew: yield progress, then the result; see `heads reproduce`."""
     if name not in BENCHMARKS:
         what = f"There are no published figures here for '{name[:80]}'."
         raise DataError(what, did_you_mean(name, BENCHMARKS))
@@ -152,28 +140,22 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     texts = [train[row] for row in needed] + test
     reader = Featurizer(resolve("mean+linear"), backbone)
     features = torch.empty(len(texts), reader.width)
-    for share in _read_into(features, texts, reader, backbone):
-        yield Progress(says=f"Reading {len(texts):,} texts of {name}", share=0.8 * share)
+    for fraction in _fill_features(features, texts, reader, backbone):
+        yield Progress(says=f"Reading {len(texts):,} texts of {name}", share=0.8 * fraction)
     place = {row: number for number, row in enumerate(needed)}
     scores = []
     for number, draw in enumerate(draws, start=1):
-        chosen = features[[place[row] for row in draw]]
-        goals = [labels[row] for row in draw]
-        scores.append(_scored(chosen, goals, features[len(needed) :], truth))
+        rows, targets = [place[row] for row in draw], [labels[row] for row in draw]
+        scores.append(_score(features[rows], targets, features[len(needed) :], truth))
         says = f"Experiment {number} of {EXPERIMENTS}"
         yield Progress(says=says, share=0.8 + 0.2 * number / EXPERIMENTS)
-    yield _result(name, backbone.id, scores)
-
-
-def _result(name: str, model: str, scores: Sequence[tuple[float, float]]) -> Reproduced:
     from numpy import mean  # adds as the published figures were added, to the last digit
 
     accuracies, f1s = zip(*scores, strict=True)
-    accuracy, f1 = float(mean(accuracies)), float(mean(f1s))
-    published = BENCHMARKS[name].published
-    return Reproduced(
+    accuracy, f1, published = float(mean(accuracies)), float(mean(f1s)), benchmark.published
+    yield Reproduced(
         name=name,
-        model=model,
+        model=backbone.id,
         accuracy=accuracy,
         f1=f1,
         accuracies=accuracies,
@@ -183,10 +165,7 @@ def _result(name: str, model: str, scores: Sequence[tuple[float, float]]) -> Rep
 
 
 def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
-    """The training rows of each experiment: so many of each class, in the order of a shuffle.
-
-    Each experiment shuffles what the last one left, with the same seed.
-    """
+    """Draw the training rows of each experiment: so many of each class, shuffled on each time."""
     from numpy.random import RandomState
 
     order = list(range(len(labels)))
@@ -204,7 +183,7 @@ def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
 
 
 def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], list[int]]:
-    """The texts, and the numbers of their classes."""
+    """Return the texts, and the numbers of their classes."""
     hint = f"Give the folder with the train.csv and test.csv of {name}, columns text,label."
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -214,12 +193,11 @@ def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], 
         raise DataError(f"{path.name} of {name} cannot be read ({reason}).", hint) from None
     if not table or table[0] != ["text", "label"] or any(len(row) != 2 for row in table):
         raise DataError(f"{path.name} is no table with the columns text,label.", hint)
-    found = sorted({label for _, label in table[1:]})
-    benchmark = BENCHMARKS[name]
-    order = benchmark.order or found
-    if len(table) - 1 != rows or len(found) != benchmark.classes or found != sorted(order):
-        held = f"{len(table) - 1:,} rows of {len(found):,} classes"
-        what = f"{path.name} holds {held}; {name} has {rows:,} of its {benchmark.classes:,}."
+    classes, benchmark = sorted({label for _, label in table[1:]}), BENCHMARKS[name]
+    order = benchmark.order or classes
+    if len(table) - 1 != rows or len(classes) != benchmark.classes or classes != sorted(order):
+        content = f"{len(table) - 1:,} rows of {len(classes):,} classes"
+        what = f"{path.name} holds {content}; {name} has {rows:,} of its {benchmark.classes:,}."
         raise DataError(what, hint)
     texts = [check_text(text, limits, "text") for text, _ in table[1:]]
     numbers = {label: number for number, label in enumerate(order)}
@@ -227,10 +205,10 @@ def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], 
 
 
 @torch.no_grad()
-def _read_into(
+def _fill_features(
     features: Tensor, texts: Sequence[str], reader: Featurizer, backbone: Backbone
 ) -> Iterator[float]:
-    """Fills in the normalised means of the texts (n, w); yields the share that is done."""
+    """Fill in the normalised means of the texts (n, w); yield the fraction that is done."""
     done = 0
     for rows, states in backbone.passes(backbone.encode(texts)):
         features[rows] = normalize(reader(states).vectors, dim=1)
@@ -238,13 +216,13 @@ def _read_into(
         yield done / len(texts)
 
 
-def _scored(
-    features: Tensor, labels: Sequence[int], tested: Tensor, truth: Sequence[int]
+def _score(
+    features: Tensor, labels: Sequence[int], test: Tensor, truth: Sequence[int]
 ) -> tuple[float, float]:
-    """Accuracy and macro-F1 of one experiment."""
+    """Return accuracy and macro-F1 of one experiment."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import accuracy_score, f1_score
 
     model = LogisticRegression(max_iter=100, random_state=SEED).fit(features.numpy(), labels)
-    answers = model.predict(tested.numpy())
+    answers = model.predict(test.numpy())
     return float(accuracy_score(truth, answers)), float(f1_score(truth, answers, average="macro"))

@@ -1,9 +1,7 @@
 """Check whether an adapter folder of PEFT holds a whole classifier: head, labels, base model.
 
-An adapter is some small matrices beside a base model. Whether the head was learned and saved with
-them depends on `task_type` and `modules_to_save`, and PEFT loads a folder without it without an
-error, with a random head. Nothing of the base model is computed: its class is built on the meta
-device, for names and shapes, and the folder's tensors are read from safetensors.
+PEFT loads a folder without its head without an error, with a random one. Nothing of the base model
+is computed: its class is built on the meta device, for names and shapes.
 """
 
 import json
@@ -71,17 +69,7 @@ class BaseClass:
 
 
 def check_folder(folder: str, base: str, limits: Limits) -> AdapterReport:
-    """Check an adapter folder.
-
-    Args:
-        folder: A folder on this machine.
-        base: The base model, instead of the one that the folder names; "" for that one.
-        limits: What is allowed.
-
-    Raises:
-        CheckpointError: It is no folder of an adapter.
-        ModelError: The base model that was given is not there, or must not be loaded.
-    """
+    """Check an adapter folder as `heads.check_adapter` does; base "" is the one that it names."""
     adapter = _read_adapter(folder, limits)
     named = adapter.config.get("base_model_name_or_path")
     named = named if isinstance(named, str) else ""
@@ -138,11 +126,11 @@ def _read_adapter(folder: str, limits: Limits) -> Adapter:
     except (OSError, SafetensorError):
         raise CheckpointError(f"Its {WEIGHTS} cannot be read.", "Save or fetch it again.") from None
     tensors.pop("", None)
-    asked = {*ALWAYS_SAVED, *(name.rpartition(".")[2] for name in _modules_to_save(config))}
+    modules = {*ALWAYS_SAVED, *(name.rpartition(".")[2] for name in _modules_to_save(config))}
     kind = str(config.get("peft_type") or "")
 
     def is_saved(name: str) -> bool:
-        return not (MATRIX.search(name) if kind in KNOWN else asked.isdisjoint(name.split(".")))
+        return not (MATRIX.search(name) if kind in KNOWN else modules.isdisjoint(name.split(".")))
 
     saved = {name: own for name, own in tensors.items() if is_saved(name)}
     matrices = {name: own for name, own in tensors.items() if name not in saved}
@@ -231,23 +219,19 @@ def _check_head(adapter: Adapter, base: BaseClass | None) -> tuple[HeadState, li
 
 def _missing_head(adapter: Adapter, base: BaseClass | None) -> Finding:
     """Return why the head is not in the folder."""
-    asked, modules = _modules_to_save(adapter.config), base.head_modules if base else []
+    named, modules = _modules_to_save(adapter.config), base.head_modules if base else []
     hint = f"Train it with {f'modules_to_save={modules}' if base else 'task_type=SEQ_CLS'}."
-    is_named = any(own == name or own.endswith(f".{name}") for own in modules for name in asked)
-    if base and asked and not is_named:
-        says = (
-            f"modules_to_save names {', '.join(asked)}, and the head of {base.name} is "
-            f"{', '.join(modules)}: it was neither learned nor saved, and is random at every load."
-        )
-        return fault("head", says, hint)
-    if asked or adapter.config.get("task_type") == TASK:
+    is_named = any(own == name or own.endswith(f".{name}") for own in modules for name in named)
+    if base and named and not is_named:
+        heads = f"the head of {base.name} is {', '.join(modules)}: it"
+        why = f"modules_to_save names {', '.join(named)}, and {heads}"
+    elif named or adapter.config.get("task_type") == TASK:
         says = "Its config wants the head saved, and the file has no tensor of it: it was lost."
         hint = "Save it by the model's own save_pretrained, not from a state_dict."
         return fault("head", says, hint)
-    says = (
-        "Its config has neither task_type=SEQ_CLS nor modules_to_save: the head was neither "
-        "learned nor saved, and is random at every load."
-    )
+    else:
+        why = "Its config has neither task_type=SEQ_CLS nor modules_to_save: the head"
+    says = f"{why} was neither learned nor saved, and is random at every load."
     return fault("head", says, hint)
 
 

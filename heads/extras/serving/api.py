@@ -21,8 +21,7 @@ def check_adapter(
 ) -> AdapterReport:
     """Check whether an adapter of PEFT is a whole classifier: head, labels, base model.
 
-    PEFT loads an adapter whose head was never learned, or never saved, without an error and with a
-    random head.
+    PEFT loads an adapter whose head was never learned or saved without an error.
 
     Args:
         folder: The adapter's folder.
@@ -57,15 +56,13 @@ def check_endpoint(
     """Check whether a served classifier answers as the head of its checkpoint does.
 
     The server is asked about a few texts, and the checkpoint is computed here: as it is, and with
-    each fault that servers are known to have, such as a dropped pooler, another pooling, logits for
-    probabilities, swapped labels, or a text that is cut without an error. Nothing is sent but these
-    texts and the headers that are given.
+    each fault that servers are known to have, such as a dropped pooler, swapped labels, or a text
+    that is cut without an error. Nothing is sent but these texts and the headers that are given.
 
     Args:
         url: The server's address, such as http://127.0.0.1:8080.
         model: The checkpoint that it is to serve: a folder, or an id of the Hub.
-        server: Its kind: tei, vllm, transformers (a pipeline behind HTTP), gradio, or auto, which
-            finds out.
+        server: Its kind: tei, vllm, transformers (a pipeline behind HTTP), gradio, or auto.
         texts: Texts that are sent, instead of the built-in ones.
         pairs: As many second texts, for a head that reads two.
         paired: Send pairs of texts also where the checkpoint does not say that it needs them.

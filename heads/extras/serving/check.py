@@ -1,8 +1,5 @@
 """Compare a served classifier with its checkpoint, and find out why they differ.
 
-The server is asked about a few texts: as users do, for logits where it gives them, several at once,
-and with texts as long as the checkpoint reads and longer. The checkpoint is computed here as it is,
-and with each fault that servers are known to have.
 Legend: n probes, c classes.
 """
 
@@ -16,21 +13,9 @@ from torch import Tensor
 
 from heads import interruption
 from heads.classifier.classifier import Classifier
+from heads.extras.serving import fitting as fits
 from heads.extras.serving.encoding import Row, RowEncoder
-from heads.extras.serving.fitting import (
-    HALF,
-    LOGARITHM,
-    LOGITS,
-    SCALED_BY,
-    SIGMOID,
-    SOFTMAX,
-    TWICE,
-    Fit,
-    Fitting,
-    Series,
-    Verdict,
-    own_output,
-)
+from heads.extras.serving.fitting import LOGITS, SIGMOID, SOFTMAX, Fit, Fitting, Series, Verdict
 from heads.extras.serving.http import RefusedError
 from heads.extras.serving.labels import LabelCountError, Labels, match_labels
 from heads.extras.serving.long_texts import LongTexts
@@ -46,8 +31,8 @@ OUTPUTS = {
     LOGITS: "logits, to which nothing was applied",
     SOFTMAX: "a softmax of the logits",
     SIGMOID: "a sigmoid of each logit",
-    TWICE: "a softmax of a softmax",
-    LOGARITHM: "logarithms of probabilities",
+    fits.TWICE: "a softmax of a softmax",
+    fits.LOGARITHM: "logarithms of probabilities",
 }
 
 
@@ -58,7 +43,7 @@ class Check:
         self, classifier: Classifier, rows: Sequence[Row], server: Server, model: str
     ) -> None:
         self.classifier, self.rows, self.server, self.model = classifier, rows, server, model
-        self.output = own_output(classifier.head.problem)
+        self.output = fits.own_output(classifier.head.problem)
         self.encoder = RowEncoder(classifier.backbone, classifier.head.module.is_siamese)
         self.variants = Variants(self.encoder, classifier.head.module)
         kind = "pairs of texts" if len(rows[0]) > 1 else "texts"
@@ -87,7 +72,7 @@ class Check:
             return self._report()
         self._check_labels(labels)
         fitting, verdict = self._fit(series, labels, range(len(self.rows)))
-        self._explain(fitting, verdict, labels, batched, long=long)
+        self._explain(fitting, verdict, labels, batched, long)
         return self._report(fitting, verdict.own)
 
     # Requests.
@@ -109,7 +94,7 @@ class Check:
         except RefusedError as error:
             why = f"Asked for logits ({self.server.raw_by}), it refused: {error.what}"
         if not is_number:
-            self.findings.append(note("asking", why))
+            self._note("asking", why)
         return answers
 
     def _ask_batched(self) -> list[Scores]:
@@ -125,8 +110,7 @@ class Check:
                 answers = self.server.ask([self.rows[number] for number in numbers])
                 scores |= zip(numbers, answers, strict=True)
         except RefusedError as error:
-            says = f"Several texts at once were refused: {error.what}"
-            self.findings.append(note("asking", says))
+            self._note("asking", f"Several texts at once were refused: {error.what}")
             return []
         self.asked.append("The same several at once, short ones beside long ones.")
         return [scores[number] for number in range(len(self.rows))]
@@ -157,13 +141,7 @@ class Check:
         return None
 
     def _explain(
-        self,
-        fitting: Fitting,
-        verdict: Verdict,
-        labels: Labels,
-        batched: Sequence[Scores],
-        *,
-        long: bool,
+        self, fitting: Fitting, verdict: Verdict, labels: Labels, batched: list[Scores], long: bool
     ) -> None:
         """Find what explains the scores, and what becomes of batches and of long texts."""
         series, unexplained = fitting.series, _unexplained(fitting, verdict.own)
@@ -203,17 +181,16 @@ class Check:
 
     # Findings.
 
+    def _note(self, kind: str, says: str, hint: str = "") -> None:
+        self.findings.append(note(kind, says, hint))
+
     def _describe_output(self, series: Series, name: str) -> Finding:
         """Return the fault of scores that are made of the logits otherwise than they should be."""
-        output, _, factor = name.partition(SCALED_BY)
+        output, _, factor = name.partition(fits.SCALED_BY)
         if factor:
-            temperature = 1 / float(factor)
-            says = (
-                f"The scores ({output}) are of the logits multiplied by {factor} (a temperature of "
-            )
-            says += f"{temperature:.3g})."
+            times = f"multiplied by {factor} (a temperature of {1 / float(factor):.3g})"
             hint = "Answers stay, probabilities do not: turn the server's temperature off."
-            return fault("temperature", says, hint)
+            return fault("temperature", f"The scores ({output}) are of the logits {times}.", hint)
         found = OUTPUTS.get(name, name)
         if series.is_raw:
             says = f"Asked for logits ({self.server.raw_by}), it gives {found}."
@@ -250,36 +227,31 @@ class Check:
             self.findings.append(fault("labels", says, CHECK_LABELS))
         if labels.is_numbered:
             says = "The server has lost the labels' names: its numbers were taken in their order."
-            hint = "Write id2label into the config.json that it serves."
-            self.findings.append(note("labels", says, hint))
+            self._note("labels", says, "Write id2label into the config.json that it serves.")
         if not labels.is_named:
-            says = "The scores have no names: they were taken in their order."
-            self.findings.append(note("labels", says))
+            self._note("labels", "The scores have no names: they were taken in their order.")
 
     def _describe_fit(self, fitting: Fitting, verdict: Verdict, best: Fit) -> None:
         """Note the faults of the best fit, how exact the scores are, and which there were."""
         self.findings += best.faults
         for other in verdict.others[:MOST_NAMED]:
-            also = " ".join(one.says for one in other.faults)
+            also = " ".join(finding.says for finding in other.faults)
             says = f"These texts do not distinguish that from: {also}"
-            self.findings.append(note("asking", says, "Give more texts."))
+            self._note("asking", says, "Give more texts.")
         first, last = fitting.series[0], fitting.series[-1]
         if verdict.is_half:
             largest = last.largest(fitting.expected(best)[-1])
-            says = f"The scores agree to {largest:.2g}, as half precision does."
-            self.findings.append(note("precision", says))
+            self._note("precision", f"The scores agree to {largest:.2g}, as half precision does.")
         if last.scores.isnan().any():
-            says = "It names some labels only: the scores of those were compared."
-            self.findings.append(note("asking", says))
+            self._note("asking", "It names some labels only: the scores of those were compared.")
         if best.outputs[0] != self.output and best.outputs[0] in first.accepted:
             says = f"{self.server.title} gives a sigmoid of the number that this head answers."
-            hint = f"The number itself comes with {self.server.raw_by}."
-            self.findings.append(note("output", says, hint))
+            self._note("output", says, f"The number itself comes with {self.server.raw_by}.")
 
     def _check_batch(self, series: Series, batched: Tensor, fitting: Fitting, fit: Fit) -> None:
         """Note that the scores of texts asked about at once, (n, c), are others."""
         misfit = series.misfit(batched)
-        if misfit <= 1 or misfit <= HALF * fitting.halved_misfit(fit):
+        if misfit <= 1 or misfit <= fits.HALF * fitting.halved_misfit(fit):
             return
         scores, others = series.scores.nan_to_num(), batched.nan_to_num()
         nearest = torch.cdist(others, scores).argmin(dim=1)
@@ -292,10 +264,9 @@ class Check:
         largest = series.largest(batched)
         says = f"An answer depends on what a text is batched with: scores differ by {largest:.2g}."
         hint = "Give its model the attention mask, its tokenizer the padding side and token."
-        finding = fault("padding", says, hint)
-        if self.encoder.backbone.reads_padding:
-            finding = note("padding", f"{says} This family does so itself.")
-        self.findings.append(finding)
+        is_own = self.encoder.backbone.reads_padding
+        own = note("padding", f"{says} This family does so itself.")
+        self.findings.append(own if is_own else fault("padding", says, hint))
 
     def _check_repeats(self, series: Series, repeated: Tensor) -> bool:
         """Return True, and note it, if the same text gets other scores, (r, c), a second time."""
@@ -311,12 +282,12 @@ class Check:
 
 def _are_same(answers: Sequence[Scores], others: Sequence[Scores]) -> bool:
     """Return True if two lists of answers agree wherever the first one has a score."""
-    for answer, other in zip(answers, others, strict=True):
-        values = _by_key(other)
-        for key, value in _by_key(answer).items():
-            if abs(values.get(key, torch.inf) - value) > 1e-6 * max(1.0, abs(value)):
-                return False
-    return True
+    pairs = [(_by_key(one), _by_key(other)) for one, other in zip(answers, others, strict=True)]
+    return all(
+        abs(values.get(key, torch.inf) - value) <= 1e-6 * max(1.0, abs(value))
+        for answer, values in pairs
+        for key, value in answer.items()
+    )
 
 
 def _by_key(scores: Scores) -> dict[object, float]:
@@ -336,9 +307,6 @@ def _compare(fitting: Fitting, own: Fit) -> tuple[float, float | None]:
 def _unexplained(fitting: Fitting, own: Fit) -> Finding:
     difference, agreement = _compare(fitting, own)
     same = "" if agreement is None else f", and {agreement:.0%} of the labels are the same"
-    says = (
-        "The answers are not those of this checkpoint, and no known fault explains them: scores "
-        f"differ by up to {difference:.2g}{same}."
-    )
+    why = f"no known fault explains them: scores differ by up to {difference:.2g}{same}."
     hint = "Perhaps it serves other weights, another revision, or weights in 8 bits or less."
-    return fault("unexplained", says, hint)
+    return fault("unexplained", f"The answers are not those of this checkpoint, and {why}", hint)

@@ -35,32 +35,18 @@ def _select_tokens(text: Encoded, places: Sequence[int]) -> Encoded:
 # to the rows in hand, such as swapping the texts of a pair where there are no pairs, is left out.
 RAW = "Let the server give texts to the tokenizer as they come."
 ROW_FAULTS: tuple[tuple[str, str, Callable[[Row], Row]], ...] = (
-    (
-        "Texts are lower-cased, and the checkpoint distinguishes upper from lower case.",
-        "Serve the tokenizer's own files (look at do_lower_case).",
-        lambda row: tuple(map(str.lower, row)),
-    ),
-    (
-        "Texts are read without spaces around, and the checkpoint's tokenizer encodes those.",
-        RAW,
-        lambda row: tuple(map(str.strip, row)),
-    ),
-    (
-        "Texts are read in Unicode's form NFC, which the checkpoint's tokenizer encodes otherwise.",
-        RAW,
-        lambda row: tuple(normalize("NFC", text) for text in row),
-    ),
-    (
-        "The two texts of a pair are read the other way round.",
-        "Send them in the order in which the head learned them.",
-        lambda row: row[::-1],
-    ),
-    (
-        "The second text of a pair is not read.",
-        "Send pairs as this server takes them.",
-        lambda row: row[:1],
-    ),
-)
+    ("Texts are lower-cased, and the checkpoint distinguishes upper from lower case.",
+     "Serve the tokenizer's own files (look at do_lower_case).",
+     lambda row: tuple(map(str.lower, row))),
+    ("Texts are read without spaces around, and the checkpoint's tokenizer encodes those.",
+     RAW, lambda row: tuple(map(str.strip, row))),
+    ("Texts are read in Unicode's form NFC, which the checkpoint's tokenizer encodes otherwise.",
+     RAW, lambda row: tuple(normalize("NFC", text) for text in row)),
+    ("The two texts of a pair are read the other way round.",
+     "Send them in the order in which the head learned them.", lambda row: row[::-1]),
+    ("The second text of a pair is not read.",
+     "Send pairs as this server takes them.", lambda row: row[:1]),
+)  # fmt: skip
 NO_SPECIAL = (
     "Texts are read without the special tokens that the checkpoint's tokenizer adds.",
     "Let the server's tokenizer add special tokens.",
@@ -121,11 +107,7 @@ class RowEncoder:
                 yield fault("input", says, hint), faulty
 
     def iter_cuts(self, row: Row, limit: int) -> Iterator[tuple[str, Inputs]]:
-        """Cut a row to so many tokens, at either end, with special tokens around it and without.
-
-        Yields:
-            Which tokens are left, to follow "reads", and the inputs.
-        """
+        """Yield which tokens are left of a row cut to so many, with special ones or not, and it."""
         yield "the first", self.with_limit(limit).encode([row])[0]
         (inputs,) = self.with_limit(max(limit, UNCUT)).encode([row])
         if self.is_siamese or len(inputs[0]) <= limit:

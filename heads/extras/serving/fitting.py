@@ -1,7 +1,6 @@
 """Find which way to serve a checkpoint explains the scores of a server, and how well.
 
-Scores are compared in units of a tolerance that they set themselves: a thousandth of how much they
-vary over the probes. What half precision changes is measured, in bfloat16.
+The tolerance is a thousandth of how much scores vary; half precision is measured in bfloat16.
 Legend: n probes, c classes.
 """
 
@@ -208,12 +207,7 @@ class Fitting:
     def judge(
         self, inputs: Sequence[Inputs], faulty_inputs: Iterable[tuple[Finding, Sequence[Inputs]]]
     ) -> Verdict:
-        """Find what explains the scores of the server.
-
-        Args:
-            inputs: The probes as the checkpoint's tokenizer encodes them.
-            faulty_inputs: The probes encoded otherwise, each with its fault.
-        """
+        """Find what explains the scores, from the probes encoded rightly and with each fault."""
         variant = Variant(inputs=inputs)
         logits = self.variants.logits(variant)
         own = self._fit(variant, logits, [self._select_accepted(s, logits) for s in self.series])

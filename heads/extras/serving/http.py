@@ -25,11 +25,7 @@ OTHER_SERVER = "Name the server with --server, or check the address."
 
 
 class RefusedError(EndpointError):
-    """An answer with a status of 400 or above, or an error that an app reports.
-
-    Attributes:
-        status: The status.
-    """
+    """An answer with a `status` of 400 or above, or an error that an app reports."""
 
     def __init__(self, what: str, hint: str, status: int) -> None:
         super().__init__(what, hint)
@@ -46,10 +42,7 @@ class Http:
     Args:
         url: Its address.
         headers: Lines such as "Authorization: Bearer …"; they go to this host alone.
-        seconds: How long to wait for one answer.
-
-    Raises:
-        DataError: It is no address, or no header.
+        seconds: The longest wait for one answer.
     """
 
     def __init__(self, url: str, headers: Sequence[str] = (), seconds: float = SECONDS) -> None:
@@ -79,15 +72,7 @@ class Http:
         return self.url.copy_with(path=f"{base}{path}", query=None)
 
     def json(self, path: str | None, body: Any = None) -> Any:
-        """Get JSON from a path, or post it some and return the answer.
-
-        Args:
-            path: Below that of the server; None for the address itself.
-            body: What to post.
-
-        Raises:
-            NotJsonError: The answer is not JSON.
-        """
+        """Return the JSON at a path, to which a body is posted; None is the address itself."""
         url, method = self.url if path is None else self.at(path), "POST" if body else "GET"
         text = self.request(method, url, body)
         try:
@@ -107,12 +92,7 @@ class Http:
         return values if isinstance(values, Mapping) else {}
 
     def request(self, method: str, url: httpx.URL, body: Any = None) -> str:
-        """Return the text of an answer; the request is repeated where a server is busy.
-
-        Raises:
-            EndpointError: There is none, in time or at all, or it is too long.
-            RefusedError: Its status is 400 or above.
-        """
+        """Return the text of an answer; the request is repeated where a server is busy."""
         status, text = self._send(method, url, body)
         for pause in PAUSES:
             if status in BUSY:

@@ -49,11 +49,7 @@ class Labels:
         return any(self.names) or len(self.names) == 1
 
     def matrix(self, answers: Sequence[Scores]) -> Tensor:
-        """Return scores (n, c) in the order of the checkpoint's classes; NaN where none was given.
-
-        Raises:
-            EndpointError: There is a label that the server did not have before.
-        """
+        """Return scores (n, c) in the order of the classes; NaN where there is none."""
         scores = torch.full((len(answers), len(self.names)), torch.nan)
         for row, answer in enumerate(answers):
             places = list(self.places)
@@ -67,22 +63,14 @@ class Labels:
 
 
 def match_labels(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
-    """Find the class of each of the server's labels.
-
-    Args:
-        answers: All of the server's answers.
-        classes: The checkpoint's classes.
-
-    Raises:
-        LabelCountError: The numbers of labels and classes differ.
-        EndpointError: One of its labels changes from answer to answer.
-    """
+    """Find the class of each of the server's labels from all of its answers."""
     most = max(len(answer.values) for answer in answers)
     n_classes = len(classes)
     if n_classes == 1 and most == 1:
         return Labels(names=("",), places=(0,))
     has_places = any("" in answer.names for answer in answers)
-    named = _name_places(answers, n_classes) if has_places else _number_names(answers)
+    names = dict.fromkeys(name for answer in answers for name in answer.names)
+    named = _name_places(answers, n_classes) if has_places else dict(enumerate(names))
     n_labels = n_classes if has_places else len(named)
     is_whole = most > 1 and all(len(answer.names) == n_labels for answer in answers)
     if n_labels > n_classes or (is_whole and n_labels < n_classes):
@@ -105,10 +93,6 @@ def match_labels(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
         is_numbered=is_numbered,
         foreign=tuple(name for name in named.values() if name not in known),
     )
-
-
-def _number_names(answers: Sequence[Scores]) -> dict[int, str]:
-    return dict(enumerate(dict.fromkeys(name for answer in answers for name in answer.names)))
 
 
 def _name_places(answers: Sequence[Scores], n_classes: int) -> dict[int, str]:

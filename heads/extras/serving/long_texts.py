@@ -70,15 +70,9 @@ class LongTexts:
         yield from self._iter_tried(self._build_row(over), "longer than the checkpoint reads")
 
     def iter_probes(self, numbers: Sequence[int], scores: Sequence[Tensor]) -> Iterator[Finding]:
-        """Compare server and checkpoint on probes that are longer than the fitted ones.
-
-        Args:
-            numbers: Those probes, by length.
-            scores: Of all probes (n, c), for each series.
-        """
+        """Yield what is wrong with the longest probe that shows it; scores (n, c) are of all."""
         for number in reversed(numbers):
-            findings = list(self._judge(self.rows[number], [s[[number]] for s in scores]))
-            if findings:
+            if findings := list(self._judge(self.rows[number], [s[[number]] for s in scores])):
                 yield from findings
                 return
 
@@ -120,12 +114,11 @@ class LongTexts:
         except RefusedError as error:
             if error.status in REFUSING:
                 raise
+            text = f"A text of {tokens:,} tokens is refused"
             if tokens > self._limit:
-                says = f"A text of {tokens:,} tokens is refused ({error.status}), as it should be."
-                yield note("truncation", says)
+                yield note("truncation", f"{text} ({error.status}), as it should be.")
             else:
-                says = f"A text of {tokens:,} tokens is refused, which the checkpoint reads whole."
-                yield fault("truncation", says, error.what)
+                yield fault("truncation", f"{text}, which the checkpoint reads whole.", error.what)
             return
         yield from self._judge(row, [self.labels.matrix([answer]) for answer in answers])
 
@@ -144,10 +137,8 @@ class LongTexts:
             says = f"{text} is answered otherwise, and no cut explains it."
             yield fault("truncation", says, "Check how the server reads long texts.")
         elif side == FIRST and limit in places:
-            says = (
-                f"{text} is cut to the first {limit:,} without an error, as its tokenizer can do."
-            )
-            yield note("truncation", says)
+            how = "without an error, as its tokenizer can do."
+            yield note("truncation", f"{text} is cut to the first {limit:,} {how}")
         else:
             many = " to ".join(f"{place:,}" for place in dict.fromkeys((places[0], places[-1])))
             is_early = places[-1] < min(limit, tokens) - 2
@@ -178,9 +169,7 @@ class LongTexts:
         least, _, side = min(cuts)
         most = max(ALIKE, BETTER * least)
         near = {place for misfit, place, other in cuts if other == side and misfit <= most}
-        if (
-            not self.verdict.is_half
-        ):  # of places that are alike to the last bit, the one that is announced
+        if not self.verdict.is_half:  # of places alike to the last bit, the announced one
             near = near.intersection(announced) or near
         return sorted(near), side
 

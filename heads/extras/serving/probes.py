@@ -1,8 +1,7 @@
 """Select the texts that a server is asked about.
 
-The built-in ones are short and long, of several scripts, in upper and lower case, with numbers,
-signs, outer spaces, a control character and decomposed accents: what servers treat differently.
-Nearly every checkpoint reads all of them without cutting.
+The built-in ones have what servers treat differently: lengths, scripts, case, numbers, signs, outer
+spaces, a control character, decomposed accents. Nearly every checkpoint reads all of them uncut.
 """
 
 import json
@@ -19,17 +18,9 @@ PROBES = Path(__file__).with_name("probes.json")  # texts, each with a second on
 
 
 def select_probes(
-    classifier: Classifier,
-    texts: Sequence[str],
-    pairs: Sequence[str],
-    paired: bool,
-    limits: Limits,
+    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str], paired: bool, limits: Limits
 ) -> list[Row]:
-    """Return the user's texts, or the built-in ones that the checkpoint reads without cutting.
-
-    Raises:
-        DataError: The texts do not suit the checkpoint, or it reads too few tokens.
-    """
+    """Return the user's texts, or the built-in ones that the checkpoint reads without cutting."""
     classifier.backbone.check_reads()
     if pairs and len(pairs) != len(texts):
         what = f"There are {len(texts)} texts and {len(pairs)} second texts."

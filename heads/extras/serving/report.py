@@ -14,11 +14,11 @@ class Finding:
 
     Attributes:
         weight: "fault" where something else than the checkpoint is served or saved; else "note".
-        kind: What it is about. Of a server: input, pooling, head, output, temperature, labels,
-            order, random, padding, truncation, precision, asking or unexplained. Of an adapter:
-            base, head, labels or weights.
-        says: What it is, in a sentence.
-        hint: What to do.
+        kind: Its topic. Of a server: input, pooling, head, output, temperature, labels, order,
+            random, padding, truncation, precision, asking or unexplained. Of an adapter: base,
+            head, labels or weights.
+        says: A sentence that describes it.
+        hint: The remedy.
     """
 
     weight: Literal["fault", "note"]
@@ -63,11 +63,10 @@ class EndpointReport(_Report):
         served: The model that it names; "" where it names none.
         model: The checkpoint.
         recipe: The checkpoint's own head, as a recipe.
-        probes: How many texts or pairs were sent.
+        probes: The number of texts or pairs that were sent.
         asked: The requests, a sentence each.
         findings: Faults first.
-        difference: The largest difference between a score of the server and of the checkpoint; None
-            where they could not be compared.
+        difference: The largest difference of two scores; None where they cannot be compared.
         agreement: The fraction of the texts to which both give the same label; None of one output.
     """
 
@@ -121,15 +120,12 @@ class AdapterReport(_Report):
         folder: The folder.
         kind: The kind of adapter, such as LORA.
         base: The base model that it names.
-        called: The class of Transformers that it is added to, such as
-            BertForSequenceClassification; "" where the base model is not on this machine.
+        called: The class of Transformers that it is added to; "" where the base model is not here.
         rank: The rank of its matrices; 0 where it has none.
-        learned: The modules of the base model that have an addition; empty for kinds of adapter
-            whose matrices are not checked.
+        learned: The modules with an addition; empty where its kind of matrices is not checked.
         saved: The modules that are saved whole, among them the head if it was learned.
-        head: Whether the head is in the folder; unknown where neither the base model nor the names
-            of the tensors tell.
-        outputs: How many logits the saved head gives; 0 where there is none.
+        head: Whether the head is in the folder; unknown where no name tells.
+        outputs: The number of logits of the saved head; 0 where there is none.
         labels: Their names, where the folder has them.
         findings: Faults first.
     """

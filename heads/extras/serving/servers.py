@@ -1,7 +1,6 @@
 """Servers of classifiers, by their documented HTTP formats, and the scores that they answer.
 
-Each server is one class. Gradio's own client sends a saved token and counts its calls, so the two
-documented steps of a call are made here instead.
+Gradio's own client sends a saved token and counts its calls, so its two steps are made here.
 """
 
 import json
@@ -42,9 +41,6 @@ def parse_scores(answer: Any, n_rows: int) -> list[Scores]:
     [Scores(names=('a', 'b'), values=(0.9, 0.1))]
     >>> parse_scores({"predictions": [{"label": "a", "score": 0.9}, {"b": 0.7}]}, 2)
     [Scores(names=('a',), values=(0.9,)), Scores(names=('b',), values=(0.7,))]
-
-    Raises:
-        EndpointError: It holds no scores, one that is no number, or not as many answers.
     """
     while isinstance(answer, Mapping):
         inner = [answer[key] for key in WRAPPERS if isinstance(answer.get(key), (list, Mapping))]
@@ -140,14 +136,7 @@ class Server(ABC):
 
     @abstractmethod
     def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
-        """Return the scores of some rows, asked for in one request.
-
-        Args:
-            raw: Ask for logits; else as users do who name no parameter.
-
-        Raises:
-            EndpointError: It does not answer, or with no scores.
-        """
+        """Return the scores of some rows, asked for in one request; raw asks for logits."""
 
 
 class TextEmbeddingsInference(Server):
@@ -199,19 +188,16 @@ class Vllm(Server):
         body |= {self.switch: False} if raw else {}
         answer = self.http.json("/classify", body)
         data = answer.get("data") if isinstance(answer, Mapping) else None
-        if not isinstance(data, list) or not all(isinstance(one, Mapping) for one in data):
+        if not isinstance(data, list) or not all(isinstance(entry, Mapping) for entry in data):
             raise EndpointError("The server answers /classify without data.", OTHER_SERVER)
         if len(data) == len(rows):
-            data = sorted(data, key=lambda one: _count(one.get("index")))
-        scores = parse_scores([one.get("probs") for one in data], len(rows))
-        labels = [str(one.get("label") or "") for one in data]
-        return [_name_largest(*pair) for pair in zip(scores, labels, strict=True)]
-
-
-def _name_largest(scores: Scores, label: str) -> Scores:
-    largest = scores.values.index(max(scores.values))
-    names = tuple(label if n == largest else "" for n in range(len(scores.values)))
-    return Scores(names=names, values=scores.values)
+            data = sorted(data, key=lambda entry: _count(entry.get("index")))
+        parsed, answers = parse_scores([entry.get("probs") for entry in data], len(rows)), []
+        for entry, scores in zip(data, parsed, strict=True):
+            names = [""] * len(scores.values)
+            names[scores.values.index(max(scores.values))] = str(entry.get("label") or "")
+            answers.append(Scores(names=tuple(names), values=scores.values))
+        return answers
 
 
 class Pipeline(Server):
@@ -319,18 +305,7 @@ SERVERS: Mapping[str, type[Server]] = {
 
 
 def connect(http: Http, server: str, *, endpoint: str = "", texts: int = 1) -> Server:
-    """Connect to the server at an address.
-
-    Args:
-        http: Requests to it.
-        server: Its kind, a key of SERVERS, or auto.
-        endpoint: The endpoint of a Gradio app; the only one that suits, if not given.
-        texts: How many texts it will be asked about at a time: 1, or 2 of pairs.
-
-    Raises:
-        DataError: No kind has that name.
-        EndpointError: There is none, or it serves no classifier.
-    """
+    """Connect to a server of a kind, a key of SERVERS or auto; see `Server` for the others."""
     if server == "auto":
         server = _detect(http)
     if server not in SERVERS:

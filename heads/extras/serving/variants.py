@@ -1,7 +1,5 @@
-"""What a checkpoint would answer if it were served otherwise: each way with its logits.
+"""Compute what a checkpoint would answer if served with other inputs, poolings or head layers.
 
-A way combines what the base model gets, how its states are pooled, and which layers of the head are
-run. Each choice but the checkpoint's own is a fault.
 Legend: n texts, w width of what the head gets, c classes.
 """
 
@@ -140,12 +138,7 @@ class Variants:
 
     @torch.no_grad()
     def logits(self, variant: Variant) -> Tensor:
-        """Return the logits (n, c) of one way to serve the checkpoint.
-
-        Raises:
-            ModelError: The base model has no places for so many tokens.
-            RuntimeError: It cannot compute in its precision.
-        """
+        """Return the logits (n, c) of one way, or raise what `try_logits` catches."""
         states = self._states(variant.inputs)
         return self._logits(variant, states, self._vectors(variant.pooling, states))
 
@@ -160,12 +153,7 @@ class Variants:
     def iter_logits(
         self, inputs: Sequence[Inputs], faults: tuple[Finding, ...] = ()
     ) -> Iterator[tuple[Variant, Tensor]]:
-        """Yield every way to serve rows that are encoded so, with its logits (n, c).
-
-        Args:
-            inputs: What the base model gets.
-            faults: Those of the encoding.
-        """
+        """Yield every way to serve rows that are encoded so, faults included, with its logits."""
         states, seen = self._states(inputs), list[Tensor]()
         for name, pooling_faults in self._poolings.items():
             vectors = self._vectors(name, states)

@@ -48,9 +48,9 @@ def story(
 
 def _check_file(to: Path | None, address: str) -> None:
     """Refuse what cannot be written or linked before anything is computed."""
-    if to is not None and to.suffix.lower() not in (".html", ".htm"):
-        raise DataError(f"{to.name} is no HTML file.", "Let its name end in .html.")
     if to is not None:
+        if to.suffix.lower() not in (".html", ".htm"):
+            raise DataError(f"{to.name} is no HTML file.", "Let its name end in .html.")
         check_free(to)
     if address and not to:
         raise DataError("An address is for the file that is written.", "Add --to story.html.")
@@ -66,8 +66,7 @@ def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> A
     Args:
         check: Say whether all is ready for a stage: here, trained, warm, and without a network.
         to: Write it as one HTML file that needs no server, such as tour.html.
-        address: Of a page that others can open; each step gets a link to the same there, and its
-            QR code.
+        address: Of a page that others can open; each step gets a link there, and its QR code.
     """
     from heads.extras.talks.stage import checking
     from heads.extras.talks.tour import touring

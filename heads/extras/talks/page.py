@@ -61,10 +61,10 @@ def _open_tour() -> Iterator[list[Any]]:
 
 @guarded
 def _write_tour(request: gr.Request) -> str:
-    from heads.extras.talks.story import of_tour
+    from heads.extras.talks.story import write_story
     from heads.extras.talks.verbs import tour
 
-    return of_tour(tour(limits=limits()), shared_address(request))
+    return write_story(tour(limits=limits()), shared_address(request))
 
 
 def draw_talk(parts: PageParts) -> None:
@@ -77,6 +77,6 @@ def draw_talk(parts: PageParts) -> None:
 @guarded
 def _write_comparison(query: str, request: gr.Request) -> str:
     """Return the comparison as one HTML file, with a link where others can open this page."""
-    from heads.extras.talks.story import of_comparison
+    from heads.extras.talks.story import write_story
 
-    return of_comparison(compared(Location.of(query).suited()), shared_address(request))
+    return write_story(compared(Location.of(query).suited()), shared_address(request))

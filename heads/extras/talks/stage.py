@@ -1,8 +1,9 @@
-"""Whether all is ready for a stage: here, trained, warm, and needing no network."""
+"""Check whether all is ready for a stage: here, trained, warm, and needing no network."""
 
 import contextlib
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from heads.analysis.comparison import comparing
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
-from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
+from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, TourQuestion, touring
 from heads.settings import Limits
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
@@ -24,7 +25,7 @@ class Checked:
     """One thing that has to hold on a stage.
 
     Attributes:
-        what: What was looked at.
+        what: The condition.
         is_ready: Whether it holds.
         says: What was found, and what to do where it does not hold.
     """
@@ -44,29 +45,25 @@ class StageCheck(display.Displayed):
     @property
     def is_ready(self) -> bool:
         """Whether all of it holds."""
-        return all(one.is_ready for one in self.checks)
+        return all(check.is_ready for check in self.checks)
 
     def describe(self) -> display.Description:
         """Return what the shell shows: every check and whether it is ready."""
-        rows = [
-            ("ready" if one.is_ready else "NOT READY", one.what, one.says) for one in self.checks
-        ]
-        table = display.Table(headers=("", "check", "result"), rows=tuple(rows))
+        states = {True: "ready", False: "NOT READY"}
+        rows = tuple((states[check.is_ready], check.what, check.says) for check in self.checks)
+        table = display.Table(headers=("", "check", "result"), rows=rows)
         title = "All is ready for a stage." if self.is_ready else "Not all is ready for a stage."
         return display.Description(title=title, blocks=(table,))
 
     def as_json(self) -> dict[str, Any]:
-        """The checks and the tour, as plain values."""
-        checks = [asdict(one) for one in self.checks]
+        """Return the checks and the tour as plain values."""
+        checks = [asdict(check) for check in self.checks]
         return {"ready": self.is_ready, "checks": checks, "tour": self.tour.as_json()}
 
 
 @contextlib.contextmanager
 def no_network() -> Iterator[list[str]]:
-    """Within it every connection to another machine is refused; gives what was asked for.
-
-    For the whole process, so for a command and not for a server.
-    """
+    """Refuse every connection of this process to another machine; give the hosts it tried."""
     tried = list[str]()
     connect, look_up = socket.socket.connect, socket.getaddrinfo
 
@@ -94,18 +91,11 @@ def _is_here(host: Any) -> bool:
 
 
 def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
-    """Checks what is needed on a stage, the network cut meanwhile; trains what is not trained yet.
-
-    Yields:
-        `Progress`, then the `StageCheck`.
-
-    Raises:
-        HeadsError: The bundled model or the disk is not as it should be.
-    """
+    """Check what a stage needs with the network cut: yield progress, then the `StageCheck`."""
     with no_network() as tried:
         began = time.perf_counter()
         backbone = load(BUNDLED, limits=limits)
-        here = f"{backbone.id}, loaded in {time.perf_counter() - began:.1f} s"
+        model = f"{backbone.id}, loaded in {time.perf_counter() - began:.1f} s"
         began, tour = time.perf_counter(), None
         for event in touring(limits):
             if isinstance(event, Tour):
@@ -113,39 +103,33 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
             else:
                 yield event
         assert tour is not None
-        made = (
-            f"{len(tour.board.cells)} cells; made or found in {time.perf_counter() - began:.1f} s"
-        )
-        slowest = max(_seconds(number, limits) for number in range(len(QUESTIONS)))
+        seconds = time.perf_counter() - began
+        cells = f"{len(tour.board.cells)} cells; made or found in {seconds:.1f} s"
+        slowest = max(_time_question(question, limits) for question in QUESTIONS)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
-    yield StageCheck(
-        checks=(
-            Checked(what="The base model is on this machine", is_ready=True, says=here),
-            Checked(what="The heads of the tour are trained", is_ready=True, says=made),
-            Checked(what="Questions are answered at once", is_ready=slowest <= WARM_SECONDS,
-                    says=warm if slowest <= WARM_SECONDS else f"{warm}: end what else computes"),
-            Checked(what="It works with the network cut", is_ready=not tried,
-                    says=f"asked for: {', '.join(dict.fromkeys(tried))}" if tried else
-                    "nothing asked for it while it was"),
-            _port(),
-        ),
-        tour=tour,
+    is_warm = slowest <= WARM_SECONDS
+    hosts = f"asked for: {', '.join(dict.fromkeys(tried))}" if tried else ""
+    with socket.socket() as probe:
+        is_taken = probe.connect_ex(("127.0.0.1", PAGE)) == 0
+    page = f"heads app will be at http://127.0.0.1:{PAGE}/"
+    if is_taken:
+        page = "something answers there: the page itself, or the page will take the next free one"
+    checks = (
+        ("The base model is on this machine", True, model),
+        ("The heads of the tour are trained", True, cells),
+        ("Questions are answered at once", is_warm,
+         warm if is_warm else f"{warm}: end what else computes"),
+        ("It works with the network cut", not tried, hosts or "nothing asked for it while it was"),
+        (f"Port {PAGE} is free", True, page),
     )  # fmt: skip
+    yield StageCheck(
+        checks=tuple(Checked(what=what, is_ready=ready, says=says) for what, ready, says in checks),
+        tour=tour,
+    )
 
 
-def _seconds(number: int, limits: Limits) -> float:
-    """How long a question of the tour takes that was asked before."""
-    question, began = QUESTIONS[number], time.perf_counter()
-    asked = {"recipes": question.heads, "sample": SAMPLE, "limits": limits}
-    for _ in comparing(question.text, **asked):
-        pass
+def _time_question(question: TourQuestion, limits: Limits) -> float:
+    """Return how long a question of the tour takes that was asked before."""
+    began = time.perf_counter()
+    deque(comparing(question.text, recipes=question.heads, sample=SAMPLE, limits=limits), maxlen=0)
     return time.perf_counter() - began
-
-
-def _port() -> Checked:
-    """Whether the page can have its usual address."""
-    with socket.socket() as tried:
-        is_taken = tried.connect_ex(("127.0.0.1", PAGE)) == 0
-    told = "something answers there: the page itself, or the page will take the next free one"
-    says = told if is_taken else f"heads app will be at http://127.0.0.1:{PAGE}/"
-    return Checked(what=f"Port {PAGE} is free", is_ready=True, says=says)

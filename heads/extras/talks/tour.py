@@ -1,8 +1,7 @@
 """Five questions that people ask about classification heads, each with an answer measured here.
 
-One run on the sample `sentiment` scores every head of the tour on the same rows, so that two heads
-of a question are told apart, or not, by a paired difference; a sentence under both is what one sees
-of it. Nothing of an answer is written down here but what is a definition.
+One run on the sample `sentiment` scores every head of the tour on the same rows, so that the heads
+of a question are compared by a paired difference. Only definitions are written down.
 """
 
 import hashlib
@@ -45,11 +44,11 @@ class TourQuestion:
 
     Attributes:
         asks: The question.
-        guess: What is guessed before the answer is shown; of the first head against the second.
-        heads: The two that are told apart, and then those that are shown beside them.
-        text: What they are asked.
+        guess: What to guess first, of the first head against the second.
+        heads: The two that are compared, and then those that are shown beside them.
+        text: The text that they classify.
         says: What is true of them by definition.
-        asked_in: Where it was asked, such as transformers #8776.
+        asked_in: Threads in which it was asked, such as transformers #8776.
     """
 
     asks: str
@@ -123,11 +122,11 @@ class TourStep:
     Attributes:
         question: The question.
         difference: Score of the first head less that of the second, on the same rows.
-        right: Which of `CHOICES` that is, from 0.
-        scores: The score of each head of the step, on rows that it had not learned from.
-        rows: How many.
-        comparison: What the heads say of its text.
-        apart: What sets the first two apart, derived from their layers.
+        right: The right one of `CHOICES`, from 0.
+        scores: The score of each head of the step, on held-out rows.
+        rows: The number of those rows.
+        comparison: The comparison of the heads on its text.
+        apart: How the first two differ, derived from their layers.
     """
 
     question: TourQuestion
@@ -147,16 +146,15 @@ class Tour(display.Displayed):
     board: Leaderboard
 
     def __repr__(self) -> str:
-        """In one line: a run has hundreds."""
+        """Return one line: a run has hundreds."""
         return f"<Tour of {len(self.steps)} questions on {self.board.data}>"
 
     def save(self, to: str | Path, address: str = "") -> Path:
-        """Writes it as one HTML file that needs no server: guess first, then look.
+        """Write it as one HTML file that needs no server: guess first, then look.
 
         Args:
             to: Such as tour.html.
-            address: Of a page that others can open: each step gets a link to the same there, and
-                its QR code.
+            address: Of a page that others can open: each step gets a link and a QR code.
 
         Raises:
             DataError: The name does not end in .html, or the disk does not take it.
@@ -170,54 +168,45 @@ class Tour(display.Displayed):
         metric = SCORES[self.board.metric]
         blocks = list[str]()
         for number, step in enumerate(self.steps, start=1):
-            own = step.difference
+            found = step.difference
             scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
             blocks += [
                 f"{number}. {step.question.asks}",
                 f"   {step.question.guess}",
-                f"   {CHOICES[step.right]} {own.name} minus {own.other}: {apart(own, metric)}, "
+                f"   {CHOICES[step.right]} {found.name} minus {found.other}: "
+                f"{apart(found, metric)}, "
                 f"95 % interval, on {step.rows:,} rows. {metric.title}: {scores}.",
             ]
         title = f"Five questions about heads, measured on {self.board.data}"
         return display.Description(title=title, blocks=tuple(blocks))
 
     def as_json(self) -> dict[str, Any]:
-        """The questions with what was measured, as plain values."""
-        return {
-            "data": self.board.data,
-            "model": self.board.model,
-            "metric": self.board.metric,
-            "steps": [
-                {
-                    "question": step.question.asks,
-                    "guess": step.question.guess,
-                    "answer": CHOICES[step.right],
-                    "difference": asdict(step.difference),
-                    "scores": dict(step.scores),
-                    "rows": step.rows,
-                    "text": step.question.text,
-                    "verdict": step.comparison.verdict,
-                }
-                for step in self.steps
-            ],
-        }
+        """Return the questions with what was measured, as plain values."""
+        steps = [
+            {
+                "question": step.question.asks,
+                "guess": step.question.guess,
+                "answer": CHOICES[step.right],
+                "difference": asdict(step.difference),
+                "scores": dict(step.scores),
+                "rows": step.rows,
+                "text": step.question.text,
+                "verdict": step.comparison.verdict,
+            }
+            for step in self.steps
+        ]
+        board = self.board
+        return {"data": board.data, "model": board.model, "metric": board.metric, "steps": steps}
 
 
 def heads_of_tour() -> tuple[str, ...]:
-    """Every recipe that a step needs, each once."""
-    return tuple(dict.fromkeys(head for one in QUESTIONS for head in one.heads))
+    """Return every recipe that a step needs, each once."""
+    return tuple(dict.fromkeys(head for question in QUESTIONS for head in question.heads))
 
 
 def touring(limits: Limits) -> Iterator[Progress | Tour]:
-    """Makes the tour, or finds what was trained for it before.
-
-    Yields:
-        `Progress`, then the `Tour`.
-
-    Raises:
-        HeadsError: The disk takes nothing.
-    """
-    board = yield from _measured(limits)
+    """Yield progress, then the tour; its heads are trained unless they were before."""
+    board = yield from _load_board(limits)
     steps = []
     for number, question in enumerate(QUESTIONS):
         yield Progress(says=f"Asking: {question.asks}", share=0.7 + 0.06 * number)
@@ -228,78 +217,63 @@ def touring(limits: Limits) -> Iterator[Progress | Tour]:
 def _step(
     question: TourQuestion, board: Leaderboard, limits: Limits
 ) -> Generator[Progress, None, TourStep]:
-    here = replace(limits, public=False)  # the path of a run, which no visitor chooses
-    asked = {"recipes": question.heads, "run": str(board.folder.path), "limits": here}
+    local = replace(limits, public=False)  # the path of a run, which no visitor chooses
+    options = {"recipes": question.heads, "run": str(board.folder.path), "limits": local}
     comparison: Comparison | None = None
     # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
-    for event in comparing(question.text, **asked):
+    for event in comparing(question.text, **options):
         if isinstance(event, Compared):
             expected = SAMPLES[SAMPLE].expected_of(question.text, "")
             comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)
         else:
             yield event
     assert comparison is not None
-    one, other = question.heads[:2]
-    found = _difference(board.folder, one, other)
-    measures, backbone = board.cell(one).measures, load_model(BUNDLED, limits=limits)
-    reads_pooler = any(
-        head.startswith("pooler+") or head.endswith("+bert") for head in (one, other)
-    )
-    pooler = pooler_says(backbone) if reads_pooler else ""
+    first, other = names = question.heads[:2]
+    # These two alone: the board compares all pairs.
+    run, spec = board.folder, load(board.folder)
+    answers = [answers_of_cell(run, spec.names.index(name), name).answers for name in names]
+    compared = compare(answers, spec.task, reference=other, seed=spec.config.seed)
+    found = compared.between(first, other)
+    assert found is not None
+    reads_pooler = any(head.startswith("pooler+") or head.endswith("+bert") for head in names)
+    pooler = pooler_says(load_model(BUNDLED, limits=limits)) if reads_pooler else ""
     return TourStep(
         question=question,
         difference=found,
         right=1 if not found.differs else 0 if found.difference > 0 else 2,
         scores=tuple((head, board.cell(head).measures.score) for head in question.heads),
-        rows=measures.rows,
+        rows=board.cell(first).measures.rows,
         comparison=comparison,
-        apart=" ".join(filter(None, (apart_by_name(one, other, limits).says, pooler))),
+        apart=" ".join(filter(None, (apart_by_name(first, other, limits).says, pooler))),
     )
 
 
-def _difference(run: RunFolder, one: str, other: str) -> Difference:
-    """How much better one head is than another, the two alone: no other pair is asked."""
-    asked = load(run)
-    answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in (one, other)]
-    found = compare(answers, asked.task, reference=other, seed=asked.config.seed)
-    known = found.between(one, other)
-    assert known is not None
-    return known
-
-
-def _measured(limits: Limits) -> Generator[Progress, None, Leaderboard]:
-    """The run of the tour; trained now, or found where it was trained before."""
-    place = _place()
-    run = RunFolder(path=place)
+def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
+    """Yield progress and return the run of the tour; trained now, unless it was before."""
+    # A folder that other heads, another sample or another base model would not share.
+    facts = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *heads_of_tour()]
+    facts += [str(resolve(head)) for head in heads_of_tour()]
+    name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    run = RunFolder(path=cache_folder() / "tour" / name)
     if _is_whole(run):
         return leaderboard(run)
-    made = place.with_name(f"making-{uuid.uuid4().hex}")
+    made = run.path.with_name(f"making-{uuid.uuid4().hex}")
     try:
-        request = RunRequest(
-            data=read(SAMPLES[SAMPLE].path, limits), recipes=heads_of_tour(), config=CONFIG
-        )
+        data = read(SAMPLES[SAMPLE].path, limits)
+        request = RunRequest(data=data, recipes=heads_of_tour(), config=CONFIG)
         for event in working(begin(request, limits=limits, out=made), limits):
             if isinstance(event, Progress):
-                yield Progress(says=f"Training the heads of the tour: {event.says}",
-                               share=0.7 * event.share)  # fmt: skip
+                says = f"Training the heads of the tour: {event.says}"
+                yield Progress(says=says, share=0.7 * event.share)
         if not _is_whole(run):  # else another visitor has made it meanwhile, and reads it now
-            shutil.rmtree(place, ignore_errors=True)
-            made.replace(place)
+            shutil.rmtree(run.path, ignore_errors=True)
+            made.replace(run.path)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    make_room(place.parent, ROOM_BYTES, UNUSED_SECONDS)
+    make_room(run.path.parent, ROOM_BYTES, UNUSED_SECONDS)
     return leaderboard(run)
 
 
 def _is_whole(run: RunFolder) -> bool:
-    if not (run.path / "run.json").is_file():
-        return False
-    return all(kept(run, number) for number in range(len(heads_of_tour())))
-
-
-def _place() -> Path:
-    """A folder that other heads, another sample or another base model would not share."""
-    told = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *heads_of_tour()]
-    told += [str(resolve(head)) for head in heads_of_tour()]
-    name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-    return cache_folder() / "tour" / name
+    is_begun = (run.path / "run.json").is_file()
+    return is_begun and all(kept(run, number) for number in range(len(heads_of_tour())))

@@ -29,10 +29,9 @@ def tour(*, limits: Limits | None = None) -> Tour:
     """
     from heads.extras.talks.tour import Tour, touring
 
-    for event in touring(limits or default_limits()):
-        if isinstance(event, Tour):
-            return event
-    raise AssertionError("a tour ends in its result")
+    *_, found = touring(limits or default_limits())
+    assert isinstance(found, Tour)
+    return found
 
 
 def save_story(comparison: Comparison, to: str | Path, *, address: str = "") -> Path:
@@ -41,8 +40,7 @@ def save_story(comparison: Comparison, to: str | Path, *, address: str = "") -> 
     Args:
         comparison: From `heads.compare`.
         to: The file, such as story.html.
-        address: The address of a page that others can open: the file gets a link to the same
-            comparison there, and its QR code.
+        address: The address of a page that others can open, for a link there and its QR code.
 
     Raises:
         DataError: The name does not end in .html, or the file cannot be written.

@@ -15,13 +15,12 @@ PROJECT = "head-to-head"  # where none is named
 def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT) -> Tracked:
     """Log a run to a tracker of experiments: one run there for every recipe and baseline.
 
-    Settings are logged as parameters, measures as metrics; no text, no label and no name of a
-    class. A run that is under way is logged as far as it is, and updated when it is logged again.
+    Settings become parameters, measures metrics; no text, label or name of a class is logged. A run
+    under way can be logged again later.
 
     Args:
         run: Its id, its folder, or its leaderboard.
-        tracker: trackio, wandb or mlflow, which is installed by itself: `pip install trackio`.
-            Its own settings say where it stores what is logged.
+        tracker: trackio, wandb or mlflow, installed by itself and set up by its own settings.
         project: The project there; MLflow calls it an experiment.
 
     Returns:
@@ -34,7 +33,6 @@ def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT
     """
     from heads.extras.tracking.trackers import Tracked, iter_tracking
 
-    for event in iter_tracking(run, tracker, project):
-        if isinstance(event, Tracked):
-            return event
-    raise AssertionError("logging ends in its result")
+    *_, tracked = iter_tracking(run, tracker, project)
+    assert isinstance(tracked, Tracked)
+    return tracked

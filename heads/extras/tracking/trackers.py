@@ -1,10 +1,8 @@
 """Log a run to a tracker of experiments: a run of the tracker for every cell.
 
-So cells are sorted and filtered there by their settings and measures. trackio and W&B share their
-calls (https://huggingface.co/docs/trackio), so one adapter serves both; MLflow
-(https://mlflow.org/docs/latest/api_reference) has its own. Settings and measures are logged: no
-text, no label, no name of a class, no path of this machine. What trackers collect by themselves of
-machine, code and console is switched off.
+trackio and W&B share their calls (https://huggingface.co/docs/trackio); MLflow
+(https://mlflow.org/docs/latest/api_reference) has its own. No text, label, name of a class or path
+of this machine is logged, and what trackers collect by themselves is switched off.
 """
 
 import contextlib
@@ -33,8 +31,7 @@ from heads.runs.cells import Cell
 from heads.runs.folder import DATED, UNGUESSABLE, find
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.spec import RunSpec, load
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import limits
 
 Scalar = str | int | float | bool
 
@@ -50,7 +47,7 @@ class Entry:
     """A cell as it is logged.
 
     Attributes:
-        id: The same whenever this cell is logged, so that it is found again.
+        id: The same whenever this cell is logged.
         name: The recipe.
         group: The run of the cell.
         params: Data, base model, recipe and settings.
@@ -75,7 +72,7 @@ class Tracked(display.Displayed):
         project: The project; MLflow calls it an experiment.
         group: The run, as its cells are grouped there.
         place: The folder, the database or the address.
-        see: The command that shows or sends it; "" where an address does.
+        see: The command that shows or sends it; "" of an address.
         logged: The names of the cells.
         notes: Remarks, a sentence each.
     """
@@ -122,10 +119,7 @@ def build_entries(board: Leaderboard) -> tuple[Entry, ...]:
 
 
 def group_name(run: str, created: float) -> str:
-    """Return the id of a run, with its date where the id has none.
-
-    A folder that its user has named may well be called "run", as another one is.
-    """
+    """Return the id of a run, with its date where the id has none, as of "run"."""
     if re.search(f"{DATED}$", run) or UNGUESSABLE.fullmatch(run):
         return run
     return f"{run[:48]}-{time.strftime('%m%d-%H%M%S', time.localtime(created))}"
@@ -148,8 +142,7 @@ def _params(board: Leaderboard, cell: Cell, spec: RunSpec) -> dict[str, Scalar]:
         "precision": board.precision,
         "recipe": cell.name,
         "settings_tried": cell.trials,
-        **{f"chosen_{name}": value for name, value in cell.chosen.items()},
-    }
+    } | {f"chosen_{name}": value for name, value in cell.chosen.items()}
     if recipe is not None:  # baselines have none
         params |= {name: getattr(recipe, name) for name in ("reading", "loss", "tune")}
         params |= {"pooling": recipe.pooling.name, "head": recipe.head.name}
@@ -183,14 +176,15 @@ class CommonCalls:
     """trackio or W&B: `init` with a group and a config, `log`, `finish`.
 
     Attributes:
-        place: Where the entries are; "" before the first.
+        place: The folder or address of the entries; "" before the first.
         see: The command that shows or sends them.
     """
 
     def __init__(self, project: str, library: str) -> None:
         self._library, self._project = importlib.import_module(library), project
         self.place = self.see = ""
-        if library == "wandb":
+        self._is_wandb = library == "wandb"
+        if self._is_wandb:
             self._check_wandb()
 
     def log(self, entry: Entry) -> None:
@@ -198,8 +192,7 @@ class CommonCalls:
         Context().run(self._log, entry)
 
     def _log(self, entry: Entry) -> None:
-        is_wandb = self._library.__name__ == "wandb"
-        options = self._wandb_options(entry) if is_wandb else _trackio_options(entry)
+        options = self._wandb_options(entry) if self._is_wandb else _trackio_options(entry)
         options |= {"project": self._project, "group": entry.group, "resume": "allow"}
         run = self._library.init(**options)
         try:
@@ -232,14 +225,12 @@ class CommonCalls:
 
     def _locate(self, run: Any) -> tuple[str, str]:
         """Return where a run is, and the command that shows or sends it."""
-        if self._library.__name__ == "trackio":
-            if run.url:
-                return run.url, ""
-            return str(self._library.TRACKIO_DIR), f"trackio show --project {quote(self._project)}"
-        if run.offline:
+        if self._is_wandb and run.offline:
             folder = str(Path(run.settings.sync_dir).parent)
             return folder, f"wandb sync {quote(folder)}/offline-run-*"
-        return str(run.project_url), ""
+        if self._is_wandb or run.url:
+            return str(run.project_url if self._is_wandb else run.url), ""
+        return str(self._library.TRACKIO_DIR), f"trackio show --project {quote(self._project)}"
 
 
 def _trackio_options(entry: Entry) -> dict[str, Any]:
@@ -250,10 +241,7 @@ def _trackio_options(entry: Entry) -> dict[str, Any]:
 
 
 class MLflow:
-    """MLflow by its client, which leaves the active experiment and run of the user alone.
-
-    Attributes: as of `CommonCalls`.
-    """
+    """MLflow by its client, which leaves the user's own runs alone; `CommonCalls` has the names."""
 
     def __init__(self, project: str) -> None:
         self._library = importlib.import_module("mlflow")
@@ -301,9 +289,9 @@ def _short_waits() -> Iterator[None]:
 # --- Logging.
 
 
-def check_tracker(tracker: str, project: str, limits: Limits) -> None:
+def _check_tracker(tracker: str, project: str) -> None:
     """Refuse what could not be logged, before any work is done for it."""
-    if limits.public:
+    if limits().public:
         raise LimitError("Runs are logged in local mode only.", "Run it on your own machine.")
     if tracker not in TITLES:
         hint = did_you_mean(tracker, TITLES)
@@ -318,15 +306,8 @@ def check_tracker(tracker: str, project: str, limits: Limits) -> None:
 def iter_tracking(
     run: str | Path | Leaderboard, tracker: str, project: str
 ) -> Iterator[Progress | Tracked]:
-    """Log every cell of a run that is done, and yield the progress and the result.
-
-    Raises:
-        LimitError: It is asked for in public mode.
-        DataError: There is no such run, or no cell of it is done.
-        HeadsError: There is no such tracker, it is not installed or does not take the run, or the
-            project has no name.
-    """
-    check_tracker(tracker, project, limits_here())
+    """Log every cell of a run that is done: yield the progress and the result of `heads.track`."""
+    _check_tracker(tracker, project)
     board = leaderboard(find(str(run))) if isinstance(run, str | Path) else run
     entries = build_entries(board)
     if not entries:
@@ -358,10 +339,7 @@ def iter_tracking(
 
 @contextlib.contextmanager
 def _explained(tracker: str) -> Iterator[None]:
-    """Raise one sentence where a tracker does not take a run, and hide what it prints.
-
-    trackio only warns where it could store nothing.
-    """
+    """Raise one sentence where a tracker does not take a run, and hide what it prints."""
     message = ""
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
@@ -371,9 +349,9 @@ def _explained(tracker: str) -> Iterator[None]:
             raise
         except Exception as error:  # each has kinds of its own, and those of its own libraries
             message = str(error) or type(error).__name__
-    if tracker == "trackio" and not message:
-        lost = [str(one.message) for one in caught if one.category is UserWarning]
-        message = lost[0] if lost else ""
+    if tracker == "trackio" and not message:  # it only warns where it could store nothing
+        lost = (str(warning.message) for warning in caught if warning.category is UserWarning)
+        message = next(lost, "")
     if message:
         line = SECRETS.sub("", message).strip().partition("\n")[0]
         first = textwrap.shorten(line, LONGEST, placeholder=" …").rstrip(" .")

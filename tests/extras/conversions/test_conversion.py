@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from heads.backbone.hub import bundled_folder
 from heads.errors import ModelError
 from heads.extras.conversions import conversion as twins
-from heads.extras.conversions.conversion import TWINS, converted_folder, converted_id, family_of
+from heads.extras.conversions.rules import TWINS, converted_id, family_of
 
 TEXTS = (
     "a gob of drivel so sickly sweet , even the eager consumers will retch it up",
@@ -49,7 +49,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache for a test that does harm, and files small enough to be written often."""
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     small = {name: f"{name} ".encode() * 100 for name in twins.FILES}
-    monkeypatch.setattr(twins, "_files", lambda twin: dict(small))
+    monkeypatch.setattr(twins, "_make_files", lambda twin: dict(small))
     return tmp_path / "cache"
 
 
@@ -87,7 +87,7 @@ def test_a_twin_has_the_states_of_the_bundled_model(
     family: str, bundled: Any, tokenizer: Any
 ) -> None:
     twin = TWINS[family]
-    folder = converted_folder(family)
+    folder = twins.converted_folder(family)
     own = tokenizer_of(folder)
     model, report = loaded(folder)
     assert report == ({"missing_keys": POOLER} if family in WITHOUT_POOLER else {})
@@ -104,7 +104,7 @@ def test_a_twin_has_the_states_of_the_bundled_model(
 
 @pytest.mark.parametrize("family", slow.but(TWINS, "roberta", "electra"))
 def test_a_twin_s_tokenizer_gives_the_same_numbers(family: str, tokenizer: Any) -> None:
-    own = tokenizer_of(converted_folder(family))
+    own = tokenizer_of(twins.converted_folder(family))
     for given in ((TEXTS[0],), (TEXTS[1],), ("",), ("two\u200b\n\nlines " * 300,), PAIR):
         assert own(*given)["input_ids"] == tokenizer(*given)["input_ids"]
     names = {"input_ids", "attention_mask"} | (
@@ -112,7 +112,7 @@ def test_a_twin_s_tokenizer_gives_the_same_numbers(family: str, tokenizer: Any) 
     )
     assert set(own("a")) == names
     assert (own.pad_token_id, own.model_max_length) == (0, 512)
-    config = json.loads((converted_folder(family) / "config.json").read_text("utf-8"))
+    config = json.loads((twins.converted_folder(family) / "config.json").read_text("utf-8"))
     assert (config["model_type"], config["pad_token_id"]) == (family, 0)
     assert config.get("bos_token_id") in (None, own.cls_token_id)
     assert config.get("eos_token_id") in (None, own.sep_token_id)
@@ -124,10 +124,10 @@ def test_a_twin_s_tokenizer_gives_the_same_numbers(family: str, tokenizer: Any) 
 def test_a_twin_reads_as_many_tokens_as_the_bundled_model(
     family: str, bundled: Any, tokenizer: Any
 ) -> None:
-    own = tokenizer_of(converted_folder(family))
+    own = tokenizer_of(twins.converted_folder(family))
     given = own("word " * 600, truncation=True, return_tensors="pt")
     assert given["input_ids"].shape == (1, 512)
-    found = states(loaded(converted_folder(family))[0], given)
+    found = states(loaded(twins.converted_folder(family))[0], given)
     expected = states(bundled, given)
     assert (found - expected).abs().max() <= TWINS[family].difference
 
@@ -135,7 +135,7 @@ def test_a_twin_reads_as_many_tokens_as_the_bundled_model(
 @pytest.mark.parametrize(("family", "layers"), NATIVE_HEADS.items())
 def test_the_native_classifier_finds_all_but_its_head(family: str, layers: str) -> None:
     model, report = AutoModelForSequenceClassification.from_pretrained(
-        converted_folder(family), num_labels=3, output_loading_info=True
+        twins.converted_folder(family), num_labels=3, output_loading_info=True
     )
     assert model.config.model_type == family
     head = {f"{layer}.{name}" for layer in layers.split() for name in ("weight", "bias")}
@@ -161,27 +161,27 @@ def test_a_name_leads_to_its_family_and_back() -> None:
 
 def test_an_unknown_family_gets_one_sentence() -> None:
     with pytest.raises(ModelError) as caught:
-        converted_folder("robert")
+        twins.converted_folder("robert")
     expected = "all-MiniLM-L6-v2 cannot be had as 'robert'. Did you mean 'roberta'?"
     assert str(caught.value) == expected
 
 
 def test_a_second_call_writes_nothing() -> None:
-    folder = converted_folder("roberta")
+    folder = twins.converted_folder("roberta")
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert converted_folder(" RoBERTa ") == folder
+    assert twins.converted_folder(" RoBERTa ") == folder
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
 def test_what_is_broken_is_not_handed_out(own_cache: Path) -> None:
-    folder = converted_folder("electra")
+    folder = twins.converted_folder("electra")
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
     weights = folder / "model.safetensors"
     with weights.open("r+b") as file:  # as long as before, with other bytes within
         file.seek(len(whole[weights.name]) // 2)
         file.write(b"\0" * 64)
     (folder / "config.json").unlink()
-    assert converted_folder("electra") == folder
+    assert twins.converted_folder("electra") == folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
     assert list(own_cache.rglob("*unfinished*")) == []
 
@@ -195,14 +195,14 @@ def test_half_a_folder_is_not_handed_out(own_cache: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", killed)
         with pytest.raises(KeyboardInterrupt):
-            converted_folder("electra")
+            twins.converted_folder("electra")
     assert list((own_cache / "twins").iterdir()) == []
     # What a process leaves that could not even tidy up, a week later.
     leftover = own_cache / "twins" / ".unfinished-x"
     leftover.mkdir()
     (leftover / "model.safetensors").write_bytes(b"half")
     os.utime(leftover, (0, time.time() - 8 * 24 * 3600))
-    folder = converted_folder("electra")
+    folder = twins.converted_folder("electra")
     assert list((own_cache / "twins").iterdir()) == [folder]
     assert (folder / "model.safetensors").read_bytes() == b"model.safetensors " * 100
 
@@ -225,7 +225,7 @@ def test_two_threads_and_two_processes_at_once(
         move(place, folder)
 
     def ask() -> None:
-        found.append(converted_folder("electra"))
+        found.append(twins.converted_folder("electra"))
 
     monkeypatch.setattr(twins, "_move", together)
     monkeypatch.setattr(twins, "_making", NoLock())
@@ -248,7 +248,7 @@ def test_a_disk_that_cannot_be_written_to_gets_one_sentence(
     (tmp_path / "file").touch()
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "file"))
     with pytest.raises(ModelError, match="all-MiniLM-L6-v2-as-electra cannot be written") as caught:
-        converted_folder("electra")
+        twins.converted_folder("electra")
     assert "HEADS_CACHE" in caught.value.hint
 
 
