@@ -6,7 +6,7 @@ HERE = "heads.extras.public"
 EXTRA = Extra(
     name="public",
     summary="A page that strangers can open: quotas, rate limits, and a private log.",
-    server=f"{HERE}.server:protect_server",
+    server=f"{HERE}.server:ProtectedServer",
     middleware=f"{HERE}.middleware:protect_app",
     admission=f"{HERE}.janitor:admit",
 )

@@ -1,22 +1,31 @@
 """What surrounds the process of a server: its log, and a check of what its owner has set."""
 
-import contextlib
-from collections.abc import Iterator
-
 from heads.extras.public import logs
 from heads.extras.public.settings import check_network, server_summary
 
 
-@contextlib.contextmanager
-def protect_server(*, is_worker: bool = False) -> Iterator[list[str]]:
-    """Write a private log within it; yields the lines that whoever starts the server reads.
+class ProtectedServer:
+    """Context in which the process writes a private log.
+
+    It is no generator, which Python would end as the process ends: threads may write then still.
 
     Args:
         is_worker: The process was started by a server, which reads what it prints.
-
-    Raises:
-        LimitError: A variable holds what could never work.
     """
-    with logs.begin(prints=not is_worker):
-        check_network()
-        yield [] if is_worker else server_summary()
+
+    def __init__(self, *, is_worker: bool = False) -> None:
+        self._is_worker = is_worker
+
+    def __enter__(self) -> list[str]:
+        """Begin the log; return the lines for who starts the server, or raise LimitError."""
+        self._log = logs.begin(prints=not self._is_worker)
+        try:
+            check_network()
+        except Exception:
+            self._log.close()
+            raise
+        return [] if self._is_worker else server_summary()
+
+    def __exit__(self, *error: object) -> None:
+        """End the log."""
+        self._log.close()
