@@ -11,14 +11,10 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Mapping
 from typing import Any
-
-from markupsafe import Markup
 
 from heads.errors import HeadsError, LimitError
 from heads.evaluation.metrics import SCORES
-from heads.interfaces.views.html import render
 from heads.runs.folder import RunFolder, all_runs, named
 from heads.settings import limits
 
@@ -26,10 +22,6 @@ MOST = 100
 MOST_MINE = 30  # runs that a browser remembers
 SECRET = re.compile(r"[A-Za-z0-9_-]{22}")  # shorter than any id of public mode
 LONGEST = 100  # letters of what a browser remembers of a run
-ALIKE = (
-    "Not all of them were scored alike (other repetitions, other rows held out), so their numbers "
-    "do not compare directly: what stands below each run's verdict says how it was scored."
-)
 
 
 # --- Whose a run is.
@@ -145,34 +137,3 @@ def _title(facts: dict[str, Any]) -> str:
     score = facts["recommended_score"]
     told = facts["state"] if score is None else SCORES[facts["metric"]].told(score)
     return f"{facts['data']}, {model}, {when}, {told}"
-
-
-def same_data(run: RunFolder, mine: Any) -> Markup:
-    """The runs on the same rows, side by side: model, heads, best, reference."""
-    own = (run.read("run.json") or {}).get("fingerprint")
-    rows, protocols = [], set()
-    for other in visible(mine):
-        with contextlib.suppress(HeadsError):
-            if (other.read("run.json") or {}).get("fingerprint") == own:
-                found = other.read("leaderboard.json") or {}
-                rows.append(_row(other, found, is_this=other.id == run.id))
-                protocols.add(found.get("protocol"))
-    apart = ALIKE if len(protocols - {None}) > 1 else ""
-    return render("same_data.html", rows=rows, apart=apart)
-
-
-def _row(run: RunFolder, found: Mapping[str, Any], *, is_this: bool) -> list[str]:
-    from heads.runs.leaderboard import facts_of
-
-    facts = facts_of(run)
-    reference = found.get("reference", "")
-    told = SCORES[facts["metric"]].told
-    scored = [c["score"] for c in found.get("cells", []) if c["recipe"] == reference]
-    return [
-        f"{run.id} (this one)" if is_this else run.id,
-        facts["model"],
-        f"{facts['cells']} of {facts['planned']}",
-        facts["best"] or facts["state"],
-        "" if facts["score"] is None else told(facts["score"]),
-        f"{reference} {told(scored[0])}" if scored else "",
-    ]
