@@ -23,7 +23,7 @@ from heads.interfaces.cli import app
 from heads.interfaces.views.sections import result_sections
 from heads.interfaces.web.app import build
 
-page = build()
+page = build().blocks
 calls = [call.api_name for call in page.fns.values() if call.api_visibility == "public"]
 markup = [str(block.value) for block in page.blocks.values() if type(block).__name__ == "HTML"]
 print(json.dumps({

@@ -1,10 +1,14 @@
 """The result section that this extra adds, and the files that the page offers below it."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heads.interfaces.views.sections import Answer, Download, ResultSection, Subject
-from heads.runs.leaderboard import Leaderboard
+
+if TYPE_CHECKING:
+    from heads.runs.leaderboard import Leaderboard
 
 HERE = "heads.extras.labels.sections"
 SECTIONS = (

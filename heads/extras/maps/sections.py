@@ -1,8 +1,14 @@
 """The result section that this extra adds."""
 
-from heads.interfaces.views.figures import Chart
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from heads.interfaces.views.sections import Answer, ResultSection, Subject
-from heads.runs.leaderboard import Leaderboard
+
+if TYPE_CHECKING:
+    from heads.interfaces.views.figures import Chart
+    from heads.runs.leaderboard import Leaderboard
 
 HERE = "heads.extras.maps.sections"
 SECTIONS = (
