@@ -136,7 +136,7 @@ EXTRA = Extra(
 PARTS = '''
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import command
-from heads.interfaces.views.sections import Answer, ResultSection
+from heads.interfaces.views.sections import SectionAnswer, ResultSection
 
 
 def count_words(text):
@@ -156,7 +156,7 @@ def words(text: str):
 
 
 def judge(subject):
-    return Answer(phrase=f"{len(subject.board.cells)} cells")
+    return SectionAnswer(phrase=f"{len(subject.board.cells)} cells")
 
 
 SECTIONS = (

@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heads.interfaces.views.sections import Answer, Download, ResultSection, Subject
+from heads.interfaces.views.sections import (
+    ResultSection,
+    SectionAnswer,
+    SectionFile,
+    SectionSubject,
+)
 
 if TYPE_CHECKING:
     from heads.runs.leaderboard import Leaderboard
@@ -18,9 +23,9 @@ SECTIONS = (
         answer=f"{HERE}:find_labels",
         applies=f"{HERE}:has_probabilities",
         downloads=(
-            Download(label="Save these as CSV", filename="labels-to-look-at.csv",
+            SectionFile(label="Save these as CSV", filename="labels-to-look-at.csv",
                      rows=f"{HERE}:export_doubtful"),
-            Download(label="Save all rows, these marked", filename="all-rows.csv",
+            SectionFile(label="Save all rows, these marked", filename="all-rows.csv",
                      rows=f"{HERE}:export_all"),
         ),
         after="mistakes",
@@ -35,20 +40,22 @@ def has_probabilities(board: Leaderboard) -> bool:
     return labels.has_probabilities(board.folder)
 
 
-def find_labels(subject: Subject) -> Answer:
+def find_labels(subject: SectionSubject) -> SectionAnswer:
     """List the labels that may be wrong."""
     from heads.extras.labels import doubtful_labels as labels
 
     found = labels.doubtful_labels(subject.board.folder)
     number, tested = len(found.places), len(found.tested)
-    return Answer(
+    return SectionAnswer(
         phrase=f"{number:,} of {tested:,} to look at" if number else "none stands out",
         sentences=(found.says, *found.notes),
         tables=(found.table(labels.MOST_SHOWN),) if number else (),
     )
 
 
-def export_doubtful(subject: Subject, *, whole: bool = False) -> tuple[list[str], list[list[Any]]]:
+def export_doubtful(
+    subject: SectionSubject, *, whole: bool = False
+) -> tuple[list[str], list[list[Any]]]:
     """Return the doubtful rows for a spreadsheet, or the whole file with these marked."""
     from heads.extras.labels import doubtful_labels as labels
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heads.interfaces.views.sections import Answer, ResultSection, Subject
+from heads.interfaces.views.sections import ResultSection, SectionAnswer, SectionSubject
 
 if TYPE_CHECKING:
     from heads.interfaces.views.figures import Chart
@@ -32,13 +32,13 @@ def can_be_drawn(board: Leaderboard) -> bool:
     return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head))
 
 
-def describe_map(subject: Subject) -> Answer:
+def describe_map(subject: SectionSubject) -> SectionAnswer:
     """Say how another map is drawn; the map itself takes too long for a short answer."""
     command = f"heads map {subject.board.run} --method tsne --to map.html"
-    return Answer(sentences=(f"t-SNE keeps more neighbours: {command}",))
+    return SectionAnswer(sentences=(f"t-SNE keeps more neighbours: {command}",))
 
 
-def draw_map(subject: Subject) -> list[Chart]:
+def draw_map(subject: SectionSubject) -> list[Chart]:
     """Draw the map of principal components; t-SNE would take minutes."""
     from heads.extras.maps import chart
     from heads.extras.maps.row_map import readings_of

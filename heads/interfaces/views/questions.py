@@ -1,7 +1,7 @@
 """The core's result sections: the answers, as data, and the charts of each question.
 
-The registry, `sections`, names these functions. Answers and charts take a `Subject`; what says
-whether a section applies takes a `Leaderboard`.
+The registry, `sections`, names these functions. Answers and charts take a `SectionSubject`; what
+says whether a section applies takes a `Leaderboard`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from heads.interfaces.views.format import (
     ranked,
     titled,
 )
-from heads.interfaces.views.sections import Answer, Subject
+from heads.interfaces.views.sections import SectionAnswer, SectionSubject
 from heads.problem import REGRESSION, ProblemType
 from heads.runs.cells import Cell
 from heads.runs.drill_down import Disagreement, closeup, disagreements, layered, mix_of
@@ -52,7 +52,7 @@ def has_tunings(board: Leaderboard) -> bool:
     return bool(board.ways_of_learning)
 
 
-def compare_tunings(subject: Subject) -> Answer:
+def compare_tunings(subject: SectionSubject) -> SectionAnswer:
     """Compare the ways of tuning the base model under the same recipe."""
     ways = subject.board.ways_of_learning
     tables = [
@@ -66,14 +66,14 @@ def compare_tunings(subject: Subject) -> Answer:
         )
         for way in ways
     ]
-    return Answer(
+    return SectionAnswer(
         phrase=ways_of_learning.worth_learning(ways),
         sentences=(ways_of_learning.notes(subject.board),),
         tables=tuple(tables),
     )
 
 
-def draw_tunings(subject: Subject) -> list[Chart]:
+def draw_tunings(subject: SectionSubject) -> list[Chart]:
     """Draw the ways of tuning of the first recipes."""
     return [charts.ways(way) for way in subject.board.ways_of_learning[:DRAWN]]
 
@@ -81,17 +81,17 @@ def draw_tunings(subject: Subject) -> list[Chart]:
 # --- Would more rows help?
 
 
-def judge_learning_curve(subject: Subject) -> Answer:
+def judge_learning_curve(subject: SectionSubject) -> SectionAnswer:
     """Say what the last doubling of the rows gave."""
     board = subject.board
     sentence = board.curve_says or (
         "The heads of this run were not also trained on fewer rows: it ended early, has fewer "
         "than 200 rows to learn from, or its learning curve was turned off."
     )
-    return Answer(phrase=answers.more_rows(board), sentences=(sentence.replace("`", ""),))
+    return SectionAnswer(phrase=answers.more_rows(board), sentences=(sentence.replace("`", ""),))
 
 
-def draw_learning_curve(subject: Subject) -> list[Chart]:
+def draw_learning_curve(subject: SectionSubject) -> list[Chart]:
     """Draw the learning curve, if there is one."""
     chart = charts.growth(subject.board)
     return [chart] if chart else []
@@ -105,7 +105,7 @@ def has_classes(board: Leaderboard) -> bool:
     return board.problem.has_classes
 
 
-def judge_confidence(subject: Subject) -> Answer:
+def judge_confidence(subject: SectionSubject) -> SectionAnswer:
     """Say how far confidence is from accuracy, and what a temperature changes."""
     measures = subject.board.cell(subject.head).measures
     if measures.calibration is None:
@@ -115,10 +115,10 @@ def judge_confidence(subject: Subject) -> Answer:
             head_details.scaled_says(measures.calibration),
             head_details.abstained_says(measures.calibration.coverage, subject.board.problem),
         )
-    return Answer(phrase=answers.trust(measures), sentences=sentences)
+    return SectionAnswer(phrase=answers.trust(measures), sentences=sentences)
 
 
-def draw_confidence(subject: Subject) -> list[Chart]:
+def draw_confidence(subject: SectionSubject) -> list[Chart]:
     """Draw confidence against accuracy, and accuracy against the fraction of rows answered."""
     measures = subject.board.cell(subject.head).measures
     drawn = [charts.reliability(measures)]
@@ -130,7 +130,7 @@ def draw_confidence(subject: Subject) -> list[Chart]:
 # --- What does it get wrong?
 
 
-def find_mistakes(subject: Subject) -> Answer:
+def find_mistakes(subject: SectionSubject) -> SectionAnswer:
     """Name the classes that are confused most, or list every label or measure."""
     look = closeup(subject.board, subject.head)
     measures, tables = look.cell.measures, list[Table]()
@@ -138,7 +138,7 @@ def find_mistakes(subject: Subject) -> Answer:
         tables = [_measure_table(look.cell)]
     elif measures.labels:
         tables = [_label_table(measures.labels)]
-    return Answer(phrase=answers.confused(look), tables=tuple(tables))
+    return SectionAnswer(phrase=answers.confused(look), tables=tuple(tables))
 
 
 def _measure_table(cell: Cell) -> Table:
@@ -169,7 +169,7 @@ def _label_table(labels: Sequence[Any]) -> Table:
     )  # fmt: skip
 
 
-def draw_mistakes(subject: Subject) -> list[Chart]:
+def draw_mistakes(subject: SectionSubject) -> list[Chart]:
     """Draw predicted against true numbers, or the confusion matrix and F1 by class."""
     look = closeup(subject.board, subject.head)
     measures = look.cell.measures
@@ -191,7 +191,7 @@ def has_several_heads(board: Leaderboard) -> bool:
     return sum(not cell.is_baseline for cell in board.cells) > 1
 
 
-def find_disagreements(subject: Subject) -> Answer:
+def find_disagreements(subject: SectionSubject) -> SectionAnswer:
     """List the texts on which heads disagree most, with the answers of each."""
     board = subject.board
     found = disagreements(board.folder, most=sys.maxsize)
@@ -204,7 +204,7 @@ def find_disagreements(subject: Subject) -> Answer:
         for item in found[:SHOWN]
     ]
     rows_tested = board.cell(subject.head).measures.rows
-    return Answer(
+    return SectionAnswer(
         phrase=answers.disagree(found, rows_tested, board.problem),
         tables=(Table(headers=("Text", "Label", "Answers"), rows=tuple(rows)),) if rows else (),
     )
@@ -251,12 +251,12 @@ def has_sizes(board: Leaderboard) -> bool:
     return charts.sizes(board) is not None
 
 
-def judge_size(subject: Subject) -> Answer:
+def judge_size(subject: SectionSubject) -> SectionAnswer:
     """Give the number of parameters of the recommended head, and why it was chosen."""
-    return Answer(phrase=answers.worth(subject.board))
+    return SectionAnswer(phrase=answers.worth(subject.board))
 
 
-def draw_sizes(subject: Subject) -> list[Chart]:
+def draw_sizes(subject: SectionSubject) -> list[Chart]:
     """Draw scores against numbers of parameters."""
     chart = charts.sizes(subject.board)
     return [chart] if chart else []
@@ -273,12 +273,12 @@ def has_layers(board: Leaderboard) -> bool:
     return any(mixes) or bool(layered(board))
 
 
-def compare_layers(subject: Subject) -> Answer:
+def compare_layers(subject: SectionSubject) -> SectionAnswer:
     """Name the best layer beside the last."""
-    return Answer(phrase=answers.which_layer(subject.board, layered(subject.board)))
+    return SectionAnswer(phrase=answers.which_layer(subject.board, layered(subject.board)))
 
 
-def draw_layers(subject: Subject) -> list[Chart]:
+def draw_layers(subject: SectionSubject) -> list[Chart]:
     """Draw the score of every layer, and the weights of a learned mix."""
     mix = mix_of(subject.board, subject.head)
     return [*charts.layers(subject.board), *([charts.mix(mix)] if mix else [])][:2]
@@ -292,7 +292,7 @@ def has_estimates(board: Leaderboard) -> bool:
     return len(board.estimates) > 1
 
 
-def judge_estimates(subject: Subject) -> Answer:
+def judge_estimates(subject: SectionSubject) -> SectionAnswer:
     """Say which estimates before training chose the best pooling."""
     board = subject.board
     neighbours = SCORES[board.metric].told
@@ -301,7 +301,7 @@ def judge_estimates(subject: Subject) -> Answer:
         for one in board.estimates
     )
     table = Table(headers=("Pooling", *MEASURES.values()), rows=rows, note="More is better.")
-    return Answer(
+    return SectionAnswer(
         phrase=answers.foretold(board),
         sentences=tuple(one.says.replace("`", "") for one in board.agreements),
         tables=(table,),
@@ -311,7 +311,7 @@ def judge_estimates(subject: Subject) -> Answer:
 # --- All numbers.
 
 
-def list_cells(subject: Subject) -> Answer:
+def list_cells(subject: SectionSubject) -> SectionAnswer:
     """Return a row a cell, the best first."""
     board = subject.board
     score, *rest = (measure for measure in offered(board.cells) if measure.name != TIME)
@@ -336,10 +336,10 @@ def list_cells(subject: Subject) -> Answer:
         note=STAR,
         recipes=tuple("" if cell.is_baseline else cell.name for cell in board.cells),
     )
-    return Answer(tables=(table,))
+    return SectionAnswer(tables=(table,))
 
 
-def export_cells(subject: Subject) -> tuple[list[str], list[list[Any]]]:
+def export_cells(subject: SectionSubject) -> tuple[list[str], list[list[Any]]]:
     """Return headers and rows of all cells for a spreadsheet."""
     board = subject.board
     measures = offered(board.cells)
@@ -355,7 +355,7 @@ def has_base_model(board: Leaderboard) -> bool:
     return not is_given(board.model)
 
 
-def compare_models(subject: Subject) -> Answer:
+def compare_models(subject: SectionSubject) -> SectionAnswer:
     """Put the runs on the same rows side by side."""
     board = subject.board
     own = (board.folder.read("run.json") or {}).get("fingerprint")
@@ -368,9 +368,9 @@ def compare_models(subject: Subject) -> Answer:
                 protocols.add(facts.get("protocol"))
     if len(rows) < 2:
         hint = "There is no other run on the same rows yet: train on another base model to compare."
-        return Answer(sentences=(hint,))
+        return SectionAnswer(sentences=(hint,))
     columns = ("Run", "Base model", "Cells", "Best head", "Its score", "Reference")
-    return Answer(
+    return SectionAnswer(
         phrase=f"{len(rows)} runs on the same rows",
         sentences=(NOT_ALIKE,) if len(protocols - {None}) > 1 else (),
         tables=(Table(headers=columns, rows=tuple(rows)),),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class SectionSubject:
     """What a section is about.
 
     Attributes:
@@ -36,7 +36,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SectionAnswer:
     """The answer of a section as data.
 
     Attributes:
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Download:
+class SectionFile:
     """A file that the page offers below a section.
 
     Attributes:
@@ -77,10 +77,10 @@ class ResultSection:
     Attributes:
         name: The name by which it is found.
         question: The question, as a user asks it.
-        answer: Reference of a function that takes a `Subject` and returns an `Answer`. It is called
-            whenever a leaderboard is shown, so it must be quick.
-        charts: Reference of a function that takes a `Subject` and returns at most two charts. It is
-            called when the section is opened.
+        answer: Reference of a function that takes a `SectionSubject` and returns a
+            `SectionAnswer`. It is called whenever a leaderboard is shown, so it must be quick.
+        charts: Reference of a function that takes a `SectionSubject` and returns at most two
+            charts. It is called when the section is opened.
         applies: Reference of a function that takes a `Leaderboard` and returns whether it has an
             answer; all have, if it is "".
         downloads: Files that the page offers.
@@ -92,22 +92,22 @@ class ResultSection:
     answer: str
     charts: str = ""
     applies: str = ""
-    downloads: tuple[Download, ...] = ()
+    downloads: tuple[SectionFile, ...] = ()
     after: str = ""
 
     def has_answer(self, board: Leaderboard) -> bool:
         """Return whether the leaderboard has an answer to the question."""
         return not self.applies or bool(plugins.load(self.applies)(board))
 
-    def find_answer(self, subject: Subject) -> Answer:
+    def find_answer(self, subject: SectionSubject) -> SectionAnswer:
         """Return the answer without what takes long."""
         return plugins.load(self.answer)(subject)
 
-    def draw_charts(self, subject: Subject) -> list[Chart]:
+    def draw_charts(self, subject: SectionSubject) -> list[Chart]:
         """Return the charts."""
         return list(plugins.load(self.charts)(subject)) if self.charts else []
 
-    def open_answer(self, subject: Subject) -> Answer:
+    def open_answer(self, subject: SectionSubject) -> SectionAnswer:
         """Return the whole answer; the numbers of its charts are its tables if it has no others."""
         answer = self.find_answer(subject)
         if answer.tables:
@@ -180,7 +180,7 @@ CORE_SECTIONS = (
         name="numbers",
         question="All numbers",
         answer=f"{QUESTIONS}:list_cells",
-        downloads=(Download(label="Save as CSV", filename="leaderboard.csv",
+        downloads=(SectionFile(label="Save as CSV", filename="leaderboard.csv",
                             rows=f"{QUESTIONS}:export_cells"),),
     ),
     ResultSection(
@@ -216,8 +216,10 @@ def find_sections(names: Sequence[str]) -> list[ResultSection]:
     return [known[name] for name in names]
 
 
-def find_subject(board: Leaderboard, head: str = "", runs: Sequence[RunFolder] = ()) -> Subject:
+def find_subject(
+    board: Leaderboard, head: str = "", runs: Sequence[RunFolder] = ()
+) -> SectionSubject:
     """Return what sections are about: the named head, or else the recommended or the best one."""
     names = {cell.name for cell in board.cells if not cell.is_baseline}
     chosen = [name for name in (head, board.recommendation.name, board.best) if name in names]
-    return Subject(board=board, head=chosen[0] if chosen else "", runs=runs)
+    return SectionSubject(board=board, head=chosen[0] if chosen else "", runs=runs)

@@ -16,7 +16,7 @@ from heads.interfaces.views import format as form
 from heads.interfaces.views.format import MEASURES, ends, headers
 from heads.interfaces.views.html import render
 from heads.interfaces.views.questions import export_cells, list_cells
-from heads.interfaces.views.sections import Answer, find_subject, result_sections
+from heads.interfaces.views.sections import SectionAnswer, find_subject, result_sections
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs.drill_down import Disagreement
 
@@ -46,7 +46,7 @@ class Tags(HTMLParser):
         render(
             "answer.html",
             says=[HOSTILE],
-            answer=Answer(
+            answer=SectionAnswer(
                 sentences=(HOSTILE,),
                 tables=(
                     Table(

@@ -12,9 +12,9 @@ from heads import plugins
 from heads.errors import LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.views.sections import (
-    Download,
     ResultSection,
-    Subject,
+    SectionFile,
+    SectionSubject,
     find_subject,
     result_sections,
 )
@@ -86,7 +86,7 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
     return folds, answers[NUMBERS]
 
 
-def _find_subject(query: str, mine: Any = None) -> Subject:
+def _find_subject(query: str, mine: Any = None) -> SectionSubject:
     from heads.runs.leaderboard import leaderboard
 
     location = Location.of(query)
@@ -114,7 +114,7 @@ def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
 
 
 @guarded
-def _write_csv(download: Download, query: str) -> str:
+def _write_csv(download: SectionFile, query: str) -> str:
     """Return a file of a section as CSV."""
     columns, rows = plugins.load(download.rows)(_find_subject(query))
     if len(columns) * len(rows) > MAX_CELLS:
