@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+# Its device is registered before a module that is collected runs autograd, whose threads are made
+# once: else it would depend on the order of the files.
+import elsewhere  # noqa: F401
 import huggingface_hub
 import pytest
 import torch
