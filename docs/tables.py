@@ -45,7 +45,9 @@ STATISTICS = Path(__file__).with_name("statistics.md")
 FAQ = Path(__file__).with_name("faq.md")
 QUESTIONS = Path(__file__).with_name("questions.json")
 CONVERSIONS = Path(__file__).with_name("extras") / "conversions.md"
-PAGES = (README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ, CONVERSIONS)
+PAGES = [README, CATALOGUE, JSON, PARTS, STATISTICS, FAQ]
+if (README.parent / "heads" / "extras" / "conversions").is_dir():  # an extra may be taken out
+    PAGES.append(CONVERSIONS)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "poolings": pooling, "layers": layers, "heads": head, "pairings": pairing, "losses": loss,
