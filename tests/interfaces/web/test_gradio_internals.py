@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 from heads.interfaces.web import gradio_internals as internals
 from heads.interfaces.web.app import build
@@ -73,7 +75,7 @@ def test_what_launch_sets_is_no_argument_of_mount():
     assert (page.max_threads, page.state_session_capacity) == (40, 10_000)
     internals.raise_limits(page, threads=7, sessions=8)
     page.queue()
-    gr.mount_gradio_app(__import__("fastapi").FastAPI(), page, "/")
+    gr.mount_gradio_app(FastAPI(), page, "/")
     assert page._queue.max_thread_count == 7
     assert page.state_holder.capacity == 8
     page.mcp_server_obj = SimpleNamespace(_local_url=None)
@@ -91,6 +93,34 @@ def test_gradio_notes_the_paths_of_files_for_ever(keeps_notes):
         notes.update(["a"])
         notes.add("b")
         assert bool(notes) == keeps_notes
+
+
+def shown_value(app):
+    components = TestClient(app).get("/config").json()["components"]
+    return next(one["props"]["value"] for one in components if one["type"] == "textbox")
+
+
+def test_gradio_serves_the_values_that_a_page_was_built_with():
+    with gr.Blocks() as page:
+        box = gr.Textbox("built")
+    app = gr.mount_gradio_app(FastAPI(), page, "/")
+    box.value = "set"
+    assert shown_value(app) == "built"
+    internals.set_initial_value(box, "set")
+    internals.renew_config(page)
+    assert shown_value(app) == "set"
+
+
+def test_gradio_documents_no_list_of_handlers():
+    with gr.Blocks() as page:
+        gr.Button().click(len, gr.Textbox())
+    public = {name: value for name, value in vars(page).items() if name[0] != "_"}
+    for handlers in (one for one in public.values() if isinstance(one, dict | list | set)):
+        values = handlers.values() if isinstance(handlers, dict) else handlers
+        assert not [handler for handler in values if getattr(handler, "fn", handler) is len]
+    internals.wrap_handlers(page, lambda handler, inputs, slots: (handler, len(inputs), slots))
+    ((handler, n_inputs, _),) = [event.fn for event in page.fns.values() if event.fn]
+    assert (handler, n_inputs) == (len, 1)
 
 
 def test_the_page_is_all_that_uses_what_gradio_does_not_document():
