@@ -19,6 +19,10 @@ import pytest
 import torch
 from _pytest.doctest import DoctestModule
 from fake_hub import Hub, serving
+
+# Here and nowhere else: two copies of a fixture are two browsers, and Playwright runs one.
+from page_fixtures import chrome, few, look, page_url, place, tab  # noqa: F401
+from shell_runs import file, trained  # noqa: F401
 from tiny_models import LIMITS, WORDS, rewrite, save_tiny
 
 from heads import plugins
@@ -51,14 +55,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees the user's caches, the network or the mode of this machine."""
-    place = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("place")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADS_CACHE", str(place / "heads"))
+        patch.setenv("HEADS_CACHE", str(folder / "heads"))
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.delenv("SPACE_ID", raising=False)
         patch.delenv("HEADS_PUBLIC", raising=False)
-        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(place / "hub"))
-        head_cache._recent.clear()  # heads that other tests left in memory are not in this place
+        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder / "hub"))
+        head_cache._recent.clear()  # heads that other tests left in memory are not in this folder
         # A page that one test has built would sweep what another one makes to look old: the thread
         # lives as long as the process, and looks into whichever folders are set by then.
         patch.setattr(temporary_files, "start_cleaning", lambda: None)
