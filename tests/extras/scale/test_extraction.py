@@ -9,6 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from shard_files import texts_file
+from shown_results import check_shown
 from tiny_models import LIMITS
 
 import heads
@@ -69,6 +70,7 @@ def test_features_are_those_of_any_run_and_every_row_is_there_once(
     same = [(a, b) for a in range(ROWS) for b in range(a) if rows[a] and rows[a] == rows[b]]
     assert all(hashes[a] == hashes[b] for a, b in same)
     assert len(set(hashes)) == len(set(rows))
+    check_shown(found, is_foreign=False)
 
 
 def test_pairs_are_read_jointly_or_each_by_itself(
@@ -117,6 +119,8 @@ def test_it_goes_on_where_it_was(made: Callable[..., FeatureShards], tmp_path: P
     Path(first.source.files[1]).unlink()
     again = made(path)
     assert (again.fresh, again.rows) == (16, ROWS)
+    with pytest.raises(DataError, match="was begun with another readings"):
+        made(path, readings=("cls",))
 
 
 @pytest.mark.parametrize(
@@ -156,15 +160,6 @@ def test_texts_are_found_without_labels(
 ) -> None:
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     assert made(tmp_path / "a.parquet").text == text
-
-
-def test_another_question_is_not_put_into_the_same_folder(
-    made: Callable[..., FeatureShards], tmp_path: Path
-) -> None:
-    path = texts_file(tmp_path / "a.parquet", ROWS)
-    made(path)
-    with pytest.raises(DataError, match="was begun with another readings"):
-        made(path, readings=("cls",))
 
 
 def test_a_column_called_as_a_reading_is_refused(

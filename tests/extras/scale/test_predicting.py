@@ -10,6 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 from quick_heads import classifiers
 from shard_files import texts_file, vectors_file
+from shown_results import check_shown
 
 import heads
 from heads.backbone.backbone import Backbone
@@ -51,6 +52,7 @@ def test_answers_are_those_of_a_whole_file(classifier: Classifier, tmp_path: Pat
     assert sum(found.unanswered.values()) == 1
     assert dict(found.counts) == dict(whole.counts)
     assert set(found.columns) == set(whole.columns)
+    check_shown(found, is_foreign=False)
 
 
 def test_it_goes_on_where_it_was(
