@@ -13,7 +13,7 @@ from heads.analysis.comparison import comparing
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
-from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, TourQuestion, touring
+from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
 from heads.settings import Limits
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
@@ -22,17 +22,11 @@ PAGE = 7860
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One thing that has to hold on a stage.
+    """One thing that has to hold on a stage."""
 
-    Attributes:
-        what: The condition.
-        is_ready: Whether it holds.
-        says: What was found, and what to do where it does not hold.
-    """
-
-    what: str
-    is_ready: bool
-    says: str
+    what: str  # the condition
+    is_ready: bool  # whether it holds
+    says: str  # what was found, and what to do where it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +99,11 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         assert tour is not None
         seconds = time.perf_counter() - began
         cells = f"{len(tour.board.cells)} cells; made or found in {seconds:.1f} s"
-        slowest = max(_time_question(question, limits) for question in QUESTIONS)
+        slowest = 0.0
+        for question in QUESTIONS:
+            began, options = time.perf_counter(), {"recipes": question.heads, "sample": SAMPLE}
+            deque(comparing(question.text, **options, limits=limits), maxlen=0)
+            slowest = max(slowest, time.perf_counter() - began)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
     is_warm = slowest <= WARM_SECONDS
     hosts = f"asked for: {', '.join(dict.fromkeys(tried))}" if tried else ""
@@ -126,10 +124,3 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         checks=tuple(Checked(what=what, is_ready=ready, says=says) for what, ready, says in checks),
         tour=tour,
     )
-
-
-def _time_question(question: TourQuestion, limits: Limits) -> float:
-    """Return how long a question of the tour takes that was asked before."""
-    began = time.perf_counter()
-    deque(comparing(question.text, recipes=question.heads, sample=SAMPLE, limits=limits), maxlen=0)
-    return time.perf_counter() - began

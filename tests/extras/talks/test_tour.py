@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from boards import CLOSE, FAR, board_of
-from shown_results import check_shown
+from shown_results import HOSTILE, check_shown
 
 import heads
 from heads.data.samples import SAMPLES
@@ -27,9 +27,7 @@ ADDRESS = "https://example.org/heads"
 
 @pytest.fixture(scope="module")
 def found():
-    *_, found = tour.touring(limits())
-    assert isinstance(found, tour.Tour)
-    return found
+    return heads.tour()
 
 
 def test_every_question_names_heads_that_differ_in_one_thing():
@@ -50,7 +48,7 @@ def test_every_question_names_heads_that_differ_in_one_thing():
 def test_each_answer_is_what_was_measured(found):
     board = found.board
     assert board.rows == 420
-    assert {cell.name for cell in board.cells if not cell.is_baseline} == set(tour.heads_of_tour())
+    assert {cell.name for cell in board.cells if not cell.is_baseline} == set(tour.HEADS)
     for step in found.steps:
         one, other = step.question.heads[:2]
         known = step.difference
@@ -241,4 +239,7 @@ def test_the_sample_is_the_one_that_the_page_opens_with():
 
 
 def test_a_tour_is_shown_by_notebook_and_shell():
-    check_shown(tour.Tour(steps=(), board=board_of(**CLOSE, **FAR)), is_foreign=False)
+    shown = tour.Tour(steps=(), board=board_of(**CLOSE, **FAR))
+    check_shown(shown, is_foreign=False)
+    failed = stage.Checked(what="It works", is_ready=False, says=HOSTILE)
+    check_shown(stage.StageCheck(checks=(failed,), tour=shown))
