@@ -27,19 +27,13 @@ MAD = 1.4826  # of a normal distribution, its standard deviation in median absol
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Doubts:
-    """The doubts about the label of every row.
+    """The doubts about the label of every row."""
 
-    Attributes:
-        is_doubtful: (n,), whether it is to be reviewed.
-        suggested: Targets: the own one where it is not doubtful; of numbers the predicted one.
-        quality: (n,), how far it is to be trusted: the lowest come first.
-        sure: The probabilities of the given and the suggested label, (n,) each; of several, of the
-            most doubted one; NaN for numbers.
-    """
-
-    is_doubtful: Tensor
-    suggested: Tensor
-    quality: Tensor
+    is_doubtful: Tensor  # (n,), whether it is to be reviewed
+    suggested: Tensor  # targets: the own one where it is not doubtful; of numbers the predicted one
+    quality: Tensor  # (n,), how far it is to be trusted: the lowest come first
+    # the probabilities of the given and the suggested label, (n,) each; of several, of the most
+    # doubted one; NaN for numbers
     sure: tuple[Tensor, Tensor]
 
 
