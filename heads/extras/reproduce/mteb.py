@@ -34,37 +34,23 @@ RESULTS = "embeddings-benchmark/results, all-MiniLM-L6-v2, revision 8b3219a, mte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Published figures.
+    """Published figures."""
 
-    Attributes:
-        accuracy: Mean of ten experiments.
-        f1: Mean of their macro-F1.
-        source: The publication.
-    """
-
-    accuracy: float
-    f1: float
-    source: str
+    accuracy: float  # mean of ten experiments
+    f1: float  # mean of their macro-F1
+    source: str  # the publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One data set of MTEB.
+    """One data set of MTEB."""
 
-    Attributes:
-        train: The number of training rows.
-        test: The number of test rows.
-        classes: The number of classes.
-        per_class: How many training rows of each class an experiment draws.
-        published: The figures for the bundled model.
-        order: The classes by their numbers, which moves the last digit; alphabetical if empty.
-    """
-
-    train: int
-    test: int
-    classes: int
-    per_class: int
-    published: Published
+    train: int  # the number of training rows
+    test: int  # the number of test rows
+    classes: int  # the number of classes
+    per_class: int  # how many training rows of each class an experiment draws
+    published: Published  # the figures for the bundled model
+    # the classes by their numbers, which moves the last digit; alphabetical if empty
     order: tuple[str, ...] = ()
 
 
@@ -89,25 +75,15 @@ BENCHMARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduced(display.Displayed):
-    """The figures computed here, beside the published ones.
+    """The figures computed here, beside the published ones."""
 
-    Attributes:
-        name: The data set.
-        model: The base model.
-        accuracy: Mean of the ten experiments.
-        f1: Mean of their macro-F1.
-        accuracies: Of each experiment.
-        published: What others measured.
-        equal: Whether accuracy and F1 are the published ones to every digit.
-    """
-
-    name: str
-    model: str
-    accuracy: float
-    f1: float
-    accuracies: tuple[float, ...]
-    published: Published
-    equal: bool
+    name: str  # the data set
+    model: str  # the base model
+    accuracy: float  # mean of the ten experiments
+    f1: float  # mean of their macro-F1
+    accuracies: tuple[float, ...]  # of each experiment
+    published: Published  # what others measured
+    equal: bool  # whether accuracy and F1 are the published ones to every digit
 
     def describe(self) -> display.Description:
         """Return what the shell shows: the figures computed here and the published ones."""
@@ -219,7 +195,6 @@ def _fill_features(
 def _score(
     features: Tensor, labels: Sequence[int], test: Tensor, truth: Sequence[int]
 ) -> tuple[float, float]:
-    """Return accuracy and macro-F1 of one experiment."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import accuracy_score, f1_score
 

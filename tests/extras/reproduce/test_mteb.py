@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from shown_results import check_shown
 from tiny_models import LIMITS
 
 from heads.errors import DataError
@@ -61,6 +62,7 @@ def small(tmp_path, monkeypatch) -> Path:
 def test_equal_means_equal_to_the_last_digit(small, monkeypatch):
     _, result = run("small", small)
     assert (result.accuracy, result.f1, result.equal) == (1.0, 1.0, False)
+    check_shown(result, is_foreign=False)
     published = replace(BENCHMARKS["small"].published, accuracy=1.0, f1=1.0)
     monkeypatch.setitem(BENCHMARKS, "small", replace(BENCHMARKS["small"], published=published))
     assert run("small", small)[1].equal
