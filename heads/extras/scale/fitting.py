@@ -34,6 +34,7 @@ from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import Scores
 from heads.events import Progress, result
+from heads.extras.scale import streaming
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
 from heads.extras.scale.grid import schedule_on_ray
 from heads.extras.scale.pool import HERE, NamedTask, Pool, make_caller, open_pool
@@ -44,12 +45,6 @@ from heads.extras.scale.shards import (
     ShardRows,
     ShardSample,
     Subset,
-)
-from heads.extras.scale.streaming import (
-    learn_by_steps,
-    solve_closed_form,
-    solve_linear,
-    task_of_rows,
 )
 from heads.extras.scale.sums import Moments, Shards, compute_moments
 from heads.features.store import FeatureMatrices, FeatureStore
@@ -194,7 +189,7 @@ class Race:
     def _development(self, trial: Trial) -> TrainingTask:
         """Return the development rows as a training task with the loss of a recipe."""
         rows = self.held[trial.reading]["development"]
-        return task_of_rows(rows.vectors, rows.targets, self._objective(trial))
+        return streaming.task_of_rows(rows.vectors, rows.targets, self._objective(trial))
 
     # --- In memory.
 
@@ -302,7 +297,7 @@ class Race:
         shards, moments = self._shards(cell.reading, share), self.moments[cell.reading, share]
         if isinstance(fitter, ClosedFormFitter):
             settings = [before.chosen] if before else settings_of(fitter, moments.rows)
-            states = [solve_closed_form(shards, moments, fitter, one) for one in settings]
+            states = [streaming.solve_closed_form(shards, moments, fitter, one) for one in settings]
             return _select_best(fitter, settings, states, task)
         assert isinstance(fitter, LinearFitter)
         fixed = dict(fitter.resolved.recipe.options).get("C")
@@ -313,7 +308,7 @@ class Race:
             strengths = [float(f"{float(chosen['C']) * factor:.4g}") for factor in AROUND]
         strengths = [float(fixed)] if fixed else strengths
         settings = [{"standardise": standardise, "C": C} for C in strengths]
-        solve = partial(solve_linear, shards, moments, task.objective)
+        solve = partial(streaming.solve_linear, shards, moments, task.objective)
         best = _select_best(fitter, settings, solve(settings, fitter, start, SEARCHED), task)
         # Only the chosen one is taken to its optimum.
         return _select_best(fitter, [best.chosen], solve([best.chosen], fitter, best.state), task)
@@ -432,4 +427,4 @@ def _select_best(
 
 def _learn(*arguments: Any) -> SearchResult:
     """Let a head learn in a worker; the arguments are those of `learn_by_steps`."""
-    return result(learn_by_steps(*arguments))
+    return result(streaming.learn_by_steps(*arguments))

@@ -27,12 +27,7 @@ EVERY = 1.0  # seconds between two looks at the validation curves of a worker
 
 
 def schedule_on_ray(on: str = RAY, pool: Pool[Any, Any] | None = None) -> Scheduler:
-    """Return a scheduler that trains the cells of a run on a Ray cluster.
-
-    Args:
-        on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.open_pool`.
-        pool: An open pool of workers that call functions.
-    """
+    """Return a scheduler that trains cells on a Ray cluster, by an open pool if one is given."""
     connect(on)
 
     def schedule(

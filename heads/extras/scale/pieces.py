@@ -214,12 +214,9 @@ class Source:
         return max(1, min(max(even, FEWEST), most))
 
     def pieces(self, rows_each: int, *, whole_groups: bool = False) -> list[Piece]:
-        """Cut all rows into pieces of so many; no piece spans two files.
+        """Cut all rows into pieces of so many rows, none of which spans two files.
 
-        Args:
-            rows_each: The number of rows of a piece.
-            whole_groups: Cut between row groups alone: a piece is one group, or several that
-                together have so many rows at most.
+        With whole_groups a piece is one row group, or several of so many rows at most.
         """
         pieces, row = list[Piece](), 0
         for file, groups, stamp in zip(self.files, self.groups, self.stamps, strict=True):
@@ -269,9 +266,7 @@ def _stamp(file: str) -> str:
 def open_source(data: Data, stage: str, limits: Limits) -> Source:
     """Open Parquet files by their footers; a file of another format is copied as Parquet first.
 
-    Args:
-        data: As of `find_files`.
-        stage: The folder for a copy as Parquet, where all workers can read it.
+    The copy goes to the folder `stage`, where all workers can read it.
     """
     files = find_files(data)
     name = short(files[0].rstrip("/").rpartition("/")[2], 60)

@@ -144,12 +144,8 @@ class Pool(Generic[Task, Result]):
         return 1
 
     def map(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result] | None]:
-        """Yield each task with its result as it ends, and None at least once per beat.
-
-        Args:
-            tasks: Drawn as they are needed.
-        """
-        for task in tasks:
+        """Yield each task with its result as it ends, and None at least once per beat."""
+        for task in tasks:  # drawn as they are needed
             interruption.check()
             self._work = self._work or self.make()
             yield task, self._attempt(self._work, task)

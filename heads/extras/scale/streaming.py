@@ -70,7 +70,6 @@ def solve_linear(
     in scikit-learn. It is computed along the principal axes of the rows, which takes fewer steps.
 
     Args:
-        moments: The moments of the rows.
         settings: For each layer C, and whether rows are standardised: for all of them or for none.
         start: The tensors of a layer to begin with.
         near: The fraction of the first gradient at which to stop.

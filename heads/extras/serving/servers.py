@@ -92,7 +92,6 @@ class Server(ABC):
     """A server of a classifier.
 
     Args:
-        http: Requests to it.
         endpoint: The endpoint of a Gradio app; the only one that suits, if not given.
         texts: How many texts it is asked about at a time: 1, or 2 of pairs.
     """

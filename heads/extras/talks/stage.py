@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import starmap
 from typing import Any
 
 from heads import display
@@ -20,7 +21,7 @@ WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longe
 PAGE = 7860
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Checked:
     """One thing that has to hold on a stage."""
 
@@ -120,7 +121,4 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         ("It works with the network cut", not tried, hosts or "nothing asked for it while it was"),
         (f"Port {PAGE} is free", True, page),
     )  # fmt: skip
-    yield StageCheck(
-        checks=tuple(Checked(what=what, is_ready=ready, says=says) for what, ready, says in checks),
-        tour=tour,
-    )
+    yield StageCheck(checks=tuple(starmap(Checked, checks)), tour=tour)

@@ -9,7 +9,6 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from shard_files import vectors_file
-from shown_results import check_shown
 from tiny_models import LIMITS
 
 import heads
@@ -43,7 +42,6 @@ def test_few_rows_are_compared_in_memory(path: Path) -> None:
     assert found.verdict.startswith(f"{found.cells[0].name} has the highest accuracy")
     told = json.loads(json.dumps(found.as_json()))
     assert [one["recipe"] for one in told["cells"]] == [cell.name for cell in found.cells]
-    check_shown(found, is_foreign=False)
 
 
 def test_from_shards_comes_what_comes_in_memory(

@@ -114,12 +114,8 @@ def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
     source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
     work = work_on(tmp_path / "to", log)
     first = done(work, source)
-    assert (len(rows_of(first, tmp_path / "to")), first.fresh, begun(log)) == (
-        30,
-        30,
-        [0, 7, 14, 21, 28],
-    )
     table = rows_of(first, tmp_path / "to")
+    assert (len(table), first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
     assert table.column("id").to_pylist() == list(range(30))
     assert table.column("length").to_pylist()[1] == 0
     manifest = json.loads((tmp_path / "to" / MANIFEST).read_text())

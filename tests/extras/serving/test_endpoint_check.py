@@ -233,6 +233,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "dropout": ("vllm", {"dropout": True}, "random", "when sent again"),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
+    "several labels": ("tei", {"output": "softmax"}, "output", "a softmax of the logits"),
     "pair, one read": ("tei", {"change": lambda both: both[0]}, "input", "The second text of a"),
     "pair, turned": ("tei", {"change": lambda both: both[::-1]}, "input", "the other way round"),
 }
@@ -243,7 +244,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 )
 def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     form, seeded, kind, says = OTHERS[fault]
-    served = Served(folder=checkpoint("bert"), **seeded)
+    served = Served(folder=checkpoint(**PROBLEMS.get(fault, {})), **seeded)
     found = check(form, served, paired=fault.startswith("pair"))
     assert set(faults(found)) == {kind}, found.findings
     assert says in told(found)
@@ -279,14 +280,6 @@ def test_several_faults_at_once_are_told_each_for_itself(checkpoint: Folders) ->
     found = check("tei", served)
     assert sorted(faults(found)) == ["head", "labels", "output", "truncation"], found.findings
     assert found.verdict.endswith("own head: 4 faults.")
-
-
-@pytest.mark.slow
-def test_several_labels_under_a_softmax_are_told(checkpoint: Folders) -> None:
-    folder = checkpoint(**PROBLEMS["several labels"])
-    found = check("tei", Served(folder=folder, output="softmax"))
-    assert faults(found) == ["output"]
-    assert "a softmax of the logits" in told(found)
 
 
 def test_weights_with_noise_are_not_half_precision(checkpoint: Folders) -> None:

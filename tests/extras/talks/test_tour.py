@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -31,6 +30,7 @@ def found():
 
 
 def test_every_question_names_heads_that_differ_in_one_thing():
+    assert SAMPLES[tour.SAMPLE].path.is_file()
     for one in tour.QUESTIONS:
         first, second = map(resolve, one.heads[:2])
         assert first.recipe != second.recipe
@@ -134,9 +134,7 @@ def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
     assert "<svg" not in page
     assert "Open it on the page" not in page
     assert place.stat().st_mode & 0o444 == 0o444
-    linked = heads.save_story(comparison, tmp_path / "linked.html", address=ADDRESS).read_text(
-        "utf-8"
-    )
+    linked = story.write_story(comparison, ADDRESS)
     assert "<svg" in linked
     assert f'href="{ADDRESS}/?text=%3Cb%3ENot' in linked
 
@@ -170,9 +168,7 @@ def test_the_head_that_a_model_came_with_is_linked_as_that(tiny):
 
 
 def test_several_heads_are_guessed_first(tiny):
-    found = heads.compare(
-        "Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny())
-    )  # fmt: skip
+    found = heads.compare("Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny()))
     page = story.write_story(found)
     (right,) = re.findall(r'id="guess-1-(\d)" class="right"', page)
     assert (right == "1") == found.is_unanimous
@@ -231,11 +227,6 @@ def test_the_story_goes_on_where_server_and_network_are_gone(found, tmp_path, ch
         assert "Not quite" in answer.inner_text()
     assert said == []
     context.close()
-
-
-def test_the_sample_is_the_one_that_the_page_opens_with():
-    assert tour.SAMPLE in SAMPLES
-    assert Path(SAMPLES[tour.SAMPLE].path).is_file()
 
 
 def test_a_tour_is_shown_by_notebook_and_shell():
