@@ -120,7 +120,7 @@ def _make_files(twin: Conversion) -> dict[str, bytes]:
     weights = _rename_tensors(twin, (source / "model.safetensors").read_bytes())
     return {name: (source / name).read_bytes() for name in TOKENIZER} | {
         "config.json": config.to_json_string().encode(),
-        "model.safetensors": save(_fitted(twin, config, weights), metadata={"format": "pt"}),
+        "model.safetensors": save(_fit(twin, config, weights), metadata={"format": "pt"}),
         "tokenizer_config.json": json.dumps(tokenizer, indent=2).encode(),
     }
 
@@ -164,7 +164,7 @@ def _rename(name: str, twin: Conversion) -> str:
     return name
 
 
-def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+def _fit(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
     """Add the new tensors, and check all of them against those of the class."""
     import torch
     from transformers import AutoModel

@@ -323,7 +323,7 @@ def _count_answered(splits: Splits) -> int:
 def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> DoubtfulLabels:
     """Return the labels of a run to review, by the heads that are done; see `heads`."""
     spec = load(run)
-    weights, problem = _weights(run, spec, recipes), spec.task.problem
+    weights, problem = _weigh(run, spec, recipes), spec.task.problem
     rows = _load_probabilities(run, spec, next(iter(weights)))[0]
     is_judged, splits = torch.ones(len(rows), dtype=torch.bool), spec.splits
     if problem.has_classes:  # rows of classes that their heads have never met are left out
@@ -352,13 +352,13 @@ def has_probabilities(board: Leaderboard) -> bool:
     """Return whether a run has saved the probabilities of its heads, as old ones did not."""
     run, spec = board.folder, load(board.folder)
     try:
-        _load_probabilities(run, spec, next(iter(_weights(run, spec, ()))))
+        _load_probabilities(run, spec, next(iter(_weigh(run, spec, ()))))
     except DataError:
         return False
     return True
 
 
-def _weights(run: RunFolder, spec: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
+def _weigh(run: RunFolder, spec: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
     """Return the weight of each head or baseline, by its number; together 1."""
     done = {name: number for number, name in enumerate(spec.names) if kept(run, number)}
     heads = [name for name in done if name not in BASELINES]

@@ -265,7 +265,7 @@ def iter_row_map(
         yield Progress(says=f"Drawing {name}", share=0.9)
         matrix = vectors.matrix(name).float()[vectors.index].numpy()
         mapped.append(_map_reading(name, matrix, [] if corpus.numbers else labels, method))
-    head, answers = _answers(source) if isinstance(source, Leaderboard) else ("", {})
+    head, answers = _load_answers(source) if isinstance(source, Leaderboard) else ("", {})
     return RowMap(
         data=corpus.name,
         model=backbone.id,
@@ -280,7 +280,7 @@ def iter_row_map(
         head=head,
         answers=tuple(answers.get(row, "") for row in rows) if head else (),
         readings=tuple(mapped),
-        notes=tuple(_notes(corpus, rows, method)),
+        notes=tuple(_iter_notes(corpus, rows, method)),
     )
 
 
@@ -369,7 +369,7 @@ def _check_most(method: Method, most: int) -> int:
     return most or MOST_ROWS[method]
 
 
-def _notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]:
+def _iter_notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]:
     if len(rows) < len(corpus):
         yield f"{len(rows):,} of {len(corpus):,} rows are drawn, by lot."
     if method == "tsne":
@@ -378,7 +378,7 @@ def _notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]
         yield "Each pair is read as one sequence."
 
 
-def _answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
+def _load_answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
     """Return the recommended or best head, and its answers on rows it has not learned from."""
     name = board.recommendation.name or board.best
     if not name:

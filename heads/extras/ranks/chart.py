@@ -11,12 +11,12 @@ SIDE = 30  # letters of a name beside the diagram
 MOST_CLIQUES = 30
 
 
-def draw_ranks(found: CriticalDifferences) -> Chart:
+def draw_ranks(result: CriticalDifferences) -> Chart:
     """Draw average ranks on an axis, names at both sides, and bars over groups (Demšar)."""
-    low = floor(found.ranks[0] + 1e-9)
-    high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
-    at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
-    cliques = found.cliques[:MOST_CLIQUES]
+    low = floor(result.ranks[0] + 1e-9)
+    high = max(ceil(result.ranks[-1] - 1e-9), low + 1)
+    at, letters = dict(zip(result.recipes, result.ranks, strict=True)), result.letters
+    cliques = result.cliques[:MOST_CLIQUES]
     top, half = CLIQUE * len(cliques) + 16, (len(at) + 1) // 2  # the better half is at the left
     height = top + LINE * (half - 1) + 12
     lines, names = list[Figure](), list[Figure]()
@@ -27,14 +27,14 @@ def draw_ranks(found: CriticalDifferences) -> Chart:
         lines.append(line)
         names.append(shown)
     for number, clique in enumerate(cliques, start=1):
-        colour = COLOURS[0] if found.recipes[0] in clique else GREY
+        colour = COLOURS[0] if result.recipes[0] in clique else GREY
         lines.append({
             "type": "scatter", "mode": "lines+markers", "x": [at[name] for name in clique],
             "y": [-CLIQUE * number] * len(clique), "line": {"color": colour, "width": 5},
             "marker": {"color": colour, "size": 9}, "hoverinfo": "skip", "cliponaxis": False,
         })  # fmt: skip
-    ruler, words = _draw_ruler(found.critical_difference, low, high, height)
-    side = 60 + 7 * max(len(cut(name, SIDE)) for name in found.recipes)
+    ruler, words = _draw_ruler(result.critical_difference, low, high, height)
+    side = 60 + 7 * max(len(cut(name, SIDE)) for name in result.recipes)
     axis = {"ticks": "inside", "ticklen": 6, "tickcolor": GREY, "showgrid": False}
     axis |= {"showline": True, "linecolor": GREY, "linewidth": 1.5, "side": "top"}
     axis |= {"dtick": ceil((high - low) / 12), "range": [low, high], "automargin": False}
@@ -46,9 +46,9 @@ def draw_ranks(found: CriticalDifferences) -> Chart:
         figure=build_figure(
             lines, height + 70, shapes=ruler, annotations=[words, *names], **layout
         ),
-        says=found.verdict,
-        key=f"{found.key} A bar lies over each group, with a dot at each of it."
-        + f" The first {MOST_CLIQUES} are drawn." * (len(found.cliques) > MOST_CLIQUES),
+        says=result.verdict,
+        key=f"{result.key} A bar lies over each group, with a dot at each of it."
+        + f" The first {MOST_CLIQUES} are drawn." * (len(result.cliques) > MOST_CLIQUES),
         headers=("Recipe", "Average rank", "Groups"),
         rows=tuple((name, f"{rank:.2f}", letters[name]) for name, rank in at.items()),
     )

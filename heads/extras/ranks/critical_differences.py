@@ -216,7 +216,7 @@ def critical_differences(
     import numpy as np
     from scipy.stats import rankdata
 
-    names, left_out = _common(scores)
+    names, left_out = _partition(scores)
     table = np.array([[float(own[name]) for name in names] for own in scores.values()])
     table = table.round(DIGITS)
     if not np.isfinite(table).all():
@@ -230,7 +230,9 @@ def critical_differences(
         groups = "nemenyi"
         notes = [*notes, UNITS]
     bar = critical_difference(len(names), len(table))
-    pairs = _pairs(names, table, means, None if groups == "wilcoxon" else bar, has_units=has_units)
+    pairs = _compare(
+        names, table, means, None if groups == "wilcoxon" else bar, has_units=has_units
+    )
     return CriticalDifferences(
         recipes=tuple(names),
         ranks=tuple(means.tolist()),
@@ -253,7 +255,7 @@ UNITS = (
 )
 
 
-def _common(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
+def _partition(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
     """Return the recipes that all data sets have, and those that some lack."""
     if len(scores) < 2:
         what = "Ranks over data sets need at least two of them."
@@ -328,7 +330,7 @@ def _iman_davenport(chi_squared: float, n: int, k: int) -> float:
     return (n - 1) * chi_squared / left if left > 1e-9 else inf
 
 
-def _pairs(
+def _compare(
     names: Sequence[str],
     table: "NDArray[Any]",
     ranks: "NDArray[Any]",

@@ -109,7 +109,7 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     benchmark = BENCHMARKS[name]
     train, labels = _read(folder / "train.csv", name, benchmark.train, limits)
     test, truth = _read(folder / "test.csv", name, benchmark.test, limits)
-    draws = drawn(labels, benchmark.per_class, EXPERIMENTS)
+    draws = draw_rows(labels, benchmark.per_class, EXPERIMENTS)
     needed = sorted(set().union(*draws))
     yield Progress(says="Loading the bundled model", share=0.0)
     backbone = load(limits=limits)
@@ -140,7 +140,7 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     )
 
 
-def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
+def draw_rows(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
     """Draw the training rows of each experiment: so many of each class, shuffled on each time."""
     from numpy.random import RandomState
 
@@ -159,7 +159,6 @@ def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
 
 
 def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], list[int]]:
-    """Return the texts, and the numbers of their classes."""
     hint = f"Give the folder with the train.csv and test.csv of {name}, columns text,label."
     try:
         with path.open(encoding="utf-8", newline="") as file:

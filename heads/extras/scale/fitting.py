@@ -231,7 +231,7 @@ class Race:
         """Return rows in memory: first a share of those for training, then for development."""
         sample, both = replace(self.sample, share=share), dict[str, ShardRows]()
         for reading, rows in self.held.items():
-            train = rows["train"].select(sample.chosen(rows["train"].keys))
+            train = rows["train"].select(sample.select_used(rows["train"].keys))
             both[reading] = ShardRows.concatenate([train, rows["development"]])
         first = next(iter(both.values()))
         every, cut = torch.arange(len(first)), len(first) - len(self._first["development"])

@@ -210,7 +210,7 @@ class ShardSample:
             seed=seed, test=min(HELD_OUT, test), development=min(HELD_OUT, development), split=split
         )
 
-    def chosen(self, keys: np.ndarray) -> np.ndarray:
+    def select_used(self, keys: np.ndarray) -> np.ndarray:
         """Return which training rows are used, (n,): a larger share includes a smaller one."""
         return draw_uniform(keys, self.seed + 1_000_003) < self.share
 
@@ -229,7 +229,7 @@ class ShardSample:
             dev = np.isin(words, ("validation", "valid", "val", "dev", "development"))
             if not dev.any():  # within a part of the rows that are not for testing
                 dev = ~test & (drawn < self.development)
-        return {"test": test, "development": dev, "train": ~test & ~dev & self.chosen(keys)}
+        return {"test": test, "development": dev, "train": ~test & ~dev & self.select_used(keys)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -90,7 +90,6 @@ def match_labels(answers: Sequence[RowScores], classes: Sequence[str]) -> Labels
 
 
 def _name_places(answers: Sequence[RowScores], n_classes: int) -> dict[int, str]:
-    """Return the names that some places of scores in an order of their own have."""
     named: dict[int, str] = {}
     for answer in answers:
         if len(answer.values) != n_classes:

@@ -251,7 +251,7 @@ def test_other_tensors_in_the_installed_transformers_are_noticed() -> None:
     rows = TWINS["roberta"]
     config = twins._config(rows, {"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 9})
     with pytest.raises(ModelError, match=r"has other tensors in roberta: embeddings\."):
-        twins._fitted(rows, config, {})
+        twins._fit(rows, config, {})
 
 
 def test_a_conversion_is_made_and_used_like_any_base_model(capfd):

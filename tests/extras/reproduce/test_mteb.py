@@ -12,7 +12,7 @@ from tiny_models import LIMITS
 from heads.errors import DataError
 from heads.events import Progress
 from heads.extras.reproduce import mteb
-from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, drawn
+from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, draw_rows
 from heads.interfaces.cli.app import main
 
 
@@ -39,7 +39,7 @@ def test_emotion_gives_the_published_figures_to_every_digit(shared):
 
 def test_rows_are_drawn_from_a_shuffle_that_goes_on():
     labels = [0, 1, 2] * 20
-    order, draws = numpy.arange(60), drawn(labels, 4, 3)
+    order, draws = numpy.arange(60), draw_rows(labels, 4, 3)
     for draw in draws:
         numpy.random.RandomState(42).shuffle(order)
         assert Counter(labels[row] for row in draw) == {0: 4, 1: 4, 2: 4}
