@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from heads import plugins
 from heads.backbone.models import BUNDLED
 
 Renames = tuple[tuple[str, str], ...]
@@ -186,10 +187,9 @@ class ConvertedModels:
 
     def find(self, name: str) -> tuple[str, Path]:
         """Return the id of a converted model and its folder, or raise ModelError."""
-        from heads.extras.conversions.conversion import converted_folder
-
+        make = plugins.load("heads.extras.conversions.conversion:converted_folder")
         family = name.strip().lower().removeprefix(converted_id("").lower()).strip()
-        return converted_id(family), converted_folder(family)
+        return converted_id(family), make(family)
 
     def choices(self) -> list[tuple[str, str]]:
         """Return titles and ids of all conversions."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heads import display
+from heads import display, plugins
 from heads.analysis.comparison import Compared, Comparison, comparing
 from heads.analysis.differences import apart_by_name
 from heads.analysis.explanation import pooler_says
@@ -24,7 +24,6 @@ from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
-from heads.extras.talks.verbs import save_story
 from heads.interfaces.views.format import apart
 from heads.parts.resolve import resolve
 from heads.runs.cells import answers_of_cell, kept
@@ -142,7 +141,7 @@ class Tour(display.Displayed):
         Raises:
             DataError: The name does not end in .html, or the disk does not take it.
         """
-        return save_story(self, to, address=address)
+        return plugins.load("heads.extras.talks.verbs:save_story")(self, to, address=address)
 
     def describe(self) -> display.Description:
         """Return what shell and notebook show: every question with what was measured."""
