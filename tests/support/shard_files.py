@@ -10,7 +10,7 @@ from small_training_data import blobs
 from torch import Tensor
 
 from heads.extras.scale.pool import make_caller, open_pool
-from heads.extras.scale.shards import FeatureShards, Sample, ShardReader
+from heads.extras.scale.shards import FeatureShards, ShardReader, ShardSample
 from heads.extras.scale.sums import Shards
 from heads.problem import SINGLE_LABEL
 from heads.training.objective import Objective
@@ -53,7 +53,7 @@ def vectors_file(
     return path
 
 
-def shards_of(path: Path, classes: int = 3, sample: Sample | None = None) -> Shards:
+def shards_of(path: Path, classes: int = 3, sample: ShardSample | None = None) -> Shards:
     """The rows of such a file, to be summed over."""
     found = FeatureShards.load(path)
     reader = ShardReader(
@@ -61,7 +61,7 @@ def shards_of(path: Path, classes: int = 3, sample: Sample | None = None) -> Sha
         width=found.readings["vector"],
         label="label",
         classes=tuple(f"class {number}" for number in range(classes)),
-        sample=sample or Sample(),
+        sample=sample or ShardSample(),
         has_hash=False,
     )
     return Shards(reader=reader, pieces=found.pieces("vector"), pool=open_pool(make_caller))

@@ -2,10 +2,9 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.conversions"
 EXTRA = Extra(
     name="conversions",
     summary="Use the bundled model as another family's checkpoint.",
-    commands=f"{HERE}.commands",
-    base_models={"all-MiniLM-L6-v2-as-": f"{HERE}.source:SOURCE"},
+    commands="heads.extras.conversions.commands",
+    base_models={"all-MiniLM-L6-v2-as-": "heads.extras.conversions.rules:SOURCE"},
 )

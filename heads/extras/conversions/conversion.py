@@ -65,7 +65,7 @@ def _make(twin: Conversion, folder: Path) -> None:
     files = _make_files(twin)
     sums = {name: _sum(content) for name, content in files.items()}
     record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
-    files[RECORD] = _json(record)
+    files[RECORD] = json.dumps(record, indent=2).encode()
     hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
     with writing(converted_id(twin.family), hint, ModelError):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -73,13 +73,11 @@ def _make(twin: Conversion, folder: Path) -> None:
             with contextlib.suppress(OSError):  # another process may be doing the same
                 if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
                     shutil.rmtree(other)
-        place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unfinished-"))
-        try:
+        options = {"dir": folder.parent, "prefix": ".unfinished-", "ignore_cleanup_errors": True}
+        with tempfile.TemporaryDirectory(**options) as made:
             for name, content in files.items():
-                (place / name).write_bytes(content)
-            _move(place, folder)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+                Path(made, name).write_bytes(content)
+            _move(Path(made), folder)
 
 
 def _move(place: Path, folder: Path) -> None:
@@ -115,14 +113,15 @@ def _make_files(twin: Conversion) -> dict[str, bytes]:
 
     source = bundled_folder()
     verify(source)
-    names = ["input_ids", *(["token_type_ids"] if twin.segments else []), "attention_mask"]
+    names = ["input_ids", *["token_type_ids"] * twin.segments, "attention_mask"]
     tokenizer = json.loads((source / "tokenizer_config.json").read_bytes())
+    tokenizer["model_input_names"] = names
     config = _config(twin, json.loads((source / "config.json").read_bytes()))
     weights = _rename_tensors(twin, (source / "model.safetensors").read_bytes())
     return {name: (source / name).read_bytes() for name in TOKENIZER} | {
         "config.json": config.to_json_string().encode(),
-        "model.safetensors": save(_fitted(twin, config, weights), metadata={"format": "pt"}),
-        "tokenizer_config.json": _json(tokenizer | {"model_input_names": names}),
+        "model.safetensors": save(_fit(twin, config, weights), metadata={"format": "pt"}),
+        "tokenizer_config.json": json.dumps(tokenizer, indent=2).encode(),
     }
 
 
@@ -165,7 +164,7 @@ def _rename(name: str, twin: Conversion) -> str:
     return name
 
 
-def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+def _fit(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
     """Add the new tensors, and check all of them against those of the class."""
     import torch
     from transformers import AutoModel
@@ -184,10 +183,6 @@ def _fitted(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dic
         what = f"The installed Transformers has other tensors in {twin.family}: {name} differs."
         raise ModelError(what, f"Choose another family, or {BUNDLED} as it is.")
     return tensors
-
-
-def _json(values: Any) -> bytes:
-    return json.dumps(values, indent=2).encode()
 
 
 def _sum(content: bytes) -> str:

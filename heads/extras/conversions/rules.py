@@ -14,8 +14,10 @@ want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT), or cannot be a twin of
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
+from heads import plugins
 from heads.backbone.models import BUNDLED
 
 Renames = tuple[tuple[str, str], ...]
@@ -23,30 +25,22 @@ Renames = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """The bundled model as another family's class, as data.
+    """The bundled model as another family's class, as data."""
 
-    Attributes:
-        family: The model_type of Transformers.
-        name: The family's name as people write it.
-        done: The changes to the weights, for the user.
-        settings: Values of its config that are not the bundled model's.
-        renames: BERT's names of modules and this family's; * stands for the layer's number.
-        pooled: Whether it has a place for the bundled model's pooler.
-        rows: Empty rows put before the position embeddings.
-        segments: Whether it has segment embeddings; if not, the first is added to the words.
-        new: Tensors that BERT lacks, by their beginning, and what they are filled with.
-        difference: The most by which a real token's last state differs; 0.0: not by one bit.
-    """
-
-    family: str
-    name: str
-    done: str
+    family: str  # the model_type of Transformers
+    name: str  # the family's name as people write it
+    done: str  # the changes to the weights, for the user
+    # values of its config that are not the bundled model's
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # BERT's names of modules and this family's; * stands for the layer's number
     renames: Renames = ()
-    pooled: bool = False
-    rows: int = 0
+    pooled: bool = False  # whether it has a place for the bundled model's pooler
+    rows: int = 0  # empty rows put before the position embeddings
+    # whether it has segment embeddings; if not, the first is added to the words
     segments: bool = True
+    # tensors that BERT lacks, by their beginning, and what they are filled with
     new: Mapping[str, Literal["zeros", "identity"]] = field(default_factory=dict)
+    # the most by which a real token's last state differs; 0.0: not by one bit
     difference: float = 0.0
 
     @property
@@ -188,13 +182,18 @@ def converted_id(family: str) -> str:
     return f"{BUNDLED}-as-{family}"
 
 
-def family_of(name: str) -> str | None:
-    """Return the family in a twin's name, known or not; None where it is no twin's name.
+class ConvertedModels:
+    """The bundled model under the classes of other families."""
 
-    >>> family_of("all-minilm-l6-v2-as-RoBERTa")
-    'roberta'
-    >>> family_of("roberta-base") is None
-    True
-    """
-    start, name = converted_id("").lower(), name.strip().lower()
-    return name.removeprefix(start) if name.startswith(start) else None
+    def find(self, name: str) -> tuple[str, Path]:
+        """Return the id of a converted model and its folder, or raise ModelError."""
+        make = plugins.load("heads.extras.conversions.conversion:converted_folder")
+        family = name.strip().lower().removeprefix(converted_id("").lower()).strip()
+        return converted_id(family), make(family)
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Return titles and ids of all conversions."""
+        return [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
+
+
+SOURCE = ConvertedModels()

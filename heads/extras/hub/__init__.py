@@ -2,11 +2,10 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.hub"
 EXTRA = Extra(
     name="hub",
     summary="Read data sets of the Hugging Face Hub, and push heads to it.",
-    verbs={"push": f"{HERE}.verbs:push"},
-    commands=f"{HERE}.commands",
-    data_sources={"hub": f"{HERE}.datasets:read_hub"},
+    verbs={"push": "heads.extras.hub.verbs:push"},
+    commands="heads.extras.hub.commands",
+    data_sources={"hub": "heads.extras.hub.datasets:read_hub"},
 )

@@ -88,23 +88,16 @@ def read_hub(text: str, limits: Limits) -> Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
-    """The files of a data set.
+    """The files of a data set."""
 
-    Attributes:
-        revision: The commit.
-        branch: A branch, or that commit.
-        parts: Each Parquet file, its configuration and its split.
-        sizes: The bytes of each file; empty if only files without a note are on this machine.
-        classes: The names of classes, by configuration and column.
-        folder: The folder of the files, if they are on this machine already.
-    """
-
-    revision: str
-    branch: str
-    parts: Files
+    revision: str  # the commit
+    branch: str  # a branch, or that commit
+    parts: Files  # each Parquet file, its configuration and its split
+    # the bytes of each file; empty if only files without a note are on this machine
     sizes: Mapping[str, int | None]
+    # the names of classes, by configuration and column
     classes: Mapping[str, Mapping[str, Sequence[str]]]
-    folder: Path | None = None
+    folder: Path | None = None  # the folder of the files, if they are on this machine already
 
 
 def _list_remote(dataset: HubDataset) -> _Listing:
@@ -145,7 +138,6 @@ def _list_saved(dataset: HubDataset) -> _Listing:
 
 
 def _note_path(repo: str, revision: str) -> Path:
-    """Return the path of the note that says what the Hub has listed."""
     return repo_folder(repo, "dataset") / f"heads-{revision}.json"
 
 
@@ -169,7 +161,6 @@ def _add_numbered(names: Collection[str]) -> list[str]:
 
 
 def _parse_paths(names: Collection[str]) -> Files:
-    """Return each Parquet file with its configuration and its split."""
     return [
         (name, *part)
         for name in sorted(names)
@@ -276,7 +267,6 @@ def _check_whole(dataset: HubDataset, files: Files, listing: _Listing, folder: P
 
 
 def _check_size(dataset: HubDataset, files: Files, listing: _Listing, limits: Limits) -> None:
-    """Refuse a download that is too large, before it begins."""
     sizes = [listing.sizes[name] for name, _, _ in files]
     known = [n for n in sizes if isinstance(n, int) and n >= 0]
     if len(known) < len(sizes):

@@ -2,12 +2,11 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.labels"
 EXTRA = Extra(
     name="labels",
     summary="Find labels that may be wrong.",
-    verbs={"doubtful_labels": f"{HERE}.verbs:doubtful_labels"},
-    commands=f"{HERE}.commands",
-    result_sections=f"{HERE}.sections:SECTIONS",
-    endpoints=f"{HERE}.endpoints:ENDPOINTS",
+    verbs={"doubtful_labels": "heads.extras.labels.verbs:doubtful_labels"},
+    commands="heads.extras.labels.commands",
+    result_sections="heads.extras.labels.sections:SECTIONS",
+    endpoints="heads.extras.labels.endpoints:ENDPOINTS",
 )

@@ -19,7 +19,7 @@ from heads.data.splits import FOLDS, Splits
 from heads.data.table import LISTS, count, where
 from heads.data.text import folded
 from heads.errors import DataError, did_you_mean, printable
-from heads.evaluation.predictions import BASELINES, TFIDF, EvaluationTask, average_by_row
+from heads.evaluation.predictions import BASELINES, TFIDF, average_by_row
 from heads.extras.labels.doubts import Doubts, doubts
 from heads.interfaces.views.format import shares as format_shares
 from heads.parts.resolve import resolve
@@ -28,6 +28,7 @@ from heads.recipe import Recipe
 from heads.runs.cells import MOST_PROBABILITIES, answers_of_cell, kept, probabilities_of_cell
 from heads.runs.drill_down import label_of, spelled
 from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import RunSpec, load
 from heads.runs.unseen_classes import never_met
 
@@ -53,44 +54,27 @@ ALL = "Without a test set (folds) all rows are."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtfulLabel:
-    """A row whose label is to be looked at.
+    """A row whose label is to be looked at."""
 
-    Attributes:
-        line: Its line in the file; in data without lines its number, from 1.
-        text: The text.
-        pair: The second text, or "".
-        label: Its label.
-        suggested: The label that the heads predict.
-        label_probability: Of its label; of several, of the most doubted one. None for numbers.
-        suggested_probability: The probability of the suggested label.
-        agree: How many cells by themselves predict the suggested one, or find a number far off.
-        conflicts: The lines of the same text with another label.
-    """
-
-    line: int
-    text: str
-    pair: str
-    label: str
-    suggested: str
+    line: int  # its line in the file; in data without lines its number, from 1
+    text: str  # the text
+    pair: str  # the second text, or ""
+    label: str  # its label
+    suggested: str  # the label that the heads predict
+    # of its label; of several, of the most doubted one. None for numbers
     label_probability: float | None
-    suggested_probability: float | None
-    agree: int
-    conflicts: tuple[int, ...] = ()
+    suggested_probability: float | None  # the probability of the suggested label
+    agree: int  # how many cells by themselves predict the suggested one, or find a number far off
+    conflicts: tuple[int, ...] = ()  # the lines of the same text with another label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelConflict:
-    """A text that is labelled in several ways.
+    """A text that is labelled in several ways."""
 
-    Attributes:
-        text: The text.
-        pair: The second text, or "".
-        labels: Each row's line and label.
-    """
-
-    text: str
-    pair: str
-    labels: tuple[tuple[int, str], ...]
+    text: str  # the text
+    pair: str  # the second text, or ""
+    labels: tuple[tuple[int, str], ...]  # each row's line and label
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
@@ -339,9 +323,13 @@ def _count_answered(splits: Splits) -> int:
 def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> DoubtfulLabels:
     """Return the labels of a run to review, by the heads that are done; see `heads`."""
     spec = load(run)
-    weights, problem = _weights(run, spec, recipes), spec.task.problem
+    weights, problem = _weigh(run, spec, recipes), spec.task.problem
     rows = _load_probabilities(run, spec, next(iter(weights)))[0]
-    is_judged = ~torch.isin(rows, _rows_of_unmet_classes(spec.splits, spec.task))
+    is_judged, splits = torch.ones(len(rows), dtype=torch.bool), spec.splits
+    if problem.has_classes:  # rows of classes that their heads have never met are left out
+        pairs = zip(splits.train, splits.test, strict=True)
+        unmet = [test[never_met(spec.task, train, test)] for train, test in pairs]
+        is_judged = ~torch.isin(rows, torch.cat(unmet))
     rows, mean = rows[is_judged], torch.zeros(())
     for number, weight in weights.items():
         mean = mean + weight * _load_probabilities(run, spec, number)[1][is_judged]
@@ -360,17 +348,17 @@ def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> Dou
     )
 
 
-def has_probabilities(run: RunFolder) -> bool:
+def has_probabilities(board: Leaderboard) -> bool:
     """Return whether a run has saved the probabilities of its heads, as old ones did not."""
-    spec = load(run)
+    run, spec = board.folder, load(board.folder)
     try:
-        _load_probabilities(run, spec, next(iter(_weights(run, spec, ()))))
+        _load_probabilities(run, spec, next(iter(_weigh(run, spec, ()))))
     except DataError:
         return False
     return True
 
 
-def _weights(run: RunFolder, spec: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
+def _weigh(run: RunFolder, spec: RunSpec, recipes: Sequence[Recipe | str]) -> dict[int, float]:
     """Return the weight of each head or baseline, by its number; together 1."""
     done = {name: number for number, name in enumerate(spec.names) if kept(run, number)}
     heads = [name for name in done if name not in BASELINES]
@@ -399,14 +387,6 @@ def _load_probabilities(run: RunFolder, spec: RunSpec, number: int) -> tuple[Ten
         raise DataError(what, "Train on a part of the rows.")
     what = f"The run {run.id} is of before probabilities of all classes were kept."
     raise DataError(what, "Train again: the texts need not be read again.")
-
-
-def _rows_of_unmet_classes(splits: Splits, task: EvaluationTask) -> Tensor:
-    """Return the rows of a class that the heads which answered them have never met."""
-    if not task.problem.has_classes:
-        return torch.zeros(0, dtype=torch.long)
-    pairs = zip(splits.train, splits.test, strict=True)
-    return torch.cat([test[never_met(task, train, test)] for train, test in pairs])
 
 
 def _agree(probabilities: Tensor, targets: Tensor, found: Doubts, problem: ProblemType) -> Tensor:

@@ -27,19 +27,13 @@ MAD = 1.4826  # of a normal distribution, its standard deviation in median absol
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Doubts:
-    """The doubts about the label of every row.
+    """The doubts about the label of every row."""
 
-    Attributes:
-        is_doubtful: (n,), whether it is to be reviewed.
-        suggested: Targets: the own one where it is not doubtful; of numbers the predicted one.
-        quality: (n,), how far it is to be trusted: the lowest come first.
-        sure: The probabilities of the given and the suggested label, (n,) each; of several, of the
-            most doubted one; NaN for numbers.
-    """
-
-    is_doubtful: Tensor
-    suggested: Tensor
-    quality: Tensor
+    is_doubtful: Tensor  # (n,), whether it is to be reviewed
+    suggested: Tensor  # targets: the own one where it is not doubtful; of numbers the predicted one
+    quality: Tensor  # (n,), how far it is to be trusted: the lowest come first
+    # the probabilities of the given and the suggested label, (n,) each; of several, of the most
+    # doubted one; NaN for numbers
     sure: tuple[Tensor, Tensor]
 
 
@@ -51,10 +45,10 @@ def doubts(probabilities: Tensor, targets: Tensor, problem: ProblemType) -> Doub
         targets: (n,) numbers of classes, (n, c) 1 at the labels of a row, or (n,) numbers.
     """
     if not problem.has_classes:
-        return _far(probabilities[:, 0], targets)
+        return _doubt_numbers(probabilities[:, 0], targets)
     if problem.is_exclusive:
-        return _confident(probabilities, targets)
-    return _confident_by_label(probabilities, targets.bool())
+        return _doubt_classes(probabilities, targets)
+    return _doubt_label_sets(probabilities, targets.bool())
 
 
 def thresholds(probabilities: Tensor, targets: Tensor) -> Tensor:
@@ -68,7 +62,7 @@ def thresholds(probabilities: Tensor, targets: Tensor) -> Tensor:
     return torch.where(rows > 0, sure, torch.inf)
 
 
-def _confident(probabilities: Tensor, targets: Tensor) -> Doubts:
+def _doubt_classes(probabilities: Tensor, targets: Tensor) -> Doubts:
     """Doubt as many rows of one class each as stand off the diagonal of the confident joint.
 
     Of several classes above their thresholds the most probable counts. A row whose own label is the
@@ -93,9 +87,9 @@ def _confident(probabilities: Tensor, targets: Tensor) -> Doubts:
     )
 
 
-def _confident_by_label(probabilities: Tensor, targets: Tensor) -> Doubts:
+def _doubt_label_sets(probabilities: Tensor, targets: Tensor) -> Doubts:
     both = torch.stack([1 - probabilities, probabilities], dim=2)  # (n, c, 2), no and yes
-    labels = [_confident(both[:, at], targets[:, at].long()) for at in range(both.shape[1])]
+    labels = [_doubt_classes(both[:, at], targets[:, at].long()) for at in range(both.shape[1])]
     quality = torch.stack([label.quality for label in labels], dim=1)
     doubted = torch.stack([label.is_doubtful for label in labels], dim=1)
     shown = doubted | ~doubted.any(dim=1, keepdim=True)  # of a doubtful row, its doubts alone
@@ -109,7 +103,7 @@ def _confident_by_label(probabilities: Tensor, targets: Tensor) -> Doubts:
     )
 
 
-def _far(predicted: Tensor, targets: Tensor) -> Doubts:
+def _doubt_numbers(predicted: Tensor, targets: Tensor) -> Doubts:
     """Doubt numbers further from the predicted ones than FAR robust standard deviations."""
     residuals = (targets - predicted).double()
     residuals = residuals - residuals.median()

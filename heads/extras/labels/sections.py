@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heads.interfaces.views.sections import (
     ResultSection,
@@ -12,16 +12,13 @@ from heads.interfaces.views.sections import (
     SectionSubject,
 )
 
-if TYPE_CHECKING:
-    from heads.runs.leaderboard import Leaderboard
-
 HERE = "heads.extras.labels.sections"
 SECTIONS = (
     ResultSection(
         name="labels",
         question="Which labels may be wrong?",
         answer=f"{HERE}:find_labels",
-        applies=f"{HERE}:has_probabilities",
+        applies="heads.extras.labels.doubtful_labels:has_probabilities",
         downloads=(
             SectionFile(label="Save these as CSV", filename="labels-to-look-at.csv",
                      rows=f"{HERE}:export_doubtful"),
@@ -31,13 +28,6 @@ SECTIONS = (
         after="mistakes",
     ),
 )  # fmt: skip
-
-
-def has_probabilities(board: Leaderboard) -> bool:
-    """Return whether the run has saved the probabilities of its heads."""
-    from heads.extras.labels import doubtful_labels as labels
-
-    return labels.has_probabilities(board.folder)
 
 
 def find_labels(subject: SectionSubject) -> SectionAnswer:

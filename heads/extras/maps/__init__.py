@@ -2,11 +2,10 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.maps"
 EXTRA = Extra(
     name="maps",
     summary="Draw the rows of a file as points.",
-    verbs={"row_map": f"{HERE}.verbs:row_map"},
-    commands=f"{HERE}.commands",
-    result_sections=f"{HERE}.sections:SECTIONS",
+    verbs={"row_map": "heads.extras.maps.verbs:row_map"},
+    commands="heads.extras.maps.commands",
+    result_sections="heads.extras.maps.sections:SECTIONS",
 )

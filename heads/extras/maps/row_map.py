@@ -7,7 +7,6 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ from heads import display, interruption, plugins
 from heads.backbone.backbone import Backbone
 from heads.backbone.given import is_given, named
 from heads.backbone.loading import loading
-from heads.caching import place_told, write, writing
+from heads.caching import place_told, replacing, writing
 from heads.data.corpus import Corpus
 from heads.data.dataset import Data, data_of
 from heads.data.samples import SAMPLES
@@ -27,6 +26,7 @@ from heads.events import Progress
 from heads.features.extraction import FeatureMatrices, extract
 from heads.features.given import given_features
 from heads.interfaces.views.format import counted, percent, percent_or_blank
+from heads.interfaces.views.sections import find_subject
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -65,40 +65,25 @@ METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How well a picture shows which vectors are near each other.
+    """How well a picture shows which vectors are near each other."""
 
-    Attributes:
-        kept: The fraction of the vectors' variance that is drawn; None of t-SNE.
-        agreement: The fraction of the ten nearest rows that are the ten nearest in the picture.
-        by_chance: That fraction in a picture of shuffled rows.
-        same_label: The fraction of the ten nearest rows with the row's label; None for numbers.
-        same_label_drawn: That fraction in the picture.
-    """
-
-    kept: float | None
-    agreement: float
-    by_chance: float
+    kept: float | None  # the fraction of the vectors' variance that is drawn; None of t-SNE
+    agreement: float  # the fraction of the ten nearest rows that are the ten nearest in the picture
+    by_chance: float  # that fraction in a picture of shuffled rows
+    # the fraction of the ten nearest rows with the row's label; None for numbers
     same_label: float | None
-    same_label_drawn: float | None
+    same_label_drawn: float | None  # that fraction in the picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedReading:
-    """The rows under one reading.
+    """The rows under one reading."""
 
-    Attributes:
-        reading: Such as mean or cls@3.
-        width: The width of its vectors.
-        x: (n,), the first coordinate of each row.
-        y: (n,), the second.
-        trust: How well the picture shows which vectors are near each other.
-    """
-
-    reading: str
-    width: int
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    trust: Trust
+    reading: str  # such as mean or cls@3
+    width: int  # the width of its vectors
+    x: tuple[float, ...]  # (n,), the first coordinate of each row
+    y: tuple[float, ...]  # (n,), the second
+    trust: Trust  # how well the picture shows which vectors are near each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,8 +154,11 @@ class RowMap(display.Displayed):
         path = Path(path)
         if path.suffix.lower() != ".parquet":
             raise DataError(f"{path.name} is no Parquet file.", "Let its name end in .parquet.")
+        table = self.to_pandas()
         with writing(place_told(path)):
-            write(path, partial(_write_parquet, self.to_pandas()))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as unfinished:
+                table.to_parquet(unfinished, index=False)
         return path
 
     def plot(self) -> "Figure":
@@ -204,11 +192,6 @@ def axes(reading: str) -> tuple[str, str]:
     """
     name = re.sub(r"\W+", "_", reading).strip("_")
     return f"x_{name}", f"y_{name}"
-
-
-def _write_parquet(table: "DataFrame", path: Path) -> None:
-    table.to_parquet(path, index=False)
-    path.chmod(0o644)
 
 
 # --- In words.
@@ -256,19 +239,24 @@ def iter_row_map(
     most: int,
     model: str,
     limits: Limits | None = None,
-) -> Iterator[Progress | RowMap]:
-    """Yield the progress of `heads.row_map`, then the map."""
+) -> Generator[Progress, None, RowMap]:
+    """Yield the progress of `heads.row_map`, and return the map."""
     limits = limits or default_limits()
     source = _load_source(data, limits) if isinstance(data, str | Path) else data
-    chosen = _select_readings(_default_readings(source) if readings is None else readings)
     run: spec.RunSpec | None = None
     if isinstance(source, Leaderboard):
+        default = readings_of(source, source.recommendation.name or source.best)
         run = spec.load(source.folder)
         corpus, model = run.corpus, source.model
     else:
         corpus = source.corpus
+        default = (GIVEN.name,) if corpus.vectors else ("mean", "cls")
         model = named(corpus.vectors.width) if corpus.vectors else model
-    rows = _draw_rows(corpus, _check_most(method, most))
+    chosen = _select_readings(default if readings is None else readings)
+    rows = list(range(len(corpus)))
+    if len(rows) > (most := _check_most(method, most)):
+        rng = torch.Generator().manual_seed(SEED)
+        rows = sorted(torch.randperm(len(rows), generator=rng)[:most].tolist())
     backbone = yield from loading(model, limits)
     vectors = yield from _iter_vectors(list(chosen.values()), corpus, rows, backbone, run)
     labels = [label_of(corpus, row) for row in rows]
@@ -276,9 +264,9 @@ def iter_row_map(
     for name in chosen:
         yield Progress(says=f"Drawing {name}", share=0.9)
         matrix = vectors.matrix(name).float()[vectors.index].numpy()
-        mapped.append(_mapped(name, matrix, labels if not corpus.numbers else [], method, SEED))
-    head, answers = _answers(source) if isinstance(source, Leaderboard) else ("", {})
-    yield RowMap(
+        mapped.append(_map_reading(name, matrix, [] if corpus.numbers else labels, method))
+    head, answers = _load_answers(source) if isinstance(source, Leaderboard) else ("", {})
+    return RowMap(
         data=corpus.name,
         model=backbone.id,
         method=method,
@@ -292,7 +280,7 @@ def iter_row_map(
         head=head,
         answers=tuple(answers.get(row, "") for row in rows) if head else (),
         readings=tuple(mapped),
-        notes=tuple(_notes(corpus, rows, method)),
+        notes=tuple(_iter_notes(corpus, rows, method)),
     )
 
 
@@ -320,7 +308,6 @@ def _iter_vectors(
     """Yield progress and return the vectors of some rows, encoded as the run did, if any."""
     if corpus.vectors is not None:
         return given_features(readings, corpus.vectors.of(rows))
-    found: FeatureMatrices | None = None
     # Rows of a run are found on disk, where its heads have read all of them with this reading.
     for event in extract(
         readings,
@@ -330,12 +317,10 @@ def _iter_vectors(
         run.config.precision if run else "exact",
         scored_rows(run) if run and len(rows) == len(corpus) else (),
     ):
-        if isinstance(event, Progress):
-            yield event
-        else:
-            found = event
-    assert found is not None
-    return found
+        if isinstance(event, FeatureMatrices):
+            return event
+        yield event
+    raise AssertionError("the features come last")
 
 
 def _select_readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
@@ -356,12 +341,6 @@ def _select_readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
     return found
 
 
-def _default_readings(source: Data | Leaderboard) -> Sequence[str]:
-    if isinstance(source, Leaderboard):
-        return readings_of(source, source.recommendation.name or source.best)
-    return (GIVEN.name,) if source.corpus.vectors else ("mean", "cls")
-
-
 def readings_of(board: Leaderboard, head: str) -> list[str]:
     """Return two fixed readings of a run: that of a head, and that of the best other one."""
     found = list[str]()
@@ -370,6 +349,12 @@ def readings_of(board: Leaderboard, head: str) -> list[str]:
             (reading,) = _select_readings([name])
             found += [reading] * (reading not in found)
     return found[:2]
+
+
+def can_be_drawn(board: Leaderboard) -> bool:
+    """Return whether a run has fixed readings, and no more rows than a map holds."""
+    head = find_subject(board).head
+    return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head))
 
 
 def _check_most(method: Method, most: int) -> int:
@@ -384,15 +369,7 @@ def _check_most(method: Method, most: int) -> int:
     return most or MOST_ROWS[method]
 
 
-def _draw_rows(corpus: Corpus, most: int) -> list[int]:
-    """Draw at most so many rows at random; return them in their order."""
-    if len(corpus) <= most:
-        return list(range(len(corpus)))
-    rng = torch.Generator().manual_seed(SEED)
-    return sorted(torch.randperm(len(corpus), generator=rng)[:most].tolist())
-
-
-def _notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]:
+def _iter_notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]:
     if len(rows) < len(corpus):
         yield f"{len(rows):,} of {len(corpus):,} rows are drawn, by lot."
     if method == "tsne":
@@ -401,7 +378,7 @@ def _notes(corpus: Corpus, rows: Sequence[int], method: Method) -> Iterator[str]
         yield "Each pair is read as one sequence."
 
 
-def _answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
+def _load_answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
     """Return the recommended or best head, and its answers on rows it has not learned from."""
     name = board.recommendation.name or board.best
     if not name:
@@ -412,33 +389,31 @@ def _answers(board: Leaderboard) -> tuple[str, dict[int, str]]:
     return name, dict(zip(answers.rows.tolist(), texts, strict=True))
 
 
-def _mapped(
-    name: str, vectors: "NDArray[Any]", labels: Sequence[str], method: Method, seed: int
+def _map_reading(
+    name: str, vectors: "NDArray[Any]", labels: Sequence[str], method: Method
 ) -> MappedReading:
     """Project the vectors (n, w) of a reading to points (n, 2), and measure what is lost."""
     if len(vectors) < 3:
         raise DataError(f"{len(vectors)} rows are no map.", "Take at least 3.")
     interruption.check()
-    points, kept = _project(vectors, method, seed)
+    points, kept = _project(vectors, method)
     return MappedReading(
         reading=name,
         width=vectors.shape[1],
         x=tuple(points[:, 0].tolist()),
         y=tuple(points[:, 1].tolist()),
-        trust=_trust(vectors, points, labels, kept, seed),
+        trust=_measure_trust(vectors, points, labels, kept),
     )
 
 
-def _project(
-    vectors: "NDArray[Any]", method: Method, seed: int
-) -> tuple["NDArray[Any]", float | None]:
+def _project(vectors: "NDArray[Any]", method: Method) -> tuple["NDArray[Any]", float | None]:
     """Return points (n, 2), and the fraction of the variance that they have."""
     from sklearn.decomposition import PCA
 
     if not vectors.std(axis=0).any():  # no vector differs from another
         return vectors[:, :2] - vectors[:, :2], 1.0
     if method == "pca":
-        fitted = PCA(n_components=2, random_state=seed).fit(vectors.astype("float64"))
+        fitted = PCA(n_components=2, random_state=SEED).fit(vectors.astype("float64"))
         return fitted.transform(vectors), float(fitted.explained_variance_ratio_.sum())
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -446,20 +421,16 @@ def _project(
     near = min(30.0, (len(vectors) - 1) / 3)
     # Its threads wait for each other by spinning: where others compute, two are slower than one.
     with IsolatedRng().rolling(), threadpool_limits(1):
-        drawn = TSNE(perplexity=near, init="pca", random_state=seed).fit_transform(vectors)
+        drawn = TSNE(perplexity=near, init="pca", random_state=SEED).fit_transform(vectors)
     return drawn, None
 
 
-def _trust(
-    vectors: "NDArray[Any]",
-    points: "NDArray[Any]",
-    labels: Sequence[str],
-    kept: float | None,
-    seed: int,
+def _measure_trust(
+    vectors: "NDArray[Any]", points: "NDArray[Any]", labels: Sequence[str], kept: float | None
 ) -> Trust:
     """Measure on some of the rows how well points show which vectors are near."""
     n, k = len(vectors), min(NEAR, len(vectors) - 1)
-    rows = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:SAMPLED].tolist()
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(SEED))[:SAMPLED].tolist()
     near, drawn = (_find_nearest(space, rows, k) for space in (vectors, points))
     common = sum(len(set(a) & set(b)) for a, b in zip(near, drawn, strict=True))
     return Trust(

@@ -8,7 +8,6 @@ from heads.interfaces.views.sections import ResultSection, SectionAnswer, Sectio
 
 if TYPE_CHECKING:
     from heads.interfaces.views.figures import Chart
-    from heads.runs.leaderboard import Leaderboard
 
 HERE = "heads.extras.maps.sections"
 SECTIONS = (
@@ -17,19 +16,10 @@ SECTIONS = (
         question="Which rows lie near each other?",
         answer=f"{HERE}:describe_map",
         charts=f"{HERE}:draw_map",
-        applies=f"{HERE}:can_be_drawn",
+        applies="heads.extras.maps.row_map:can_be_drawn",
         after="numbers",
     ),
 )
-
-
-def can_be_drawn(board: Leaderboard) -> bool:
-    """Return whether a run has fixed readings, and no more rows than a map holds."""
-    from heads.extras.maps.row_map import MOST_ROWS, readings_of
-    from heads.interfaces.views.sections import find_subject
-
-    head = find_subject(board).head
-    return board.rows <= MOST_ROWS["pca"] and bool(readings_of(board, head))
 
 
 def describe_map(subject: SectionSubject) -> SectionAnswer:

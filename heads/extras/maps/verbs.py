@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from heads.backbone.models import BUNDLED
 from heads.data.dataset import Data
+from heads.events import result
 from heads.settings import Limits
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def row_map(
     Raises:
         HeadsError: An argument does not fit.
     """
-    from heads.extras.maps.row_map import RowMap, iter_row_map
+    from heads.extras.maps.row_map import iter_row_map
 
     options = {"method": method, "most": most, "model": model, "limits": limits}
-    *_, found = iter_row_map(data, readings, **options)
-    assert isinstance(found, RowMap)
-    return found
+    return result(iter_row_map(data, readings, **options))

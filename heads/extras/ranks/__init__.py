@@ -2,10 +2,9 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.ranks"
 EXTRA = Extra(
     name="ranks",
     summary="Rank recipes over several data sets.",
-    verbs={"critical_differences": f"{HERE}.verbs:critical_differences"},
-    commands=f"{HERE}.commands",
+    verbs={"critical_differences": "heads.extras.ranks.verbs:critical_differences"},
+    commands="heads.extras.ranks.commands",
 )

@@ -1,6 +1,5 @@
 """The diagram of critical differences."""
 
-from collections.abc import Sequence
 from math import ceil, floor
 
 from heads.extras.ranks.critical_differences import CriticalDifferences
@@ -12,22 +11,30 @@ SIDE = 30  # letters of a name beside the diagram
 MOST_CLIQUES = 30
 
 
-def draw_ranks(found: CriticalDifferences) -> Chart:
+def draw_ranks(result: CriticalDifferences) -> Chart:
     """Draw average ranks on an axis, names at both sides, and bars over groups (Demšar)."""
-    low = floor(found.ranks[0] + 1e-9)
-    high = max(ceil(found.ranks[-1] - 1e-9), low + 1)
-    at, letters = dict(zip(found.recipes, found.ranks, strict=True)), found.letters
-    cliques = found.cliques[:MOST_CLIQUES]
-    places = _place_names(found.recipes, CLIQUE * len(cliques) + 16, low, high)
-    height = max(depth for _, depth in places.values()) + 12
-    lines = [_draw_line(name, at[name], *place) for name, place in places.items()]
-    lines += [
-        _draw_bar([at[name] for name in clique], CLIQUE * (n + 1), found.recipes[0] in clique)
-        for n, clique in enumerate(cliques)
-    ]
-    ruler, words = _draw_ruler(found.critical_difference, low, high, height)
-    names = [_draw_name(name, at[name], *place, high) for name, place in places.items()]
-    side = 60 + 7 * max(len(cut(name, SIDE)) for name in found.recipes)
+    low = floor(result.ranks[0] + 1e-9)
+    high = max(ceil(result.ranks[-1] - 1e-9), low + 1)
+    at, letters = dict(zip(result.recipes, result.ranks, strict=True)), result.letters
+    cliques = result.cliques[:MOST_CLIQUES]
+    top, half = CLIQUE * len(cliques) + 16, (len(at) + 1) // 2  # the better half is at the left
+    height = top + LINE * (half - 1) + 12
+    lines, names = list[Figure](), list[Figure]()
+    for number, (name, rank) in enumerate(at.items()):
+        is_left = number < half
+        depth = top + LINE * (number if is_left else len(at) - 1 - number)
+        line, shown = _draw_name(name, rank, low if is_left else high, depth, is_left)
+        lines.append(line)
+        names.append(shown)
+    for number, clique in enumerate(cliques, start=1):
+        colour = COLOURS[0] if result.recipes[0] in clique else GREY
+        lines.append({
+            "type": "scatter", "mode": "lines+markers", "x": [at[name] for name in clique],
+            "y": [-CLIQUE * number] * len(clique), "line": {"color": colour, "width": 5},
+            "marker": {"color": colour, "size": 9}, "hoverinfo": "skip", "cliponaxis": False,
+        })  # fmt: skip
+    ruler, words = _draw_ruler(result.critical_difference, low, high, height)
+    side = 60 + 7 * max(len(cut(name, SIDE)) for name in result.recipes)
     axis = {"ticks": "inside", "ticklen": 6, "tickcolor": GREY, "showgrid": False}
     axis |= {"showline": True, "linecolor": GREY, "linewidth": 1.5, "side": "top"}
     axis |= {"dtick": ceil((high - low) / 12), "range": [low, high], "automargin": False}
@@ -39,48 +46,29 @@ def draw_ranks(found: CriticalDifferences) -> Chart:
         figure=build_figure(
             lines, height + 70, shapes=ruler, annotations=[words, *names], **layout
         ),
-        says=found.verdict,
-        key=f"{found.key} A bar lies over each group, with a dot at each of it."
-        + f" The first {MOST_CLIQUES} are drawn." * (len(found.cliques) > MOST_CLIQUES),
+        says=result.verdict,
+        key=f"{result.key} A bar lies over each group, with a dot at each of it."
+        + f" The first {MOST_CLIQUES} are drawn." * (len(result.cliques) > MOST_CLIQUES),
         headers=("Recipe", "Average rank", "Groups"),
         rows=tuple((name, f"{rank:.2f}", letters[name]) for name, rank in at.items()),
     )
 
 
-def _place_names(names: Sequence[str], top: int, low: int, high: int) -> dict[str, tuple[int, int]]:
-    """Return the side of each name and its pixels below the axis: the better half at the left."""
-    left = (len(names) + 1) // 2
-    sides = ((low, names[:left]), (high, names[: left - 1 : -1] if names[left:] else ()))
-    return {name: (side, top + LINE * n) for side, half in sides for n, name in enumerate(half)}
-
-
-def _draw_line(name: str, rank: float, side: int, depth: int) -> Figure:
-    """Draw the line from a rank on the axis to the name at the side."""
-    return {
+def _draw_name(
+    name: str, rank: float, side: int, depth: int, is_left: bool
+) -> tuple[Figure, Figure]:
+    """Draw the line from a rank on the axis to a side, and the name there."""
+    line = {
         "type": "scatter", "mode": "lines", "x": [rank, rank, side], "y": [0, -depth, -depth],
         "line": {"color": GREY, "width": 1.2}, "hoverinfo": "text", "cliponaxis": False,
         "hovertext": [hover_text(name, f"average rank {rank:.2f}")] * 3,
     }  # fmt: skip
-
-
-def _draw_bar(ranks: Sequence[float], depth: int, is_first: bool) -> Figure:
-    """Draw the bar over a group; that of the best recipe is blue."""
-    colour = COLOURS[0] if is_first else GREY
-    return {
-        "type": "scatter", "mode": "lines+markers", "x": list(ranks), "y": [-depth] * len(ranks),
-        "line": {"color": colour, "width": 5}, "marker": {"color": colour, "size": 9},
-        "hoverinfo": "skip", "cliponaxis": False,
+    parts = [escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"]
+    shown = {
+        "x": side, "y": -depth, "showarrow": False, "xanchor": "right" if is_left else "left",
+        "xshift": -6 if is_left else 6, "text": "  ".join(parts if is_left else parts[::-1]),
     }  # fmt: skip
-
-
-def _draw_name(name: str, rank: float, side: int, depth: int, high: int) -> Figure:
-    is_right = side == high
-    shown, number = escape(cut(name, SIDE)), f"<b>{rank:.2f}</b>"
-    return {
-        "x": side, "y": -depth, "showarrow": False, "xanchor": "left" if is_right else "right",
-        "xshift": 6 if is_right else -6,
-        "text": f"{number}  {shown}" if is_right else f"{shown}  {number}",
-    }  # fmt: skip
+    return line, shown
 
 
 def _draw_ruler(length: float, low: float, high: float, height: int) -> tuple[list[Figure], Figure]:

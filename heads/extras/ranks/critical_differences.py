@@ -30,22 +30,16 @@ TESTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Friedman:
-    """Friedman's test of whether the recipes differ at all.
+    """Friedman's test of whether the recipes differ at all."""
 
-    Attributes:
-        chi_squared: Friedman's statistic, corrected for ties.
-        f: Iman and Davenport's statistic of it; inf where all data sets agree.
-        p: The chance of such an `f` if no recipes differ, from F with k - 1 and (k - 1)(n - 1)
-            degrees of freedom; where all data sets agree, the chance that they do.
-        chi_squared_untied: Friedman's statistic as Demšar has it, without a correction for ties.
-        f_untied: Iman and Davenport's statistic of that.
-    """
-
-    chi_squared: float
-    f: float
+    chi_squared: float  # Friedman's statistic, corrected for ties
+    f: float  # Iman and Davenport's statistic of it; inf where all data sets agree
+    # the chance of such an `f` if no recipes differ, from F with k - 1 and (k - 1)(n - 1) degrees
+    # of freedom; where all data sets agree, the chance that they do
     p: float
+    # Friedman's statistic as Demšar has it, without a correction for ties
     chi_squared_untied: float
-    f_untied: float
+    f_untied: float  # Iman and Davenport's statistic of that
 
     def describe(self, recipes: int, data_sets: int) -> str:
         """Say whether the recipes differ at all, with the numbers."""
@@ -58,27 +52,16 @@ class Friedman:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPair:
-    """Two recipes over all data sets.
+    """Two recipes over all data sets."""
 
-    Attributes:
-        one: The recipe of the better average rank.
-        other: The other.
-        wins: The number of data sets on which the first scores higher.
-        losses: The number on which it scores lower; on all others both score the same.
-        rank_difference: By how much its average rank is better.
-        p: Of Wilcoxon's signed-rank test, two-sided; None where scores have units.
-        p_holm: The p with Holm's correction; None likewise.
-        differs: Whether they differ significantly, by the test of the groups.
-    """
-
-    one: str
-    other: str
-    wins: int
-    losses: int
-    rank_difference: float
-    p: float | None
-    p_holm: float | None
-    differs: bool
+    one: str  # the recipe of the better average rank
+    other: str  # the other
+    wins: int  # the number of data sets on which the first scores higher
+    losses: int  # the number on which it scores lower; on all others both score the same
+    rank_difference: float  # by how much its average rank is better
+    p: float | None  # of Wilcoxon's signed-rank test, two-sided; None where scores have units
+    p_holm: float | None  # the p with Holm's correction; None likewise
+    differs: bool  # whether they differ significantly, by the test of the groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +203,8 @@ def critical_differences(
 
     Args:
         scores: For each data set the score of each recipe; more is better.
-        groups: The test of the groups.
         has_units: Whether scores are errors in units of the data, whose differences cannot be
             compared: then there is no Wilcoxon's test, and groups are Nemenyi's.
-        notes: Remarks that come first.
 
     Source: Demšar 2006 (average ranks, Friedman, Iman and Davenport, Nemenyi, the diagram);
     Benavoli, Corani and Mangili 2016 (Wilcoxon and Holm in the place of Nemenyi).
@@ -235,7 +216,7 @@ def critical_differences(
     import numpy as np
     from scipy.stats import rankdata
 
-    names, left_out = _common(scores)
+    names, left_out = _partition(scores)
     table = np.array([[float(own[name]) for name in names] for own in scores.values()])
     table = table.round(DIGITS)
     if not np.isfinite(table).all():
@@ -249,7 +230,9 @@ def critical_differences(
         groups = "nemenyi"
         notes = [*notes, UNITS]
     bar = critical_difference(len(names), len(table))
-    pairs = _pairs(names, table, means, None if groups == "wilcoxon" else bar, has_units=has_units)
+    pairs = _compare(
+        names, table, means, None if groups == "wilcoxon" else bar, has_units=has_units
+    )
     return CriticalDifferences(
         recipes=tuple(names),
         ranks=tuple(means.tolist()),
@@ -272,7 +255,7 @@ UNITS = (
 )
 
 
-def _common(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
+def _partition(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], tuple[str, ...]]:
     """Return the recipes that all data sets have, and those that some lack."""
     if len(scores) < 2:
         what = "Ranks over data sets need at least two of them."
@@ -347,7 +330,7 @@ def _iman_davenport(chi_squared: float, n: int, k: int) -> float:
     return (n - 1) * chi_squared / left if left > 1e-9 else inf
 
 
-def _pairs(
+def _compare(
     names: Sequence[str],
     table: "NDArray[Any]",
     ranks: "NDArray[Any]",
@@ -406,35 +389,25 @@ def _holm(p: Sequence[float]) -> list[float]:
     >>> [round(one, 3) for one in _holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    found, largest = [0.0] * len(p), 0.0
-    for place, at in enumerate(sorted(range(len(p)), key=p.__getitem__)):
-        largest = max(largest, min(1.0, (len(p) - place) * p[at]))
-        found[at] = largest
-    return found
+    import numpy as np
+
+    order, corrected = np.argsort(p), np.empty(len(p))
+    scaled = np.sort(p) * np.arange(len(p), 0, -1)
+    corrected[order] = np.maximum.accumulate(scaled).clip(max=1.0)
+    return corrected.tolist()
 
 
 def _cliques(names: Sequence[str], pairs: Sequence[RankedPair]) -> tuple[tuple[str, ...], ...]:
-    """Return the largest groups of two or more within which no two differ, the best first."""
-    near: dict[str, set[str]] = {name: set() for name in names}
-    for pair in pairs:
-        if not pair.differs:
-            near[pair.one].add(pair.other)
-            near[pair.other].add(pair.one)
-    found: list[set[str]] = []
-    _extend(set(), set(names), set(), near, found)
-    place = {name: at for at, name in enumerate(names)}
-    groups = [tuple(sorted(clique, key=place.__getitem__)) for clique in found if len(clique) > 1]
-    return tuple(sorted(groups, key=lambda group: [place[name] for name in group]))
+    """Return the largest groups of two or more within which no two differ, the best first.
 
-
-def _extend(
-    group: set[str], more: set[str], done: set[str], near: dict[str, set[str]], found: list
-) -> None:
-    """Add to `found` all cliques around a group, by Bron and Kerbosch's search."""
-    if not more and not done:
-        found.append(group)
-        return
-    pivot = max(more | done, key=lambda name: len(near[name] & more))
-    for name in sorted(more - near[pivot]):
-        _extend(group | {name}, more & near[name], done & near[name], near, found)
-        more, done = more - {name}, done | {name}
+    Source: Piepho 2004 (insert and absorb).
+    """
+    groups = {frozenset(range(len(names)))}
+    for pair in filter(lambda pair: pair.differs, pairs):
+        ends = {names.index(pair.one), names.index(pair.other)}
+        for group in [group for group in groups if ends <= group]:
+            groups.remove(group)
+            parts = [group - {end} for end in ends]
+            groups |= {part for part in parts if not any(part <= other for other in groups)}
+    ranked = sorted(sorted(group) for group in groups if len(group) > 1)
+    return tuple(tuple(names[at] for at in group) for group in ranked)

@@ -28,7 +28,7 @@ def rank_runs(
     scores: dict[str, Mapping[str, float]] = {}
     for number, same in enumerate(by_rows.values(), start=1):
         name = same[0].data
-        scores[name if name not in scores else f"{name} ({number})"] = _means(same, baselines)
+        scores[name if name not in scores else f"{name} ({number})"] = _average(same, baselines)
     has_units = any(SCORES[board.metric].scale == "error" for board in boards)
     notes = _notes(boards, by_rows.values())
     return rank_scores(scores, groups=groups, has_units=has_units, notes=notes)
@@ -51,7 +51,7 @@ def rank_table(table: Any, groups: Groups = "wilcoxon") -> CriticalDifferences:
     return rank_scores(scores, groups=groups)
 
 
-def _means(boards: Sequence[Leaderboard], baselines: bool) -> dict[str, float]:
+def _average(boards: Sequence[Leaderboard], baselines: bool) -> dict[str, float]:
     """Return the mean score of each recipe that all of these runs have."""
     scores = [
         {

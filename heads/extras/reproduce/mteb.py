@@ -34,37 +34,23 @@ RESULTS = "embeddings-benchmark/results, all-MiniLM-L6-v2, revision 8b3219a, mte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Published figures.
+    """Published figures."""
 
-    Attributes:
-        accuracy: Mean of ten experiments.
-        f1: Mean of their macro-F1.
-        source: The publication.
-    """
-
-    accuracy: float
-    f1: float
-    source: str
+    accuracy: float  # mean of ten experiments
+    f1: float  # mean of their macro-F1
+    source: str  # the publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One data set of MTEB.
+    """One data set of MTEB."""
 
-    Attributes:
-        train: The number of training rows.
-        test: The number of test rows.
-        classes: The number of classes.
-        per_class: How many training rows of each class an experiment draws.
-        published: The figures for the bundled model.
-        order: The classes by their numbers, which moves the last digit; alphabetical if empty.
-    """
-
-    train: int
-    test: int
-    classes: int
-    per_class: int
-    published: Published
+    train: int  # the number of training rows
+    test: int  # the number of test rows
+    classes: int  # the number of classes
+    per_class: int  # how many training rows of each class an experiment draws
+    published: Published  # the figures for the bundled model
+    # the classes by their numbers, which moves the last digit; alphabetical if empty
     order: tuple[str, ...] = ()
 
 
@@ -89,25 +75,15 @@ BENCHMARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduced(display.Displayed):
-    """The figures computed here, beside the published ones.
+    """The figures computed here, beside the published ones."""
 
-    Attributes:
-        name: The data set.
-        model: The base model.
-        accuracy: Mean of the ten experiments.
-        f1: Mean of their macro-F1.
-        accuracies: Of each experiment.
-        published: What others measured.
-        equal: Whether accuracy and F1 are the published ones to every digit.
-    """
-
-    name: str
-    model: str
-    accuracy: float
-    f1: float
-    accuracies: tuple[float, ...]
-    published: Published
-    equal: bool
+    name: str  # the data set
+    model: str  # the base model
+    accuracy: float  # mean of the ten experiments
+    f1: float  # mean of their macro-F1
+    accuracies: tuple[float, ...]  # of each experiment
+    published: Published  # what others measured
+    equal: bool  # whether accuracy and F1 are the published ones to every digit
 
     def describe(self) -> display.Description:
         """Return what the shell shows: the figures computed here and the published ones."""
@@ -133,7 +109,7 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     benchmark = BENCHMARKS[name]
     train, labels = _read(folder / "train.csv", name, benchmark.train, limits)
     test, truth = _read(folder / "test.csv", name, benchmark.test, limits)
-    draws = drawn(labels, benchmark.per_class, EXPERIMENTS)
+    draws = draw_rows(labels, benchmark.per_class, EXPERIMENTS)
     needed = sorted(set().union(*draws))
     yield Progress(says="Loading the bundled model", share=0.0)
     backbone = load(limits=limits)
@@ -164,7 +140,7 @@ def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Re
     )
 
 
-def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
+def draw_rows(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
     """Draw the training rows of each experiment: so many of each class, shuffled on each time."""
     from numpy.random import RandomState
 
@@ -183,7 +159,6 @@ def drawn(labels: Sequence[int], per_class: int, times: int) -> list[list[int]]:
 
 
 def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], list[int]]:
-    """Return the texts, and the numbers of their classes."""
     hint = f"Give the folder with the train.csv and test.csv of {name}, columns text,label."
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -219,7 +194,6 @@ def _fill_features(
 def _score(
     features: Tensor, labels: Sequence[int], test: Tensor, truth: Sequence[int]
 ) -> tuple[float, float]:
-    """Return accuracy and macro-F1 of one experiment."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import accuracy_score, f1_score
 

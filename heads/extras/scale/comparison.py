@@ -15,6 +15,7 @@ from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference
 from heads.interfaces.views.format import apart, between, count, counted
+from heads.interfaces.views.head_details import settings_says
 from heads.recipe import Recipe
 from heads.training.fitters.base import Chosen
 
@@ -22,7 +23,6 @@ TRAINED_ONCE = (
     "Heads that begin with random weights were trained once: intervals with them are of these "
     "heads, and say nothing of another training."
 )
-SETTINGS = ("C", "alpha", "shrinkage", "learning_rate", "weight_decay", "epochs")  # in the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,9 @@ class FittedCell:
         """The cell as a row of the table."""
         own, score = self.measures, SCORES[self.measures.metric]
         against = apart(self.to_best, score) + "*" * self.to_best.differs if self.to_best else ""
-        settings = {name: self.chosen[name] for name in SETTINGS if name in self.chosen}
-        written = (
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in settings.items()
-        )
-        interval = between(own).replace(" ", "")
-        size = count(self.parameters)
-        return self.name, score.told(own.score), interval, against, size, ", ".join(written)
+        interval, size = between(own).replace(" ", ""), count(self.parameters)
+        settings = settings_says(self.chosen)
+        return self.name, score.told(own.score), interval, against, size, settings
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell as plain values."""

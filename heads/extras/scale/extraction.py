@@ -113,7 +113,6 @@ class Encoder:
         }
 
     def _widths(self) -> dict[str, int]:
-        """Return how many numbers a vector has under each reading."""
         sides = {name: one.side if one.pair else one for name, one in self.resolved.items()}
         widths = {name: Featurizer(side, self.backbone).width for name, side in sides.items()}
         return {name: one.widened(widths[name]) for name, one in self.resolved.items()}
@@ -147,7 +146,6 @@ class Encoder:
             return ""
 
     def _encode(self, rows: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
-        """Return the vectors of different texts under every reading."""
         if not rows:
             return {name: Tensor(0, width) for name, width in self._widths().items()}
         firsts, *seconds = (list(part) for part in zip(*rows, strict=True))

@@ -34,22 +34,17 @@ from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import Scores
 from heads.events import Progress, result
+from heads.extras.scale import streaming
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
 from heads.extras.scale.grid import schedule_on_ray
-from heads.extras.scale.pool import HERE, Call, Pool, make_caller, open_pool
+from heads.extras.scale.pool import HERE, NamedTask, Pool, make_caller, open_pool
 from heads.extras.scale.shards import (
     TEXT_HASH,
     FeatureShards,
-    Sample,
     ShardReader,
     ShardRows,
+    ShardSample,
     Subset,
-)
-from heads.extras.scale.streaming import (
-    learn_by_steps,
-    solve_closed_form,
-    solve_linear,
-    task_of_rows,
 )
 from heads.extras.scale.sums import Moments, Shards, compute_moments
 from heads.features.store import FeatureMatrices, FeatureStore
@@ -114,7 +109,7 @@ class Race:
     cells: Sequence[Trial]  # the recipes
     backbone: Backbone  # the base model, or what stands for it
     pool: Pool[Any, Any]  # workers that sum over shards
-    sample: Sample  # which rows are in which subset
+    sample: ShardSample  # which rows are in which subset
     config: ExperimentConfig  # seed and settings
     on: str  # where work is done
     vectors: str  # the column of vectors from elsewhere
@@ -161,7 +156,9 @@ class Race:
         for reading in dict.fromkeys(cell.reading for cell in self.cells):
             shards = self._shards(reading, share or 1.0)
             read = shards.reader.read_subsets
-            tasks = [Call(str(piece), partial(read, piece, subsets)) for piece in shards.pieces]
+            tasks = [
+                NamedTask(str(piece), partial(read, piece, subsets)) for piece in shards.pieces
+            ]
             rows = dict(filter(None, self.pool.map(tasks)))
             self.held[reading] = {
                 subset: ShardRows.concatenate([rows[task][subset] for task in tasks])
@@ -192,7 +189,7 @@ class Race:
     def _development(self, trial: Trial) -> TrainingTask:
         """Return the development rows as a training task with the loss of a recipe."""
         rows = self.held[trial.reading]["development"]
-        return task_of_rows(rows.vectors, rows.targets, self._objective(trial))
+        return streaming.task_of_rows(rows.vectors, rows.targets, self._objective(trial))
 
     # --- In memory.
 
@@ -225,7 +222,6 @@ class Race:
     def _fit_state(
         self, trial: Trial, searched: SearchResult, data: TrainingData
     ) -> Mapping[str, Tensor]:
-        """Return the tensors of a head with the settings that a search chose."""
         rows, none = data.splits.fitted(0), torch.empty(0, dtype=torch.long)
         task = data.training_task(trial.reading, self._development(trial).stop)
         (head,) = trial.fitter.learn(task, [searched], [rows], [none], [self.config.seed])
@@ -235,7 +231,7 @@ class Race:
         """Return rows in memory: first a share of those for training, then for development."""
         sample, both = replace(self.sample, share=share), dict[str, ShardRows]()
         for reading, rows in self.held.items():
-            train = rows["train"].select(sample.chosen(rows["train"].keys))
+            train = rows["train"].select(sample.select_used(rows["train"].keys))
             both[reading] = ShardRows.concatenate([train, rows["development"]])
         first = next(iter(both.values()))
         every, cut = torch.arange(len(first)), len(first) - len(self._first["development"])
@@ -257,11 +253,7 @@ class Race:
     def _fit_streamed(
         self, left: Sequence[Trial], share: float, at: float
     ) -> Generator[Progress, None, None]:
-        """Fit recipes on a share of the rows, shard by shard.
-
-        Recipes that learn step by step have a worker each, side by side; for the others all workers
-        sum over shards, one recipe after the other.
-        """
+        """Fit recipes on a share of the rows, shard by shard."""
         says, done = f"Fitting on {share:.0%} of the rows", 0
         for cell in left:
             key = (cell.reading, share)
@@ -281,8 +273,8 @@ class Race:
         self, left: Sequence[Trial], share: float
     ) -> Iterator[tuple[Trial, SearchResult] | None]:
         """Yield each recipe with its result, and None now and then while nothing has ended."""
-        steps = dict[Call, Trial]()
-        for cell in left:
+        steps = dict[NamedTask, Trial]()
+        for cell in left:  # those that learn step by step have a worker each, side by side
             if isinstance(cell.fitter, SGDFitter):
                 before = self.fits.get(cell.name)
                 work = partial(
@@ -292,10 +284,10 @@ class Race:
                     self.held[cell.reading]["development"], self._objective(cell),
                     self.config.seed, before.state if before else None,
                 )  # fmt: skip
-                steps[Call(f"The recipe {cell.name}", work)] = cell
+                steps[NamedTask(f"The recipe {cell.name}", work)] = cell
         for ended in self.pool.map(steps):
             yield (steps[ended[0]], ended[1]) if ended else None
-        for cell in left:
+        for cell in left:  # for the others all workers sum over shards, one after the other
             if not isinstance(cell.fitter, SGDFitter):
                 yield cell, self._solve(cell, share)
 
@@ -305,7 +297,7 @@ class Race:
         shards, moments = self._shards(cell.reading, share), self.moments[cell.reading, share]
         if isinstance(fitter, ClosedFormFitter):
             settings = [before.chosen] if before else settings_of(fitter, moments.rows)
-            states = [solve_closed_form(shards, moments, fitter, one) for one in settings]
+            states = [streaming.solve_closed_form(shards, moments, fitter, one) for one in settings]
             return _select_best(fitter, settings, states, task)
         assert isinstance(fitter, LinearFitter)
         fixed = dict(fitter.resolved.recipe.options).get("C")
@@ -316,7 +308,7 @@ class Race:
             strengths = [float(f"{float(chosen['C']) * factor:.4g}") for factor in AROUND]
         strengths = [float(fixed)] if fixed else strengths
         settings = [{"standardise": standardise, "C": C} for C in strengths]
-        solve = partial(solve_linear, shards, moments, task.objective)
+        solve = partial(streaming.solve_linear, shards, moments, task.objective)
         best = _select_best(fitter, settings, solve(settings, fitter, start, SEARCHED), task)
         # Only the chosen one is taken to its optimum.
         return _select_best(fitter, [best.chosen], solve([best.chosen], fitter, best.state), task)
@@ -397,7 +389,6 @@ class Race:
         return SINGLE_LABEL.learned_by(trial.resolved.loss).competing(logits)
 
     def _build(self, trial: Trial) -> RecipeModule:
-        """Return the latest head with its pooling, ready to answer."""
         known, fit = trial.resolved.head.options, self.fits[trial.name]
         options = {name: value for name, value in fit.chosen.items() if name in known}
         recipe = with_options(trial.resolved, options)
@@ -434,17 +425,6 @@ def _select_best(
     return SearchResult(chosen=top.settings, point=top, held=logits[best], state=states[best])
 
 
-def _learn(
-    shards: Shards,
-    moments: Moments,
-    fitter: SGDFitter,
-    settings: Sequence[Chosen],
-    development: ShardRows,
-    objective: Objective,
-    seed: int,
-    start: Mapping[str, Tensor] | None,
-) -> SearchResult:
-    """Let a head learn step by step in a worker; without settings, try those of any head."""
-    task = task_of_rows(development.vectors, development.targets, objective)
-    settings = settings or fitter.settings(task)
-    return result(learn_by_steps(shards, moments, fitter, settings, task, seed, start))
+def _learn(*arguments: Any) -> SearchResult:
+    """Let a head learn in a worker; the arguments are those of `learn_by_steps`."""
+    return result(streaming.learn_by_steps(*arguments))

@@ -26,23 +26,15 @@ from heads.training.task import TrainingTask
 EVERY = 1.0  # seconds between two looks at the validation curves of a worker
 
 
-def schedule_on_ray(
-    on: str = RAY, workers: int = 0, pool: Pool[Any, Any] | None = None
-) -> Scheduler:
-    """Return a scheduler that trains the cells of a run on a Ray cluster.
-
-    Args:
-        on: ray, or ray:HOST:PORT, as of `heads.extras.scale.pool.open_pool`.
-        workers: The largest number of workers; 0: one per processor.
-        pool: An open pool of workers that call functions.
-    """
+def schedule_on_ray(on: str = RAY, pool: Pool[Any, Any] | None = None) -> Scheduler:
+    """Return a scheduler that trains cells on a Ray cluster, by an open pool if one is given."""
     connect(on)
 
     def schedule(
         jobs: Sequence[Job], training_data: TrainingData, here: int
     ) -> Generator[object, None, None]:
         if apart := [job for job in jobs if job.is_apart]:
-            with contextlib.closing(_spread(apart, training_data, workers, pool)) as events:
+            with contextlib.closing(_spread(apart, training_data, pool)) as events:
                 yield from events
         if others := [job for job in jobs if not job.is_apart]:
             with contextlib.closing(run_trials(others, training_data, here)) as events:
@@ -65,7 +57,7 @@ class GridTask:
 
     jobs: dict[int, Job]  # what is left to do, by number
     data: Any  # the training data, in Ray's object store
-    mailbox: Any  # takes events
+    mailbox: Any  # a queue of Ray's, which takes events
 
     def __str__(self) -> str:
         names = [job.name for job in self.jobs.values()]
@@ -81,24 +73,8 @@ class GridTask:
             events.append(event)
             # A point of a curve can wait for others; a cell that is done is safe at once.
             if isinstance(event, JobDone) or time.monotonic() - last > EVERY:
-                ray.get(self.mailbox.put.remote(events))
+                self.mailbox.put_nowait_batch(events)
                 events, last = [], time.monotonic()
-
-
-class Mailbox:
-    """Holds the events of workers until they are taken."""
-
-    def __init__(self) -> None:
-        self._events: list[object] = []
-
-    def put(self, events: list[object]) -> None:
-        """Add some events."""
-        self._events += events
-
-    def take(self) -> list[object]:
-        """Return all events that have come."""
-        events, self._events = self._events, []
-        return events
 
 
 def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
@@ -122,14 +98,16 @@ def _work_numbered(number: int, job: Job, task: TrainingTask, tell: Tell) -> Job
 
 
 def _spread(
-    jobs: Sequence[Job], training_data: TrainingData, workers: int, shared: Pool[Any, Any] | None
+    jobs: Sequence[Job], training_data: TrainingData, shared: Pool[Any, Any] | None
 ) -> Generator[object, None, None]:
     """Do jobs on the cluster; yield what they tell, and the result of each once."""
     ray = connect()
-    pool = shared or ActorPool[GridTask, None](make=make_caller, workers=workers)
+    from ray.util.queue import Queue
+
+    pool = shared or ActorPool[GridTask, None](make=make_caller)
     node = ray.get_runtime_context().get_node_id()
     near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-    mailbox = ray.remote(num_cpus=0, scheduling_strategy=near)(Mailbox).remote()
+    mailbox = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": near})
     tasks = group_jobs(jobs, training_data, pool.size)
     for task in tasks:
         task.mailbox = mailbox
@@ -138,12 +116,12 @@ def _spread(
     longest_first = sorted(tasks, key=lambda task: -sum(job.cost for job in task.jobs.values()))
     try:
         for _ in pool.map(longest_first):
-            yield from select_new(ray.get(mailbox.take.remote()), tasks, done)
+            yield from select_new(mailbox.get_nowait_batch(len(mailbox)), tasks, done)
     finally:
         if shared is None:
             pool.close()
         with contextlib.suppress(Exception):
-            ray.kill(mailbox)
+            mailbox.shutdown(force=True)
 
 
 def group_jobs(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> list[GridTask]:

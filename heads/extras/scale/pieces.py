@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +100,7 @@ def write_bytes(location: str, content: bytes) -> None:
         return
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    unfinished = target.with_name(f"{UNFINISHED}{digest}-{time.monotonic_ns()}")
+    unfinished = target.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
     try:
         unfinished.write_bytes(content)
         unfinished.replace(target)
@@ -173,7 +174,13 @@ class Piece:
         try:
             with fs.open(path, "rb") as opened:
                 file = parquet.ParquetFile(opened, page_checksum_verification=True)
-                groups, before = self._row_groups(file.metadata)
+                sizes = _group_sizes(file.metadata)
+                starts, end = list(accumulate(sizes, initial=0)), self.start + self.rows
+                groups = [
+                    number
+                    for number, size in enumerate(sizes)
+                    if starts[number] < end and starts[number] + size > self.start
+                ]
                 table = file.read_row_groups(groups, columns=columns)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             what = f"{self} cannot be read ({short(str(error), 100)})."
@@ -182,18 +189,7 @@ class Piece:
             if "checksum" not in str(error):
                 raise  # a disk or network that may do better later
             raise DataError(f"{self} are damaged.", "Write the file again.") from None
-        return table.slice(before, self.rows)
-
-    def _row_groups(self, metadata: Any) -> tuple[list[int], int]:
-        """Return the row groups that hold the rows, and how many other rows come first in them."""
-        groups, first, before = list[int](), 0, 0
-        for group in range(metadata.num_row_groups):
-            past = first + metadata.row_group(group).num_rows
-            if past > self.start and first < self.start + self.rows:
-                before = before if groups else self.start - first
-                groups.append(group)
-            first = past
-        return groups, before
+        return table.slice(self.start - starts[groups[0]] if groups else 0, self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -217,34 +213,23 @@ class Source:
         even = math.ceil(self.rows / PIECES / FEWEST) * FEWEST
         return max(1, min(max(even, FEWEST), most))
 
-    def pieces(self, rows_each: int) -> list[Piece]:
-        """Cut all rows into pieces of so many; no piece spans two files."""
-        cut = [
-            [min(rows_each, sum(groups) - at) for at in range(0, sum(groups), rows_each)]
-            for groups in self.groups
-        ]
-        return self._pieces(cut)
+    def pieces(self, rows_each: int, *, whole_groups: bool = False) -> list[Piece]:
+        """Cut all rows into pieces of so many rows, none of which spans two files.
 
-    def whole_groups(self, most: int) -> list[Piece]:
-        """Cut all rows into pieces of whole row groups: one group, or several of `most` rows."""
-        cut = []
-        for groups in self.groups:
-            sizes = [0]
-            for group in groups:
-                if sizes[-1] and sizes[-1] + group > most:
-                    sizes.append(0)
-                sizes[-1] += group
-            cut.append(sizes)
-        return self._pieces(cut)
-
-    def _pieces(self, cut: Sequence[Sequence[int]]) -> list[Piece]:
-        """Return pieces of so many rows, for each file in turn."""
+        With whole_groups a piece is one row group, or several of so many rows at most.
+        """
         pieces, row = list[Piece](), 0
-        for file, sizes, stamp in zip(self.files, cut, self.stamps, strict=True):
-            start = 0
-            for rows in filter(None, sizes):
-                pieces.append(Piece(file=file, start=start, rows=rows, row=row, stamp=stamp))
-                start, row = start + rows, row + rows
+        for file, groups, stamp in zip(self.files, self.groups, self.stamps, strict=True):
+            start, total = 0, sum(groups)
+            sizes = [min(rows_each, total - at) for at in range(0, total, rows_each)]
+            if whole_groups:
+                sizes = [0]
+                for size in groups:
+                    sizes += [0] * (sizes[-1] + size > rows_each)
+                    sizes[-1] += size
+            for size in filter(None, sizes):
+                pieces.append(Piece(file=file, start=start, rows=size, row=row, stamp=stamp))
+                start, row = start + size, row + size
         return pieces
 
     def check_column(self, name: str, purpose: str) -> None:
@@ -281,9 +266,7 @@ def _stamp(file: str) -> str:
 def open_source(data: Data, stage: str, limits: Limits) -> Source:
     """Open Parquet files by their footers; a file of another format is copied as Parquet first.
 
-    Args:
-        data: As of `find_files`.
-        stage: The folder for a copy as Parquet, where all workers can read it.
+    The copy goes to the folder `stage`, where all workers can read it.
     """
     files = find_files(data)
     name = short(files[0].rstrip("/").rpartition("/")[2], 60)
@@ -317,11 +300,14 @@ def _read_footer(location: str) -> tuple[pyarrow.Schema, tuple[int, ...]]:
     try:
         with fs.open(path, "rb") as opened:
             file = parquet.ParquetFile(opened)
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            return file.schema_arrow.remove_metadata(), tuple(one.num_rows for one in groups)
+            return file.schema_arrow.remove_metadata(), _group_sizes(file.metadata)
     except (pa.ArrowInvalid, OSError) as error:
         what = f"{short(location, 80)} cannot be read as Parquet ({short(str(error), 100)})."
         raise DataError(what, "Give files of Parquet, or one CSV or JSONL file.") from None
+
+
+def _group_sizes(metadata: Any) -> tuple[int, ...]:
+    return tuple(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
 
 
 def _copy_as_parquet(file: str, stage: str, limits: Limits) -> str:
@@ -352,7 +338,7 @@ def _copy_as_parquet(file: str, stage: str, limits: Limits) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Piece):
+class FinishedPiece(Piece):
     """A piece with its output."""
 
     name: str  # the name of the output file
@@ -384,31 +370,28 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:40]
 
 
-class PieceWorker:
-    """Processes pieces; what the work needs is loaded for the first one without an output."""
+def make_piece_worker(work: Work) -> Callable[[Piece], tuple[FinishedPiece, bool]]:
+    """Return a function from a piece to it with its output, and whether it was processed now."""
+    load = cache(work.make)  # for the first piece without an output
 
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self._transform: Transform | None = None
-
-    def __call__(self, piece: Piece) -> tuple[Part, bool]:
-        """Return a piece with its output, and whether it was processed now."""
-        output = self.work.output(piece)
+    def process_piece(piece: Piece) -> tuple[FinishedPiece, bool]:
+        output = work.output(piece)
         notes = read_notes(output)
         if notes and notes["stamp"] == piece.stamp:
-            return Part(**notes), False
+            return FinishedPiece(**notes), False
         table = piece.read()
         content = _digest_rows(table)
         if notes and notes["content"] == content:
-            return replace(Part(**notes), stamp=piece.stamp), False
-        self._transform = self._transform or self.work.make()
-        made = self._transform(table, piece)
+            return replace(FinishedPiece(**notes), stamp=piece.stamp), False
+        made = load()(table, piece)
         if len(made) != piece.rows:
             raise AssertionError(f"{piece} came to {len(made)} rows")
         facts = json.loads((made.schema.metadata or {}).get(NOTES, b"{}"))
         name = output.rpartition("/")[2]
-        part = Part(**asdict(piece), name=name, content=content, facts=facts)
+        part = FinishedPiece(**asdict(piece), name=name, content=content, facts=facts)
         return replace(part, bytes=write_table(output, made, asdict(part))), True
+
+    return process_piece
 
 
 def number_rows(table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
@@ -440,7 +423,7 @@ def _digest_rows(table: pyarrow.Table) -> str:
 class Outcome:
     """The output of some work."""
 
-    parts: tuple[Part, ...]  # the pieces with their outputs, in the order of their rows
+    parts: tuple[FinishedPiece, ...]  # the pieces with their outputs, in the order of their rows
     fresh: int  # the number of rows that were processed now; the others were there before
     seconds: float  # how long it took
 
@@ -450,9 +433,11 @@ def process(
 ) -> Generator[Progress, None, Outcome]:
     """Process all pieces of a source that have no output yet."""
     _claim_folder(work)
-    begun, parts, fresh, done = time.perf_counter(), list[Part](), 0, 0
+    begun, parts, fresh, done = time.perf_counter(), list[FinishedPiece](), 0, 0
     pieces = source.pieces(work.rows_each)
-    for piece, (part, is_new) in work_through(partial(PieceWorker, work), pieces, on, workers):
+    for piece, (part, is_new) in work_through(
+        partial(make_piece_worker, work), pieces, on, workers
+    ):
         parts.append(part)
         done, fresh = done + piece.rows, fresh + piece.rows * is_new
         rate = fresh / max(time.perf_counter() - begun, 1e-6)
@@ -482,7 +467,7 @@ def _claim_folder(work: Work) -> None:
             raise DataError(f"{what}{was}", "Name a new folder, or ask as you did then.")
 
 
-def _finish(work: Work, source: Source, parts: Sequence[Part]) -> None:
+def _finish(work: Work, source: Source, parts: Sequence[FinishedPiece]) -> None:
     """Write the manifest, and delete outputs of rows that have changed since."""
     manifest = {
         "version": VERSION, "kind": work.kind, **work.facts, "source": source.name,
@@ -498,7 +483,7 @@ def _finish(work: Work, source: Source, parts: Sequence[Part]) -> None:
 
 
 def read_manifest(folder: str, kind: str) -> dict[str, Any]:
-    """Return the manifest of a folder, with its parts as `Part` objects."""
+    """Return the manifest of a folder, with its parts as `FinishedPiece` objects."""
     manifest = read_json(join(folder, MANIFEST))
     if manifest is None:
         begun = read_json(join(folder, JOB)) is not None
@@ -506,4 +491,4 @@ def read_manifest(folder: str, kind: str) -> dict[str, Any]:
         raise DataError(what, "Ask for them again: it goes on." if begun else "Extract some first.")
     if manifest.get("kind") != kind or manifest.get("version") != VERSION:
         raise DataError(f"{short(folder, 80)} holds no {kind}.", "Name another folder.")
-    return manifest | {"parts": [Part(**part) for part in manifest["parts"]]}
+    return manifest | {"parts": [FinishedPiece(**part) for part in manifest["parts"]]}

@@ -77,20 +77,16 @@ def connect(on: str = RAY) -> Any:
         ray.shutdown()
         first = str(error).strip().split("\n", 1)[0][:160]
         what = f"The Ray cluster {address or ''} does not answer ({first})."
-        raise HeadsError(" ".join(what.split()), _connection_hint(error, address)) from None
+        hint = "Start one with ray start --head, and check its address."
+        if "authenticat" in f"{type(error).__name__} {error}".lower():
+            # Ray writes a token into ~/.ray/auth_token by itself, and asks for it from then on.
+            hint = "Set RAY_AUTH_MODE=token here and where the cluster is started, with the same "
+            hint += "token on all machines (~/.ray/auth_token or RAY_AUTH_TOKEN); or "
+            hint += "RAY_AUTH_MODE=disabled."
+        elif address is None:
+            hint = "The machine may be busy: try again, or start a cluster with ray start --head."
+        raise HeadsError(" ".join(what.split()), hint) from None
     return ray
-
-
-def _connection_hint(error: Exception, address: str | None) -> str:
-    if "authenticat" in f"{type(error).__name__} {error}".lower():
-        # Ray writes a token into ~/.ray/auth_token by itself, and asks for it from then on.
-        return (
-            "Set RAY_AUTH_MODE=token here and where the cluster is started, with the same token "
-            "on all machines (~/.ray/auth_token or RAY_AUTH_TOKEN); or RAY_AUTH_MODE=disabled."
-        )
-    if address is None:
-        return "The machine may be busy: try again, or start a cluster with ray start --head."
-    return "Start one with ray start --head, and check its address."
 
 
 def open_pool(make: Make[Task, Result], on: str = HERE, workers: int = 0) -> Pool[Task, Result]:
@@ -117,7 +113,7 @@ def work_through(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class NamedTask:
     """A function without arguments as a task, with a name for messages."""
 
     name: str
@@ -148,12 +144,8 @@ class Pool(Generic[Task, Result]):
         return 1
 
     def map(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result] | None]:
-        """Yield each task with its result as it ends, and None at least once per beat.
-
-        Args:
-            tasks: Drawn as they are needed.
-        """
-        for task in tasks:
+        """Yield each task with its result as it ends, and None at least once per beat."""
+        for task in tasks:  # drawn as they are needed
             interruption.check()
             self._work = self._work or self.make()
             yield task, self._attempt(self._work, task)
@@ -175,21 +167,13 @@ class Pool(Generic[Task, Result]):
 
 
 class Worker:
-    """An actor: made once, then given tasks.
+    """An actor: made once, then given tasks."""
 
-    Args:
-        make: As of `open_pool`.
-        processors: On how many it computes.
-        parts: The text of a file with the user's own poolings and heads; "" without one.
-    """
-
-    def __init__(
-        self, make: Callable[[], Callable[[Any], Any]], processors: int, parts: str = ""
-    ) -> None:
+    def __init__(self, make: Make[Any, Any], parts: str) -> None:
         import torch
 
-        torch.set_num_threads(processors)
-        if parts:
+        torch.set_num_threads(1)
+        if parts:  # the text of a file with the user's own poolings and heads
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "parts.py"
                 path.write_text(parts, "utf-8")
@@ -218,8 +202,6 @@ class Worker:
 
 @dataclass(eq=False, slots=True)
 class _Actor:
-    """A worker on Ray."""
-
     handle: Any
     call: Any = None  # its start, or a task; None where it is idle
     task: tuple[Any, int] | None = None  # with how often it was started; None while idle
@@ -231,7 +213,6 @@ class ActorPool(Pool[Task, Result]):
     """A pool of actors that survives the loss of some of them."""
 
     workers: int = 0  # at most; 0: one per GPU, else one per processor
-    processors: int = 1  # that each takes, and computes on
 
     def __post_init__(self) -> None:
         self._ray = import_ray()
@@ -247,7 +228,7 @@ class ActorPool(Pool[Task, Result]):
     def size(self) -> int:
         """The number of workers that the cluster has room for; nodes come and go."""
         resources = self._ray.cluster_resources()
-        room = int(resources.get("GPU", 0)) or int(resources.get("CPU", 0)) // self.processors
+        room = int(resources.get("GPU", 0)) or int(resources.get("CPU", 0))
         return min(room, self.workers) if self.workers else room
 
     def map(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result] | None]:
@@ -286,15 +267,14 @@ class ActorPool(Pool[Task, Result]):
     def _start(self) -> None:
         on_gpu = self._ray.cluster_resources().get("GPU", 0) >= 1
         kind = self._ray.remote(
-            num_cpus=self.processors,
+            num_cpus=1,
             num_gpus=1 if on_gpu else 0,
             max_restarts=0,  # a lost one is replaced here, wherever there is room
             max_task_retries=0,
             scheduling_strategy="SPREAD",
         )(Worker)
         path = parts_file()
-        parts = path.read_text("utf-8") if path else ""
-        actor = _Actor(kind.remote(self.make, self.processors, parts))
+        actor = _Actor(kind.remote(self.make, path.read_text("utf-8") if path else ""))
         actor.call = actor.handle.start.remote()
         self._actors.append(actor)
 

@@ -10,8 +10,10 @@ Legend: n rows of a shard, w width of a vector, c classes.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,10 +22,10 @@ import torch
 from torch import Tensor
 
 from heads import display
-from heads.data.formats.parquet_files import is_vector, matrix_of
+from heads.data.corpus import class_order
+from heads.data.formats.parquet_files import compute, is_vector, matrix_of
 from heads.data.table import short
-from heads.errors import DataError, did_you_mean
-from heads.extras.scale.labels import class_name, values_of
+from heads.errors import DataError, LimitError, did_you_mean
 from heads.extras.scale.pieces import (
     MANIFEST,
     PARTS,
@@ -35,6 +37,7 @@ from heads.extras.scale.pieces import (
     read_json,
     read_manifest,
 )
+from heads.extras.scale.pool import NamedTask, Pool
 from heads.interfaces.views.format import counted
 from heads.settings import Limits
 from heads.settings import limits as limits_here
@@ -43,6 +46,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 FEATURES = "features"
+USUAL = (
+    "label",
+    "labels",
+    "target",
+    "class",
+    "y",
+)  # names of the column of labels, where none is named
 TEXT_HASH = "text_hash"  # the column with a number for each text, equal for equal texts
 Subset = Literal["train", "development", "test"]
 HELD_OUT = 0.1  # of the rows, each of development and test
@@ -150,7 +160,8 @@ class FeatureShards(display.Displayed):
 
     def pieces(self, column: str) -> list[Piece]:
         """Cut all rows into pieces whose vectors are read together."""
-        return self.source.whole_groups(max(1, SHARD_BYTES // (4 * self.readings[column])))
+        rows_each = max(1, SHARD_BYTES // (4 * self.readings[column]))
+        return self.source.pieces(rows_each, whole_groups=True)
 
 
 def _find_widths(source: Source) -> dict[str, int]:
@@ -182,7 +193,7 @@ def draw_uniform(numbers: np.ndarray, seed: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ShardSample:
     """Which rows of a data set are for training, for development and for testing."""
 
     seed: int = 0  # the seed of what is drawn
@@ -192,14 +203,14 @@ class Sample:
     split: str = ""  # the column that says train, validation or test; "" where rows are drawn
 
     @classmethod
-    def of_rows(cls, rows: int, seed: int = 0, split: str = "") -> Sample:
+    def of_rows(cls, rows: int, seed: int = 0, split: str = "") -> ShardSample:
         """Return the sample of so many rows: a tenth each is held out, of very many fewer."""
         test, development = MOST_TEST / max(1, rows), MOST_DEVELOPMENT / max(1, rows)
         return cls(
             seed=seed, test=min(HELD_OUT, test), development=min(HELD_OUT, development), split=split
         )
 
-    def chosen(self, keys: np.ndarray) -> np.ndarray:
+    def select_used(self, keys: np.ndarray) -> np.ndarray:
         """Return which training rows are used, (n,): a larger share includes a smaller one."""
         return draw_uniform(keys, self.seed + 1_000_003) < self.share
 
@@ -218,7 +229,7 @@ class Sample:
             dev = np.isin(words, ("validation", "valid", "val", "dev", "development"))
             if not dev.any():  # within a part of the rows that are not for testing
                 dev = ~test & (drawn < self.development)
-        return {"test": test, "development": dev, "train": ~test & ~dev & self.chosen(keys)}
+        return {"test": test, "development": dev, "train": ~test & ~dev & self.select_used(keys)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -257,7 +268,7 @@ class ShardReader:
     width: int  # how many numbers a vector has
     label: str  # the column of the labels
     classes: tuple[str, ...]  # their names, in the order of the logits
-    sample: Sample  # which rows are in which subset
+    sample: ShardSample  # which rows are in which subset
     has_hash: bool  # whether each row has the number of its text
 
     def read(self, piece: Piece, subset: Subset) -> ShardRows:
@@ -303,3 +314,74 @@ class ShardReader:
     def _ragged(self, piece: Piece, size: int) -> DataError:
         what = f"{piece} hold a vector of {size:,} numbers, and others have {self.width:,}."
         return DataError(what, "Give vectors of one length.")
+
+
+# --- Labels, counted in one pass that reads no vectors.
+
+
+def find_label_column(source: Source, label: str, readings: Sequence[str]) -> str:
+    """Return the column of the labels: the one named, or one with a usual name."""
+    if label:
+        source.check_column(label, "labels")
+        return label
+    names = [name for name in source.schema.names if name not in readings]
+    label = next((name for name in names if name.lower() in USUAL), "")
+    if not label:
+        what = f"No column of {source.name} is called label."
+        raise DataError(what, f"Name it (--label). {did_you_mean('label', names)}".strip())
+    return label
+
+
+def count_labels(
+    source: Source, label: str, pool: Pool[Any, Any], limits: Limits
+) -> tuple[Counter[str], tuple[str, ...]]:
+    """Return how many rows each class has, and the classes in the order of the logits."""
+    pieces = source.pieces(1_000_000)
+    tasks = [NamedTask(str(piece), partial(_count_piece, piece, label)) for piece in pieces]
+    counts = Counter[str]()
+    for _, some in filter(None, pool.map(tasks)):
+        counts += some
+    if len(counts) > limits.classes:
+        what = f"'{short(label)}' has more than {limits.classes:,} different labels; is it an id, "
+        raise LimitError(f"{what}a number, or a text?", "Name the column of the classes (--label).")
+    if len(counts) < 2:
+        what = f"'{short(label)}' has {'one label' if counts else 'no labels'} only."
+        raise DataError(what, "Give rows of two classes or more.")
+    return counts, tuple(class_order(set(counts))[0])
+
+
+def _count_piece(piece: Piece, label: str) -> Counter[str]:
+    from pyarrow import types
+
+    column = values_of(piece.read([label]).column(0))
+    if types.is_nested(column.type):
+        what = f"{piece} hold lists or objects in '{short(label)}'."
+        raise DataError(what, "Give a column with one label a row.")
+    counts = Counter[str]()
+    for pair in compute().value_counts(column).to_pylist():
+        if name := class_name(pair["values"]):
+            counts[name] += pair["counts"]
+    return counts
+
+
+def values_of(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    """Return a column as one array of its values, without categories that no row has."""
+    from pyarrow import types
+
+    whole = column.combine_chunks()
+    return whole.dictionary_decode() if types.is_dictionary(whole.type) else whole
+
+
+def class_name(label: object) -> str:
+    """Return a label as the name of a class, or "" for a missing one.
+
+    >>> class_name(3.0), class_name(True), class_name(" yes "), class_name(float("nan"))
+    ('3', 'true', 'yes', '')
+    """
+    if label is None or label != label:
+        return ""
+    if isinstance(label, bool):
+        return str(label).lower()
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label).strip()

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
+from heads.extras.scale.shards import ShardRows
 from heads.extras.scale.sums import Moments, Shards, fourth_powers, loss_gradients
 from heads.parts import solvers
 from heads.parts.solvers import last_linear, set_layer, set_raw_layer
@@ -69,7 +70,6 @@ def solve_linear(
     in scikit-learn. It is computed along the principal axes of the rows, which takes fewer steps.
 
     Args:
-        moments: The moments of the rows.
         settings: For each layer C, and whether rows are standardised: for all of them or for none.
         start: The tensors of a layer to begin with.
         near: The fraction of the first gradient at which to stop.
@@ -210,17 +210,7 @@ def solve_closed_form(
 
 
 class ShardedCopies(HeadCopies):
-    """Copies of a head that learn from shard after shard.
-
-    Args:
-        shards: The rows.
-        moments: Their moments.
-        fitter: Makes a new head.
-        choices: The settings of each copy.
-        seed: The seed of weights, dropout and the order of rows.
-        task: Of the development rows.
-        start: The tensors of a head to begin with.
-    """
+    """Copies of a head, each with settings of its own, that learn from shard after shard."""
 
     def __init__(
         self,
@@ -296,24 +286,25 @@ def learn_by_steps(
     moments: Moments,
     fitter: SGDFitter,
     settings: Sequence[Chosen],
-    task: TrainingTask,
+    development: ShardRows,
+    objective: Objective,
     seed: int,
     start: State | None = None,
 ) -> Generator[TriedSettings, None, SearchResult]:
     """Let a head learn from shard after shard until it has converged; yield each evaluation.
 
     Args:
-        settings: The settings to try.
-        task: Of the development rows, on which convergence is measured.
+        settings: The settings to try; none: those of any head.
+        development: The rows on which convergence is measured.
         seed: The seed of weights, dropout and the order of rows.
         start: The tensors of a head to begin with.
     """
-    choices = [choice_of(one) for one in settings]
+    task = task_of_rows(development.vectors, development.targets, objective)
+    choices = [choice_of(one) for one in settings or fitter.settings(task)]
     copies = ShardedCopies(shards, moments, fitter, choices, seed, task, start)
-    development, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
+    rows, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
     candidates = [
-        Candidate(seed=0, choice=choice, development=development, pass_steps=steps)
-        for choice in choices
+        Candidate(seed=0, choice=choice, development=rows, pass_steps=steps) for choice in choices
     ]
     (result,) = yield from searched(copies, candidates, task, fewest_passes=1)
     return result

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize, one_hot
 
 from heads import interruption
 from heads.extras.scale.pieces import Piece
-from heads.extras.scale.pool import Call, Pool
+from heads.extras.scale.pool import NamedTask, Pool
 from heads.extras.scale.shards import ShardReader, ShardRows, Subset
 from heads.training.fitters.logistic import row_gradients
 from heads.training.objective import Objective
@@ -44,7 +44,9 @@ def sum_pieces(
 ) -> Sums | None:
     """Return the sums over the rows of pieces in a subset, or None where there are none."""
     total: Sums | None = None
-    for rows in read_rows(reader, pieces, subset):
+    for piece in pieces:
+        interruption.check()
+        rows = reader.read(piece, subset)
         for start in range(0, len(rows), BLOCK):
             sums = statistic(rows.select(slice(start, start + BLOCK)))
             total = add(total, sums) if total else sums
@@ -69,21 +71,14 @@ class Shards:
             pieces = self.pieces[start : start + TOGETHER]
             name = f"{pieces[0]} and {len(pieces) - 1} more pieces"
             work = partial(sum_pieces, self.reader, pieces, self.subset, statistic)
-            tasks.append(Call(name, work))
-        sums: dict[Call, Sums | None] = dict(filter(None, self.pool.map(tasks)))
+            tasks.append(NamedTask(name, work))
+        sums: dict[NamedTask, Sums | None] = dict(filter(None, self.pool.map(tasks)))
         # There are training rows, so that not all are None.
         return reduce(add, filter(None, (sums[task] for task in tasks)))
 
     def rows(self) -> Iterator[ShardRows]:
         """Yield the rows a shard at a time, read in this process."""
-        return read_rows(self.reader, self.pieces, self.subset)
-
-
-def read_rows(reader: ShardReader, pieces: Sequence[Piece], subset: Subset) -> Iterator[ShardRows]:
-    """Yield the rows of pieces in a subset, a piece at a time."""
-    for piece in pieces:
-        interruption.check()
-        yield reader.read(piece, subset)
+        return (self.reader.read(piece, self.subset) for piece in self.pieces)
 
 
 # --- Moments, from which heads with a solution in closed form follow.

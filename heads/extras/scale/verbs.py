@@ -167,8 +167,12 @@ def iter_fit_shards(
         HeadsError: The arguments do not fit each other or the data.
     """
     from heads.extras.scale.fitting import Race, load_backbone, resolve_recipes
-    from heads.extras.scale.labels import count_labels, find_label_column
-    from heads.extras.scale.shards import FeatureShards, Sample
+    from heads.extras.scale.shards import (
+        FeatureShards,
+        ShardSample,
+        count_labels,
+        find_label_column,
+    )
     from heads.extras.scale.streaming import check_streams
     from heads.problem import SINGLE_LABEL
     from heads.training.trial import trials
@@ -192,8 +196,8 @@ def iter_fit_shards(
         rows = sum(counts.values())
         race = Race(
             shards=shards, label=label, classes=classes, cells=cells, backbone=backbone, pool=pool,
-            sample=Sample.of_rows(rows, config.seed, split), config=config, on=on, vectors=vectors,
-            rows=rows,
+            sample=ShardSample.of_rows(rows, config.seed, split), config=config, on=on,
+            vectors=vectors, rows=rows,
         )  # fmt: skip
         yield from race.run(rungs, max(1, keep))
         return race.compare(time.perf_counter() - begun)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,7 +20,7 @@ from heads.backbone.hub import CONFIG_BYTES, as_json
 from heads.backbone.safety import Checkpoint, admit, check_name, is_folder
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, ModelError
-from heads.extras.serving.report import AdapterReport, Finding, fault, note
+from heads.extras.serving.report import AdapterReport, CheckFinding, HeadState, fault, note
 from heads.settings import Limits
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
@@ -32,8 +32,6 @@ KNOWN = ("LORA", "ADALORA", "")  # kinds whose matrices are checked; of others o
 SAVED, ORIGINAL = ".modules_to_save.", ".original_module."
 TASK = "SEQ_CLS"  # with which PEFT saves the modules of these names without being told
 ALWAYS_SAVED = ("classifier", "score")
-
-HeadState = Literal["whole", "partly", "missing", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,7 +150,6 @@ def _plain_name(name: str) -> str:
 
 
 def _layer(name: str) -> str:
-    """Return the layer of the base model that a matrix is added to."""
     return MATRIX.split(name)[0]
 
 
@@ -163,7 +160,6 @@ def _letter(name: str) -> str:
 
 
 def _read_labels(folder: Path) -> tuple[str, ...]:
-    """Return the names of the classes, where a config.json lies beside the adapter."""
     try:
         names = json.loads((folder / "config.json").read_text("utf-8")).get("id2label")
         return tuple(str(names[key]) for key in sorted(names, key=int)) if names else ()
@@ -172,7 +168,6 @@ def _read_labels(folder: Path) -> tuple[str, ...]:
 
 
 def _build_class(checkpoint: Checkpoint) -> BaseClass:
-    """Build the class of a base model on the meta device."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
@@ -194,7 +189,7 @@ def _build_class(checkpoint: Checkpoint) -> BaseClass:
 # --- The checks.
 
 
-def _check_name(named: str) -> Iterator[Finding]:
+def _check_name(named: str) -> Iterator[CheckFinding]:
     if not named:
         says = "Its config names no base model."
         yield fault("base", says, f"Write base_model_name_or_path into its {CONFIG}.")
@@ -203,8 +198,7 @@ def _check_name(named: str) -> Iterator[Finding]:
         yield fault("base", says, f"Write an id of the Hub into its {CONFIG}, or give --base.")
 
 
-def _check_head(adapter: Adapter, base: BaseClass | None) -> tuple[HeadState, list[Finding]]:
-    """Return whether the head is in the folder, and why not."""
+def _check_head(adapter: Adapter, base: BaseClass | None) -> tuple[HeadState, list[CheckFinding]]:
     if base is None:
         return ("unknown", []) if adapter.saved else ("missing", [_missing_head(adapter, base)])
     lacking = [name for name in base.head if name not in adapter.saved]
@@ -217,8 +211,7 @@ def _check_head(adapter: Adapter, base: BaseClass | None) -> tuple[HeadState, li
     return "missing", [_missing_head(adapter, base)]
 
 
-def _missing_head(adapter: Adapter, base: BaseClass | None) -> Finding:
-    """Return why the head is not in the folder."""
+def _missing_head(adapter: Adapter, base: BaseClass | None) -> CheckFinding:
     named, modules = _modules_to_save(adapter.config), base.head_modules if base else []
     hint = f"Train it with {f'modules_to_save={modules}' if base else 'task_type=SEQ_CLS'}."
     is_named = any(own == name or own.endswith(f".{name}") for own in modules for name in named)
@@ -235,7 +228,7 @@ def _missing_head(adapter: Adapter, base: BaseClass | None) -> Finding:
     return fault("head", says, hint)
 
 
-def _check_matrices(adapter: Adapter, base: BaseClass | None) -> Iterator[Finding]:
+def _check_matrices(adapter: Adapter, base: BaseClass | None) -> Iterator[CheckFinding]:
     """Yield what is wrong with the matrices, and with the tensors that are saved whole."""
     tensors = {**adapter.matrices, **adapter.saved}
     if broken := [name for name, own in tensors.items() if not own.isfinite().all()]:
@@ -259,8 +252,7 @@ def _check_matrices(adapter: Adapter, base: BaseClass | None) -> Iterator[Findin
         yield fault("weights", says, "Save it again.")
 
 
-def _check_places(adapter: Adapter, base: BaseClass) -> Iterator[Finding]:
-    """Yield a fault for tensors that have no place in the base model."""
+def _check_places(adapter: Adapter, base: BaseClass) -> Iterator[CheckFinding]:
     layers = sorted(set(map(_layer, adapter.matrices)))
     missing = [f"there is no {name}" for name in layers if f"{name}.weight" not in base.shapes]
     odd = sorted(filter(None, (_check_shape(*item, base) for item in adapter.matrices.items())))
@@ -286,14 +278,13 @@ def _check_shape(name: str, matrix: Tensor, base: BaseClass) -> str:
 
 
 def _count_outputs(adapter: Adapter, base: BaseClass | None) -> int:
-    """Return how many logits the saved head gives: the rows of its last matrix."""
     names = [name for name in (base.head if base else adapter.saved) if name in adapter.saved]
     names = [name for name in names if name.endswith(".weight") and "pooler." not in name]
     rows = [own.shape[0] for name in names if (own := adapter.saved[name]).dim() == 2]
     return int(rows[-1]) if rows else 0
 
 
-def _check_labels(labels: Sequence[str], outputs: int) -> Iterator[Finding]:
+def _check_labels(labels: Sequence[str], outputs: int) -> Iterator[CheckFinding]:
     if outputs and not labels:
         says = f"The names of its {outputs} labels are not in the folder."
         hint = f"Load the base model with num_labels={outputs}, and save its config here."

@@ -81,8 +81,8 @@ def check_endpoint(
     """
     from heads.classifier.pretrained import load
     from heads.extras.serving.check import Check
+    from heads.extras.serving.encoding import select_probes
     from heads.extras.serving.http import Http
-    from heads.extras.serving.probes import select_probes
     from heads.extras.serving.servers import connect
     from heads.parts.resolve import resolve
 

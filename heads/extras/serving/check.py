@@ -19,8 +19,8 @@ from heads.extras.serving.fitting import LOGITS, SIGMOID, SOFTMAX, Fit, Fitting,
 from heads.extras.serving.http import RefusedError
 from heads.extras.serving.labels import LabelCountError, Labels, match_labels
 from heads.extras.serving.long_texts import LongTexts
-from heads.extras.serving.report import EndpointReport, Finding, fault, note
-from heads.extras.serving.servers import CHECK_LABELS, Scores, Server, Vllm
+from heads.extras.serving.report import CheckFinding, EndpointReport, fault, note
+from heads.extras.serving.servers import CHECK_LABELS, RowScores, Server, Vllm
 from heads.extras.serving.variants import Variants
 
 REPEATED = 4  # texts that are sent twice: with dropout on no two answers are the same
@@ -48,7 +48,7 @@ class Check:
         self.variants = Variants(self.encoder, classifier.head.module)
         kind = "pairs of texts" if len(rows[0]) > 1 else "texts"
         self.asked = [f"{len(rows)} {kind}, each by itself, as users ask who name no parameter."]
-        self.findings: list[Finding] = []
+        self.findings: list[CheckFinding] = []
 
     def run(self, *, long: bool) -> EndpointReport:
         """Ask the server, also about `long` texts, and find out what its answers mean."""
@@ -77,7 +77,7 @@ class Check:
 
     # Requests.
 
-    def _ask_raw(self, usual: list[Scores]) -> dict[bool, list[Scores]]:
+    def _ask_raw(self, usual: list[RowScores]) -> dict[bool, list[RowScores]]:
         """Ask for logits, and return the answers to use by whether logits were asked for."""
         is_number = self.output == LOGITS
         why = f"Asked for logits ({self.server.raw_by}), it gives the same scores as without that."
@@ -97,11 +97,11 @@ class Check:
             self._note("asking", why)
         return answers
 
-    def _ask_batched(self) -> list[Scores]:
+    def _ask_batched(self) -> list[RowScores]:
         """Ask about several rows at once, shuffled, so that a wrong sorting by length shows."""
         order = sorted(range(len(self.rows)), key=lambda n: len(self.rows[n][0]))
         n_blocks = -(-len(order) // self.server.most)
-        scores: dict[int, Scores] = {}
+        scores: dict[int, RowScores] = {}
         try:
             for block in range(n_blocks):
                 numbers = order[block::n_blocks]  # short ones beside long ones
@@ -141,11 +141,21 @@ class Check:
         return None
 
     def _explain(
-        self, fitting: Fitting, verdict: Verdict, labels: Labels, batched: list[Scores], long: bool
+        self,
+        fitting: Fitting,
+        verdict: Verdict,
+        labels: Labels,
+        batched: list[RowScores],
+        long: bool,
     ) -> None:
         """Find what explains the scores, and what becomes of batches and of long texts."""
-        series, unexplained = fitting.series, _unexplained(fitting, verdict.own)
-        left_out: list[int] = []
+        series, left_out = fitting.series, list[int]()
+        difference, agreement = _compare(fitting, verdict.own)
+        same = "" if agreement is None else f", and {agreement:.0%} of the labels are the same"
+        why = f"no known fault explains them: scores differ by up to {difference:.2g}{same}."
+        says = f"The answers are not those of this checkpoint, and {why}"
+        hint = "Perhaps it serves other weights, another revision, or weights in 8 bits or less."
+        unexplained = fault("unexplained", says, hint)
         if verdict.best is None:  # perhaps long ones are cut, and short ones explain the rest
             whole = (fitting, verdict, left_out)
             fitting, verdict, left_out = self._fit_short(series, labels) or whole
@@ -184,7 +194,7 @@ class Check:
     def _note(self, kind: str, says: str, hint: str = "") -> None:
         self.findings.append(note(kind, says, hint))
 
-    def _describe_output(self, series: Series, name: str) -> Finding:
+    def _describe_output(self, series: Series, name: str) -> CheckFinding:
         """Return the fault of scores that are made of the logits otherwise than they should be."""
         output, _, factor = name.partition(fits.SCALED_BY)
         if factor:
@@ -202,8 +212,7 @@ class Check:
         hint += f"; or ask for logits ({self.server.raw_by})." if self.server.raw_by else "."
         return fault("output", f"The scores are {found}, and the checkpoint's are {own}.", hint)
 
-    def _describe_labels(self, labels: Labels, moved: tuple[int, ...]) -> Finding | None:
-        """Return the fault of labels that have the scores of other classes, if any do."""
+    def _describe_labels(self, labels: Labels, moved: tuple[int, ...]) -> CheckFinding | None:
         classes = self.classifier.classes
         swaps = [
             f"what the checkpoint calls {classes[number]:.40} the server calls {name:.40}"
@@ -219,7 +228,6 @@ class Check:
         return fault("labels", says, f"{CHECK_LABELS[:-1]}, or the app's list of labels.")
 
     def _check_labels(self, labels: Labels) -> None:
-        """Note labels that the checkpoint does not have, numbers, and missing names."""
         if labels.foreign:
             names = ", ".join(labels.foreign[:MOST_NAMED])
             known = ", ".join(self.classifier.classes[:MOST_NAMED])
@@ -280,7 +288,7 @@ class Check:
         return is_unsteady
 
 
-def _are_same(answers: Sequence[Scores], others: Sequence[Scores]) -> bool:
+def _are_same(answers: Sequence[RowScores], others: Sequence[RowScores]) -> bool:
     """Return True if two lists of answers agree wherever the first one has a score."""
     pairs = [(_by_key(one), _by_key(other)) for one, other in zip(answers, others, strict=True)]
     return all(
@@ -290,7 +298,7 @@ def _are_same(answers: Sequence[Scores], others: Sequence[Scores]) -> bool:
     )
 
 
-def _by_key(scores: Scores) -> dict[object, float]:
+def _by_key(scores: RowScores) -> dict[object, float]:
     keys = range(len(scores.values)) if "" in scores.names else scores.names
     return dict(zip(keys, scores.values, strict=True))
 
@@ -302,11 +310,3 @@ def _compare(fitting: Fitting, own: Fit) -> tuple[float, float | None]:
         return difference, None
     named = fitting.series[-1].scores.nan_to_num(-torch.inf).argmax(dim=1)
     return difference, float((named == own.logits.argmax(dim=1)).float().mean())
-
-
-def _unexplained(fitting: Fitting, own: Fit) -> Finding:
-    difference, agreement = _compare(fitting, own)
-    same = "" if agreement is None else f", and {agreement:.0%} of the labels are the same"
-    why = f"no known fault explains them: scores differ by up to {difference:.2g}{same}."
-    hint = "Perhaps it serves other weights, another revision, or weights in 8 bits or less."
-    return fault("unexplained", f"The answers are not those of this checkpoint, and {why}", hint)

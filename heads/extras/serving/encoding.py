@@ -1,12 +1,18 @@
 """Texts as the checkpoint's tokenizer encodes them, and as faulty servers do."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from unicodedata import normalize
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
-from heads.extras.serving.report import Finding, fault
+from heads.classifier.classifier import Classifier
+from heads.data.corpus import check_text
+from heads.errors import DataError
+from heads.extras.serving.report import CheckFinding, fault
+from heads.settings import Limits
 
 Row = tuple[str, ...]  # a text, or a text and its second text
 Inputs = tuple[Encoded, ...]  # a row as the base model gets it; a siamese pair is two
@@ -61,15 +67,10 @@ ONE_TYPE = (
 
 @dataclass(frozen=True, slots=True)
 class RowEncoder:
-    """Encode rows for a base model.
+    """Encode rows for a base model."""
 
-    Attributes:
-        backbone: The base model with its tokenizer.
-        is_siamese: Whether the two texts of a pair are encoded separately.
-    """
-
-    backbone: Backbone
-    is_siamese: bool
+    backbone: Backbone  # the base model with its tokenizer
+    is_siamese: bool  # whether the two texts of a pair are encoded separately
 
     def with_limit(self, tokens: int) -> "RowEncoder":
         """Return an encoder that cuts texts after so many tokens."""
@@ -87,7 +88,7 @@ class RowEncoder:
             return [(_join(first, second),) for first, second in sides]
         return [(text,) for text in encode(texts, pairs)]
 
-    def iter_faults(self, rows: Sequence[Row]) -> Iterator[tuple[Finding, list[Inputs]]]:
+    def iter_faults(self, rows: Sequence[Row]) -> Iterator[tuple[CheckFinding, list[Inputs]]]:
         """Yield each fault that changes how these rows are encoded, with the faulty inputs."""
         inputs = self.encode(rows)
         faults: list[tuple[str, str, list[Inputs]]] = []
@@ -134,3 +135,37 @@ def _join(first: Encoded, second: Encoded) -> Encoded:
 
 def _token_ids(inputs: Sequence[Inputs]) -> list[list[dict[str, list[int]]]]:
     return [[side.inputs for side in text] for text in inputs]
+
+
+# --- Texts that a server is asked about.
+
+# Texts, each with a second one. They have what servers treat differently: lengths, scripts, case,
+# numbers, signs, outer spaces, a control character, decomposed accents.
+PROBES = Path(__file__).with_name("probes.json")
+
+
+def select_probes(
+    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str], paired: bool, limits: Limits
+) -> list[Row]:
+    """Return the user's texts, or the built-in ones that the checkpoint reads without cutting."""
+    classifier.backbone.check_reads()
+    if pairs and len(pairs) != len(texts):
+        what = f"There are {len(texts)} texts and {len(pairs)} second texts."
+        raise DataError(what, "Give one second text for each text, or none.")
+    needs_pairs = paired or classifier.head.needs_pairs
+    if texts and needs_pairs and not pairs:
+        raise DataError("This head needs two texts, and there is one.", "Give second texts too.")
+    if texts:
+        columns = [(texts, "text"), (pairs, "second text")][: 1 + bool(pairs)]
+        checked = ([check_text(text, limits, name) for text in side] for side, name in columns)
+        return list(zip(*checked, strict=True))
+    built_in = json.loads(PROBES.read_text("utf-8"))
+    rows: list[Row] = [tuple(row) if needs_pairs else (row[0],) for row in built_in]
+    encoder = RowEncoder(classifier.backbone, classifier.head.module.is_siamese)
+    limit = classifier.backbone.tokens
+    encoded = zip(rows, encoder.encode(rows), strict=True)
+    rows = [row for row, sides in encoded if max(side.whole_length for side in sides) <= limit]
+    if len(rows) < 2:
+        what = f"This checkpoint reads {limit} tokens, too few for the built-in texts."
+        raise DataError(what, "Give texts of your own with --text.")
+    return rows

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heads.extras.serving.encoding import Inputs
-from heads.extras.serving.report import Finding
+from heads.extras.serving.report import CheckFinding
 from heads.extras.serving.variants import Variant, Variants
 from heads.problem import ProblemType
 
@@ -54,17 +54,11 @@ def build_outputs(problem: ProblemType, n_classes: int) -> dict[str, Output]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Series:
-    """The server's scores of all probes, asked for in one way.
+    """The server's scores of all probes, asked for in one way."""
 
-    Attributes:
-        is_raw: Whether logits were asked for.
-        scores: (n, c), in the order of the checkpoint's classes; NaN where none was given.
-        accepted: Names of the outputs that are right; the expected one first.
-    """
-
-    is_raw: bool
-    scores: Tensor
-    accepted: tuple[str, ...]
+    is_raw: bool  # whether logits were asked for
+    scores: Tensor  # (n, c), in the order of the checkpoint's classes; NaN where none was given
+    accepted: tuple[str, ...]  # names of the outputs that are right; the expected one first
 
     @cached_property
     def tolerance(self) -> float:
@@ -106,49 +100,31 @@ def _rounding(scores: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """One way to serve the checkpoint, compared with the server's scores.
+    """One way to serve the checkpoint, compared with the server's scores."""
 
-    Attributes:
-        variant: The way up to the logits.
-        logits: (n, c).
-        labels: For each of the server's labels the number of the class whose score it has.
-        outputs: What is made of the logits, for each series.
-        misfit: How far the server's scores are from its own, in tolerances.
-        faults: Where it is not the checkpoint's own way.
-    """
-
-    variant: Variant
-    logits: Tensor
+    variant: Variant  # the way up to the logits
+    logits: Tensor  # (n, c)
+    # for each of the server's labels the number of the class whose score it has
     labels: tuple[int, ...]
-    outputs: tuple[str, ...]
-    misfit: float
-    faults: tuple[Finding, ...]
+    outputs: tuple[str, ...]  # what is made of the logits, for each series
+    misfit: float  # how far the server's scores are from its own, in tolerances
+    faults: tuple[CheckFinding, ...]  # where it is not the checkpoint's own way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verdict:
-    """What explains the scores of a server.
+    """What explains the scores of a server."""
 
-    Attributes:
-        own: The checkpoint's own way.
-        best: The way that explains them; None where none does.
-        others: Ways that explain them as well, so that the probes cannot tell.
-        is_half: Whether they agree as half precision does.
-    """
-
-    own: Fit
-    best: Fit | None
-    others: tuple[Fit, ...] = ()
-    is_half: bool = False
+    own: Fit  # the checkpoint's own way
+    best: Fit | None  # the way that explains them; None where none does
+    others: tuple[Fit, ...] = ()  # ways that explain them as well, so that the probes cannot tell
+    is_half: bool = False  # whether they agree as half precision does
 
 
 class Fitting:
     """Compare ways to serve a checkpoint with the scores of a server.
 
     Args:
-        series: The server's scores.
-        problem: How the checkpoint's logits become answers.
-        variants: The ways to serve it.
         describe_output: Returns the fault of an output of a series that is not accepted.
         describe_labels: Returns the fault of labels that have the scores of other classes, or None.
     """
@@ -158,8 +134,8 @@ class Fitting:
         series: Sequence[Series],
         problem: ProblemType,
         variants: Variants,
-        describe_output: Callable[[Series, str], Finding],
-        describe_labels: Callable[[tuple[int, ...]], Finding | None],
+        describe_output: Callable[[Series, str], CheckFinding],
+        describe_labels: Callable[[tuple[int, ...]], CheckFinding | None],
     ) -> None:
         self.series, self.variants = series, variants
         self.n_classes = series[0].scores.shape[1]
@@ -205,12 +181,16 @@ class Fitting:
         return not shows.any() or float((misfits / noise)[shows].median()) > EXACT
 
     def judge(
-        self, inputs: Sequence[Inputs], faulty_inputs: Iterable[tuple[Finding, Sequence[Inputs]]]
+        self,
+        inputs: Sequence[Inputs],
+        faulty_inputs: Iterable[tuple[CheckFinding, Sequence[Inputs]]],
     ) -> Verdict:
         """Find what explains the scores, from the probes encoded rightly and with each fault."""
         variant = Variant(inputs=inputs)
         logits = self.variants.logits(variant)
-        own = self._fit(variant, logits, [self._select_accepted(s, logits) for s in self.series])
+        scores = {name: output(logits) for name, output in self._outputs.items()}
+        accepted = [min(s.accepted, key=lambda n: s.misfit(scores[n])) for s in self.series]
+        own = self._fit(variant, logits, accepted)
         if own.misfit <= 1:
             return Verdict(own=own, best=own)
         fits = [*self._iter_fits(inputs)]
@@ -243,11 +223,7 @@ class Fitting:
             faults=(*variant.faults, *([moved] if moved else ()), *wrong),
         )
 
-    def _select_accepted(self, series: Series, logits: Tensor) -> str:
-        """Return the accepted output that fits best."""
-        return min(series.accepted, key=lambda name: series.misfit(self._outputs[name](logits)))
-
-    def _iter_fits(self, inputs: Sequence[Inputs], *faults: Finding) -> Iterator[Fit]:
+    def _iter_fits(self, inputs: Sequence[Inputs], *faults: CheckFinding) -> Iterator[Fit]:
         """Yield each way with the outputs that fit best: labels as named, and permuted."""
         named = tuple(range(self.n_classes))
         for variant, logits in self.variants.iter_logits(inputs, faults):

@@ -37,13 +37,7 @@ class NotJsonError(EndpointError):
 
 
 class Http:
-    """Requests to one server.
-
-    Args:
-        url: Its address.
-        headers: Lines such as "Authorization: Bearer …"; they go to this host alone.
-        seconds: The longest wait for one answer.
-    """
+    """Requests to one server, to which alone headers such as "Authorization: Bearer …" go."""
 
     def __init__(self, url: str, headers: Sequence[str] = (), seconds: float = SECONDS) -> None:
         self.url = _parse_url(url)

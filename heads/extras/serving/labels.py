@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heads.errors import EndpointError
-from heads.extras.serving.servers import CHECK_LABELS, Scores
+from heads.extras.serving.servers import CHECK_LABELS, RowScores
 
 NUMBERED = re.compile(r"(?:label|class)?[_\s-]?(\d+)", re.IGNORECASE)
 
@@ -27,28 +27,22 @@ class LabelCountError(EndpointError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The server's labels in the order of the checkpoint's classes.
+    """The server's labels in the order of the checkpoint's classes."""
 
-    Attributes:
-        names: The server's name of each class, (c,); "" where it never gave one.
-        columns: The class of each name.
-        places: Of scores that come in an order of their own: the class of each, (c,); else empty.
-        is_numbered: Whether the server has lost the names, and gives LABEL_0, LABEL_1, …
-        foreign: Its names that the checkpoint does not have.
-    """
-
-    names: tuple[str, ...]
-    columns: Mapping[str, int] = field(default_factory=dict)
+    names: tuple[str, ...]  # the server's name of each class, (c,); "" where it never gave one
+    columns: Mapping[str, int] = field(default_factory=dict)  # the class of each name
+    # of scores that come in an order of their own: the class of each, (c,); else empty
     places: tuple[int, ...] = ()
+    # whether the server has lost the names, and gives LABEL_0, LABEL_1, …
     is_numbered: bool = False
-    foreign: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()  # its names that the checkpoint does not have
 
     @property
     def is_named(self) -> bool:
         """Whether the server named any class, or there is one output, which needs no name."""
         return any(self.names) or len(self.names) == 1
 
-    def matrix(self, answers: Sequence[Scores]) -> Tensor:
+    def matrix(self, answers: Sequence[RowScores]) -> Tensor:
         """Return scores (n, c) in the order of the classes; NaN where there is none."""
         scores = torch.full((len(answers), len(self.names)), torch.nan)
         for row, answer in enumerate(answers):
@@ -62,7 +56,7 @@ class Labels:
         return scores
 
 
-def match_labels(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
+def match_labels(answers: Sequence[RowScores], classes: Sequence[str]) -> Labels:
     """Find the class of each of the server's labels from all of its answers."""
     most = max(len(answer.values) for answer in answers)
     n_classes = len(classes)
@@ -95,8 +89,7 @@ def match_labels(answers: Sequence[Scores], classes: Sequence[str]) -> Labels:
     )
 
 
-def _name_places(answers: Sequence[Scores], n_classes: int) -> dict[int, str]:
-    """Return the names that some places of scores in an order of their own have."""
+def _name_places(answers: Sequence[RowScores], n_classes: int) -> dict[int, str]:
     named: dict[int, str] = {}
     for answer in answers:
         if len(answer.values) != n_classes:

@@ -3,6 +3,7 @@
 Legend: c classes.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from heads.extras.serving.encoding import Inputs, Row, RowEncoder
 from heads.extras.serving.fitting import ALIKE, BETTER, HALF, Fit, Fitting, Verdict
 from heads.extras.serving.http import REFUSING, RefusedError
 from heads.extras.serving.labels import Labels
-from heads.extras.serving.report import Finding, fault, note
+from heads.extras.serving.report import CheckFinding, fault, note
 from heads.extras.serving.servers import Server
 
 MOST_TOKENS = 2_000  # of a text that is sent
@@ -28,18 +29,14 @@ LONGER = 3.0  # times as far may an answer be off where more is summed than the 
 
 @dataclass(frozen=True, eq=False)
 class LongTexts:
-    """Long texts whose beginning and end the checkpoint would answer differently.
-
-    Attributes:
-        asked: The requests, a sentence each.
-    """
+    """Long texts whose beginning and end the checkpoint would answer differently."""
 
     server: Server
     rows: Sequence[Row]
     labels: Labels
     fitting: Fitting
     verdict: Verdict
-    asked: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)  # the requests, a sentence each
 
     @property
     def _fit(self) -> Fit:
@@ -53,7 +50,7 @@ class LongTexts:
     def _limit(self) -> int:
         return self._encoder.backbone.tokens
 
-    def iter_findings(self) -> Iterator[Finding]:
+    def iter_findings(self) -> Iterator[CheckFinding]:
         """Yield what is wrong with the answers to long texts, or could not be tried."""
         if self.verdict.best is None or any(one.kind == "input" for one in self._fit.faults):
             yield note("truncation", "Long texts were not tried: such answers do not show a cut.")
@@ -69,7 +66,9 @@ class LongTexts:
             return
         yield from self._iter_tried(self._build_row(over), "longer than the checkpoint reads")
 
-    def iter_probes(self, numbers: Sequence[int], scores: Sequence[Tensor]) -> Iterator[Finding]:
+    def iter_probes(
+        self, numbers: Sequence[int], scores: Sequence[Tensor]
+    ) -> Iterator[CheckFinding]:
         """Yield what is wrong with the longest probe that shows it; scores (n, c) are of all."""
         for number in reversed(numbers):
             if findings := list(self._judge(self.rows[number], [s[[number]] for s in scores])):
@@ -92,19 +91,14 @@ class LongTexts:
             first, second = islice(cycle(begin), (words + 1) // 2), islice(cycle(end), words // 2)
             return (" ".join((*first, *second)), *pair)
 
-        low, high = 1, 2 * most
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._count_tokens(build(middle)) <= most:
-                low = middle
-            else:
-                high = middle - 1
-        return build(low)
+        counts = range(1, 2 * most + 1)
+        words = bisect_right(counts, most, key=lambda words: self._count_tokens(build(words)))
+        return build(max(1, words))
 
     def _count_tokens(self, row: Row) -> int:
         return self._encoder.encode([row])[0][0].whole_length
 
-    def _iter_tried(self, row: Row, how: str) -> Iterator[Finding]:
+    def _iter_tried(self, row: Row, how: str) -> Iterator[CheckFinding]:
         """Send a row, and yield what is wrong with the answer."""
         tokens = self._count_tokens(row)
         self.asked.append(f"A text of {tokens:,} tokens, {how}.")
@@ -122,7 +116,7 @@ class LongTexts:
             return
         yield from self._judge(row, [self.labels.matrix([answer]) for answer in answers])
 
-    def _judge(self, row: Row, scores: list[Tensor]) -> Iterator[Finding]:
+    def _judge(self, row: Row, scores: list[Tensor]) -> Iterator[CheckFinding]:
         """Yield what the answer to a long row, (1, c) for each series, shows."""
         tokens, limit = self._count_tokens(row), self._limit
         text = f"A text of {tokens:,} tokens"

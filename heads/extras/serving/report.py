@@ -7,44 +7,41 @@ from typing import Any, Literal
 from heads.display import Description, Displayed
 from heads.interfaces.views.format import counted, percent
 
+HeadState = Literal["whole", "partly", "missing", "unknown"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A fault, or something that is good to know.
+class CheckFinding:
+    """A fault, or something that is good to know."""
 
-    Attributes:
-        weight: "fault" where something else than the checkpoint is served or saved; else "note".
-        kind: Its topic. Of a server: input, pooling, head, output, temperature, labels, order,
-            random, padding, truncation, precision, asking or unexplained. Of an adapter: base,
-            head, labels or weights.
-        says: A sentence that describes it.
-        hint: The remedy.
-    """
-
+    # "fault" where something else than the checkpoint is served or saved; else "note"
     weight: Literal["fault", "note"]
+    # its topic. Of a server: input, pooling, head, output, temperature, labels, order, random,
+    # padding, truncation, precision, asking or unexplained. Of an adapter: base, head, labels or
+    # weights
     kind: str
-    says: str
-    hint: str = ""
+    says: str  # a sentence that describes it
+    hint: str = ""  # the remedy
 
 
-def fault(kind: str, says: str, hint: str = "") -> Finding:
+def fault(kind: str, says: str, hint: str = "") -> CheckFinding:
     """Return a finding that is a fault."""
-    return Finding(weight="fault", kind=kind, says=says, hint=hint)
+    return CheckFinding(weight="fault", kind=kind, says=says, hint=hint)
 
 
-def note(kind: str, says: str, hint: str = "") -> Finding:
+def note(kind: str, says: str, hint: str = "") -> CheckFinding:
     """Return a finding that is no fault."""
-    return Finding(weight="note", kind=kind, says=says, hint=hint)
+    return CheckFinding(weight="note", kind=kind, says=says, hint=hint)
 
 
 class _Report(Displayed):
     """A verdict with findings."""
 
     __slots__ = ()
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
-    def faults(self) -> tuple[Finding, ...]:
+    def faults(self) -> tuple[CheckFinding, ...]:
         """The findings that are faults."""
         return tuple(finding for finding in self.findings if finding.weight == "fault")
 
@@ -77,7 +74,7 @@ class EndpointReport(_Report):
     recipe: str
     probes: int
     asked: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     difference: float | None = None
     agreement: float | None = None
 
@@ -137,10 +134,10 @@ class AdapterReport(_Report):
     rank: int
     learned: tuple[str, ...]
     saved: tuple[str, ...]
-    head: Literal["whole", "partly", "missing", "unknown"]
+    head: HeadState
     outputs: int
     labels: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
     def is_whole(self) -> bool:

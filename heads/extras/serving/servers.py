@@ -22,25 +22,20 @@ CHECK_LABELS = "Correct id2label in the config.json that it serves."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """A server's scores of one text.
+class RowScores:
+    """A server's scores of one text."""
 
-    Attributes:
-        names: The label of each value; "" where only its place is known.
-        values: The scores.
-    """
-
-    names: tuple[str, ...]
-    values: tuple[float, ...]
+    names: tuple[str, ...]  # the label of each value; "" where only its place is known
+    values: tuple[float, ...]  # the scores
 
 
-def parse_scores(answer: Any, n_rows: int) -> list[Scores]:
+def parse_scores(answer: Any, n_rows: int) -> list[RowScores]:
     """Read the answer about some texts, whatever its scores are wrapped in.
 
     >>> parse_scores([[{"label": "a", "score": 0.9}, {"label": "b", "score": 0.1}]], 1)
-    [Scores(names=('a', 'b'), values=(0.9, 0.1))]
+    [RowScores(names=('a', 'b'), values=(0.9, 0.1))]
     >>> parse_scores({"predictions": [{"label": "a", "score": 0.9}, {"b": 0.7}]}, 2)
-    [Scores(names=('a',), values=(0.9,)), Scores(names=('b',), values=(0.7,))]
+    [RowScores(names=('a',), values=(0.9,)), RowScores(names=('b',), values=(0.7,))]
     """
     while isinstance(answer, Mapping):
         inner = [answer[key] for key in WRAPPERS if isinstance(answer.get(key), (list, Mapping))]
@@ -57,8 +52,7 @@ def parse_scores(answer: Any, n_rows: int) -> list[Scores]:
     return [_parse_row(row if isinstance(row, list) else [row]) for row in rows]
 
 
-def _parse_row(entries: list[Any]) -> Scores:
-    """Read the scores of one text."""
+def _parse_row(entries: list[Any]) -> RowScores:
     if len(entries) == 1 and isinstance(entry := entries[0], Mapping):
         if isinstance(entry.get("confidences"), list):  # Gradio's Label
             entries = entry["confidences"]
@@ -71,11 +65,10 @@ def _parse_row(entries: list[Any]) -> Scores:
     if len(set(labels)) < len(labels):
         what = f"The server gives two scores for one label, {max(labels, key=labels.count):.60}."
         raise EndpointError(what, CHECK_LABELS)
-    return Scores(names=names, values=values)
+    return RowScores(names=names, values=values)
 
 
 def _parse_entry(entry: Any) -> tuple[str, float]:
-    """Read a label and its score."""
     name, value = "", entry
     if isinstance(entry, Mapping):
         name, value = str(_first(entry, NAMES) or ""), _first(entry, VALUES)
@@ -99,43 +92,33 @@ class Server(ABC):
     """A server of a classifier.
 
     Args:
-        http: Requests to it.
         endpoint: The endpoint of a Gradio app; the only one that suits, if not given.
         texts: How many texts it is asked about at a time: 1, or 2 of pairs.
-
-    Attributes:
-        title: Its name.
-        raw_by: The parameter that asks it for logits; "" where there is none.
-        always_raw: Whether every version of it can give logits.
-        squashes_numbers: Whether it documents a sigmoid also on the one number of a regression.
-        takes_pairs: Whether it can be asked about two texts.
-        whole_texts: How to make it refuse a text that is too long.
-        most: How many rows go into one request; 1 where it takes no more.
-        model: The model that it names; "" where it names none.
-        tokens: How many tokens it says that it reads; 0 where it says nothing.
     """
 
-    title: ClassVar[str]
-    raw_by: ClassVar[str] = ""
-    always_raw: ClassVar[bool] = False
+    title: ClassVar[str]  # its name
+    raw_by: ClassVar[str] = ""  # the parameter that asks it for logits; "" where there is none
+    always_raw: ClassVar[bool] = False  # whether every version of it can give logits
+    # whether it documents a sigmoid also on the one number of a regression
     squashes_numbers: ClassVar[bool] = False
-    takes_pairs: ClassVar[bool] = True
-    whole_texts: ClassVar[str]
+    takes_pairs: ClassVar[bool] = True  # whether it can be asked about two texts
+    whole_texts: ClassVar[str]  # how to make it refuse a text that is too long
 
     def __init__(self, http: Http, endpoint: str = "", texts: int = 1) -> None:
-        self.http, self.most, self.model, self.tokens = http, 32, "", 0
+        self.http, self.most = http, 32  # rows of a request; 1 where it takes no more
+        self.model, self.tokens = "", 0  # the model and the limit that it names
         self._connect(endpoint, texts)
 
     def _connect(self, endpoint: str, texts: int) -> None:  # noqa: B027  a pipeline says nothing
         """Ask the server what it serves."""
 
-    def ask_one(self, row: Row, *, raw: bool = False) -> Scores:
+    def ask_one(self, row: Row, *, raw: bool = False) -> RowScores:
         """Return the scores of one row, sent by itself."""
         interruption.check()
         return self.ask([row], raw=raw)[0]
 
     @abstractmethod
-    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[RowScores]:
         """Return the scores of some rows, asked for in one request; raw asks for logits."""
 
 
@@ -159,7 +142,7 @@ class TextEmbeddingsInference(Server):
         self.most = _count(info.get("max_client_batch_size")) or self.most
         self.tokens = _count(info.get("max_input_length"))
 
-    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[RowScores]:
         body: dict[str, Any] = {"inputs": [list(row) for row in rows]}
         body |= {"raw_scores": True} if raw else {}
         return parse_scores(self.http.json("/predict", body), len(rows))
@@ -183,7 +166,7 @@ class Vllm(Server):
         self.model = str(models[0].get("id") or "")
         self.tokens = _count(models[0].get("max_model_len"))
 
-    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[RowScores]:
         body: dict[str, Any] = {"model": self.model, "input": [row[0] for row in rows]}
         body |= {self.switch: False} if raw else {}
         answer = self.http.json("/classify", body)
@@ -196,7 +179,7 @@ class Vllm(Server):
         for entry, scores in zip(data, parsed, strict=True):
             names = [""] * len(scores.values)
             names[scores.values.index(max(scores.values))] = str(entry.get("label") or "")
-            answers.append(Scores(names=tuple(names), values=scores.values))
+            answers.append(RowScores(names=tuple(names), values=scores.values))
         return answers
 
 
@@ -207,7 +190,7 @@ class Pipeline(Server):
     raw_by = '"parameters": {"top_k": null, "function_to_apply": "none"}'
     whole_texts = "Call its pipeline without truncation=True, or cut texts where users see it."
 
-    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[RowScores]:
         inputs: list[Any] = [
             {"text": text, "text_pair": pair[0]} if pair else text for text, *pair in rows
         ]
@@ -232,7 +215,7 @@ class Gradio(Server):
         self._name = _select_endpoint(endpoints, endpoint, texts)
         self._inputs: Sequence[Mapping[str, Any]] = endpoints[self._name].get("parameters") or ()
 
-    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[Scores]:
+    def ask(self, rows: Sequence[Row], *, raw: bool = False) -> list[RowScores]:
         texts = list(rows[0])
         data = [
             texts.pop(0) if texts and _is_text(one) else one.get("parameter_default")
@@ -306,18 +289,14 @@ SERVERS: Mapping[str, type[Server]] = {
 
 def connect(http: Http, server: str, *, endpoint: str = "", texts: int = 1) -> Server:
     """Connect to a server of a kind, a key of SERVERS or auto; see `Server` for the others."""
-    if server == "auto":
-        server = _detect(http)
+    if server == "auto":  # by what only one kind has at a certain path
+        if "model_id" in http.look_at("/info"):
+            server = "tei"
+        elif isinstance(http.look_at("/v1/models").get("data"), list):
+            server = "vllm"
+        else:
+            server = "gradio" if "dependencies" in http.look_at("/config") else "transformers"
     if server not in SERVERS:
         hint = did_you_mean(server, ["auto", *SERVERS])
         raise DataError(f"No server is called '{server:.40}'.", hint)
     return SERVERS[server](http, endpoint, texts)
-
-
-def _detect(http: Http) -> str:
-    """Return the kind of a server, by what only that kind has at a certain path."""
-    if "model_id" in http.look_at("/info"):
-        return "tei"
-    if isinstance(http.look_at("/v1/models").get("data"), list):
-        return "vllm"
-    return "gradio" if "dependencies" in http.look_at("/config") else "transformers"

@@ -15,7 +15,7 @@ from heads.backbone.states import States
 from heads.classifier.module import RecipeModule
 from heads.errors import HeadsError, ModelError
 from heads.extras.serving.encoding import Inputs, RowEncoder
-from heads.extras.serving.report import Finding, fault
+from heads.extras.serving.report import CheckFinding, fault
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import acting_layers, last_linear, words
 from heads.parts.registry import pooling
@@ -28,44 +28,33 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "GELU": nn.GELU, "Re
 ACTIVATION_MODULES = ("torch.nn.modules.activation", "transformers.activations")
 WHOLE_HEAD = "Let the server load the class that the config names, with its whole head."
 
+Faults = tuple[CheckFinding, ...]
 TextStates = tuple[States, ...]  # of one row; a siamese pair has two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Variant:
-    """One way to serve a checkpoint.
+    """One way to serve a checkpoint."""
 
-    Attributes:
-        inputs: What the base model gets.
-        pooling: The name of the pooling, or OWN.
-        layers: The name of the change to the head's layers, or OWN.
-        faults: Where it is not the checkpoint's own way.
-    """
-
-    inputs: Sequence[Inputs]
-    pooling: str = OWN
-    layers: str = OWN
-    faults: tuple[Finding, ...] = ()
+    inputs: Sequence[Inputs]  # what the base model gets
+    pooling: str = OWN  # the name of the pooling, or OWN
+    layers: str = OWN  # the name of the change to the head's layers, or OWN
+    faults: Faults = ()  # where it is not the checkpoint's own way
 
 
 class Variants:
-    """The ways to serve one checkpoint.
-
-    Args:
-        encoder: The checkpoint's base model, and whether it encodes pairs separately.
-        module: The checkpoint's own pooling and head.
-    """
+    """The ways to serve one checkpoint, whose own pooling and head are its `module`."""
 
     def __init__(self, encoder: RowEncoder, module: RecipeModule) -> None:
         self.encoder = encoder
         self.module = module
         self._readers: dict[str, Featurizer] = {}
         self._layers: dict[str, tuple[nn.Module, ...]] = {OWN: tuple(module.head)}
-        self._poolings: dict[str, tuple[Finding, ...]] = {OWN: ()} | dict(self._iter_poolings())
-        self._heads: dict[str, tuple[Finding, ...]] = {OWN: ()}
+        self._poolings: dict[str, Faults] = {OWN: ()} | dict(self._iter_poolings())
+        self._heads: dict[str, Faults] = {OWN: ()}
         self._heads |= dict((*self._iter_shorter_heads(), *self._iter_activations()))
 
-    def _iter_poolings(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+    def _iter_poolings(self) -> Iterator[tuple[str, Faults]]:
         """Yield other poolings of the same width, without and with vectors scaled to length 1."""
         resolved = self.module.reader.resolved
         says = "The pooled vector is scaled to length 1, and the checkpoint's is not."
@@ -102,7 +91,7 @@ class Variants:
         names = [name for name, _ in layers]
         return layers, names.index(last) if last in names else 0
 
-    def _iter_shorter_heads(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+    def _iter_shorter_heads(self) -> Iterator[tuple[str, Faults]]:
         """Yield the head without any run of layers before its last linear one."""
         layers, last = self._acting
         for start in range(last):
@@ -119,8 +108,7 @@ class Variants:
                 self._layers[name] = tuple(layer for _, layer in rest)
                 yield name, (fault("head", says, WHOLE_HEAD),)
 
-    def _iter_activations(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:
-        """Yield the head with another activation between its layers."""
+    def _iter_activations(self) -> Iterator[tuple[str, Faults]]:
         layers, last = self._acting
         for place, (_, layer) in enumerate(layers[:last]):
             if type(layer).__module__ not in ACTIVATION_MODULES:
@@ -151,7 +139,7 @@ class Variants:
 
     @torch.no_grad()
     def iter_logits(
-        self, inputs: Sequence[Inputs], faults: tuple[Finding, ...] = ()
+        self, inputs: Sequence[Inputs], faults: Faults = ()
     ) -> Iterator[tuple[Variant, Tensor]]:
         """Yield every way to serve rows that are encoded so, faults included, with its logits."""
         states, seen = self._states(inputs), list[Tensor]()

@@ -2,11 +2,10 @@
 
 from heads.plugins import Extra
 
-HERE = "heads.extras.talks"
 EXTRA = Extra(
     name="talks",
     summary="Show heads on a stage.",
-    verbs={"tour": f"{HERE}.verbs:tour", "save_story": f"{HERE}.verbs:save_story"},
-    commands=f"{HERE}.commands",
-    page_sections=f"{HERE}.page:SECTIONS",
+    verbs={name: f"heads.extras.talks.verbs:{name}" for name in ("tour", "save_story")},
+    commands="heads.extras.talks.commands",
+    page_sections="heads.extras.talks.page:SECTIONS",
 )

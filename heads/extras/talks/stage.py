@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import starmap
 from typing import Any
 
 from heads import display
@@ -13,26 +14,20 @@ from heads.analysis.comparison import comparing
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
-from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, TourQuestion, touring
+from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
 from heads.settings import Limits
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
 PAGE = 7860
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Checked:
-    """One thing that has to hold on a stage.
+    """One thing that has to hold on a stage."""
 
-    Attributes:
-        what: The condition.
-        is_ready: Whether it holds.
-        says: What was found, and what to do where it does not hold.
-    """
-
-    what: str
-    is_ready: bool
-    says: str
+    what: str  # the condition
+    is_ready: bool  # whether it holds
+    says: str  # what was found, and what to do where it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +100,11 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         assert tour is not None
         seconds = time.perf_counter() - began
         cells = f"{len(tour.board.cells)} cells; made or found in {seconds:.1f} s"
-        slowest = max(_time_question(question, limits) for question in QUESTIONS)
+        slowest = 0.0
+        for question in QUESTIONS:
+            began, options = time.perf_counter(), {"recipes": question.heads, "sample": SAMPLE}
+            deque(comparing(question.text, **options, limits=limits), maxlen=0)
+            slowest = max(slowest, time.perf_counter() - began)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
     is_warm = slowest <= WARM_SECONDS
     hosts = f"asked for: {', '.join(dict.fromkeys(tried))}" if tried else ""
@@ -122,14 +121,4 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         ("It works with the network cut", not tried, hosts or "nothing asked for it while it was"),
         (f"Port {PAGE} is free", True, page),
     )  # fmt: skip
-    yield StageCheck(
-        checks=tuple(Checked(what=what, is_ready=ready, says=says) for what, ready, says in checks),
-        tour=tour,
-    )
-
-
-def _time_question(question: TourQuestion, limits: Limits) -> float:
-    """Return how long a question of the tour takes that was asked before."""
-    began = time.perf_counter()
-    deque(comparing(question.text, recipes=question.heads, sample=SAMPLE, limits=limits), maxlen=0)
-    return time.perf_counter() - began
+    yield StageCheck(checks=tuple(starmap(Checked, checks)), tour=tour)

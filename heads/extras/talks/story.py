@@ -14,8 +14,8 @@ from markupsafe import Markup
 from heads.analysis.comparison import Comparison
 from heads.classifier.pretrained import OWN
 from heads.errors import DataError
-from heads.evaluation.metrics import SCORES, Metric
-from heads.extras.talks.tour import CHOICES, SAMPLE, Tour, TourStep
+from heads.evaluation.metrics import SCORES
+from heads.extras.talks.tour import CHOICES, SAMPLE, Tour
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import make_renderer
 from heads.runs.folder import find
@@ -29,27 +29,17 @@ LONGEST_LINK = 1_500  # letters; a longer one makes a QR code that no telephone 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryPage:
-    """One page of a story.
+    """One page of a story."""
 
-    Attributes:
-        title: The question.
-        guess: What is to be guessed; "" where nothing is.
-        choices: The answers to choose from; none where nothing is guessed.
-        right: The right answer, from 0.
-        says: The sentences that follow the guess.
-        shown: What stands below, as HTML.
-        asked_in: Threads in which people have asked it, each with its address.
-        link: The address of the same on a page; "" where no page is known.
-    """
-
-    title: str
-    guess: str = ""
-    choices: Sequence[str] = ()
-    right: int = 0
-    says: Sequence[str] = ()
-    shown: Markup
+    title: str  # the question
+    guess: str = ""  # what is to be guessed; "" where nothing is
+    choices: Sequence[str] = ()  # the answers to choose from; none where nothing is guessed
+    right: int = 0  # the right answer, from 0
+    says: Sequence[str] = ()  # the sentences that follow the guess
+    shown: Markup  # what stands below, as HTML
+    # threads in which people have asked it, each with its address
     asked_in: Sequence[tuple[str, str]] = ()
-    link: str = ""
+    link: str = ""  # the address of the same on a page; "" where no page is known
 
 
 def write_story(found: Comparison | Tour, address: str = "") -> str:
@@ -59,10 +49,8 @@ def write_story(found: Comparison | Tour, address: str = "") -> str:
         rows = counted(found.board.rows, "row")
         source = f"{rows} of the sample {found.board.data}, {found.board.model}"
     else:
-        sentence, n_heads = (
-            " ↔ ".join(filter(None, (found.text, found.pair))),
-            len(found.predictions),
-        )
+        sentence = " ↔ ".join(filter(None, (found.text, found.pair)))
+        n_heads = len(found.predictions)
         title, source = f"Head to Head: {sentence}", f"{found.model}, {found.revision}"
         guess = f"What do {counted(n_heads, 'head')} say of it: all the same?"
         page = StoryPage(
@@ -104,28 +92,28 @@ def steps(tour: Tour) -> Markup:
 
 def build_pages(tour: Tour, address: str = "") -> list[StoryPage]:
     """Return a page for each step of the tour."""
-    return [_build_page(step, SCORES[tour.board.metric], address) for step in tour.steps]
-
-
-def _build_page(step: TourStep, metric: Metric, address: str) -> StoryPage:
-    question, found = step.question, step.difference
-    measured = (
-        f"{found.name} minus {found.other}: {metric.gap(found.difference).replace('-', '−')} "
-        f"(95 % interval {metric.signed(found.low)} to {metric.signed(found.high)}), by "
-        f"cross-validation over {step.rows:,} rows."
-    )
-    scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
-    scores = f"{metric.title} on these {step.rows:,} rows: {scores}."
-    return StoryPage(
-        title=question.asks,
-        guess=question.guess,
-        choices=CHOICES,
-        right=step.right,
-        says=(measured, scores, question.says, step.apart),
-        shown=Markup(step.comparison._repr_html_()),
-        asked_in=[(name, thread(name)) for name in question.asked_in],
-        link=_link(address, question.text, question.heads, sample=SAMPLE),
-    )
+    metric, pages = SCORES[tour.board.metric], list[StoryPage]()
+    for step in tour.steps:
+        question, found = step.question, step.difference
+        measured = (
+            f"{found.name} minus {found.other}: {metric.gap(found.difference).replace('-', '−')} "
+            f"(95 % interval {metric.signed(found.low)} to {metric.signed(found.high)}), by "
+            f"cross-validation over {step.rows:,} rows."
+        )
+        scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
+        scores = f"{metric.title} on these {step.rows:,} rows: {scores}."
+        page = StoryPage(
+            title=question.asks,
+            guess=question.guess,
+            choices=CHOICES,
+            right=step.right,
+            says=(measured, scores, question.says, step.apart),
+            shown=Markup(step.comparison._repr_html_()),
+            asked_in=[(name, thread(name)) for name in question.asked_in],
+            link=_link(address, question.text, question.heads, sample=SAMPLE),
+        )
+        pages.append(page)
+    return pages
 
 
 REPOSITORIES = {

@@ -18,7 +18,7 @@ from heads.analysis.differences import apart_by_name
 from heads.analysis.explanation import pooler_says
 from heads.backbone.loading import load as load_model
 from heads.backbone.models import BUNDLED
-from heads.caching import make_room, write_page
+from heads.caching import make_room
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import SCORES
@@ -40,23 +40,14 @@ ROOM_BYTES, UNUSED_SECONDS = 50_000_000, 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TourQuestion:
-    """A question that people ask of heads.
+    """A question that people ask of heads."""
 
-    Attributes:
-        asks: The question.
-        guess: What to guess first, of the first head against the second.
-        heads: The two that are compared, and then those that are shown beside them.
-        text: The text that they classify.
-        says: What is true of them by definition.
-        asked_in: Threads in which it was asked, such as transformers #8776.
-    """
-
-    asks: str
-    guess: str
-    heads: tuple[str, ...]
-    text: str
-    says: str
-    asked_in: tuple[str, ...]
+    asks: str  # the question
+    guess: str  # what to guess first, of the first head against the second
+    heads: tuple[str, ...]  # the two that are compared, and then those that are shown beside them
+    text: str  # the text that they classify
+    says: str  # what is true of them by definition
+    asked_in: tuple[str, ...]  # threads in which it was asked, such as transformers #8776
 
 
 QUESTIONS: tuple[TourQuestion, ...] = (
@@ -112,30 +103,21 @@ QUESTIONS: tuple[TourQuestion, ...] = (
         asked_in=("transformers #16651", "sentence-transformers #3208", "flair #2179"),
     ),
 )
+HEADS = tuple(dict.fromkeys(head for question in QUESTIONS for head in question.heads))
 CHOICES = ("Yes, it is better.", "No significant difference.", "No, the other is better.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TourStep:
-    """A question with what was measured.
+    """A question with what was measured."""
 
-    Attributes:
-        question: The question.
-        difference: Score of the first head less that of the second, on the same rows.
-        right: The right one of `CHOICES`, from 0.
-        scores: The score of each head of the step, on held-out rows.
-        rows: The number of those rows.
-        comparison: The comparison of the heads on its text.
-        apart: How the first two differ, derived from their layers.
-    """
-
-    question: TourQuestion
-    difference: Difference
-    right: int
-    scores: tuple[tuple[str, float], ...]
-    rows: int
-    comparison: Comparison
-    apart: str
+    question: TourQuestion  # the question
+    difference: Difference  # score of the first head less that of the second, on the same rows
+    right: int  # the right one of `CHOICES`, from 0
+    scores: tuple[tuple[str, float], ...]  # the score of each head of the step, on held-out rows
+    rows: int  # the number of those rows
+    comparison: Comparison  # the comparison of the heads on its text
+    apart: str  # how the first two differ, derived from their layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +141,7 @@ class Tour(display.Displayed):
         Raises:
             DataError: The name does not end in .html, or the disk does not take it.
         """
-        write = plugins.load("heads.extras.talks.story:write_story")
-        write_page(path := Path(to), lambda: write(self, address))
-        return path
+        return plugins.load("heads.extras.talks.verbs:save_story")(self, to, address=address)
 
     def describe(self) -> display.Description:
         """Return what shell and notebook show: every question with what was measured."""
@@ -197,11 +177,6 @@ class Tour(display.Displayed):
         ]
         board = self.board
         return {"data": board.data, "model": board.model, "metric": board.metric, "steps": steps}
-
-
-def heads_of_tour() -> tuple[str, ...]:
-    """Return every recipe that a step needs, each once."""
-    return tuple(dict.fromkeys(head for question in QUESTIONS for head in question.heads))
 
 
 def touring(limits: Limits) -> Iterator[Progress | Tour]:
@@ -251,8 +226,8 @@ def _step(
 def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
     """Yield progress and return the run of the tour; trained now, unless it was before."""
     # A folder that other heads, another sample or another base model would not share.
-    facts = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *heads_of_tour()]
-    facts += [str(resolve(head)) for head in heads_of_tour()]
+    facts = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *HEADS]
+    facts += [str(resolve(head)) for head in HEADS]
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     run = RunFolder(path=cache_folder() / "tour" / name)
     if _is_whole(run):
@@ -260,7 +235,7 @@ def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
     made = run.path.with_name(f"making-{uuid.uuid4().hex}")
     try:
         data = read(SAMPLES[SAMPLE].path, limits)
-        request = RunRequest(data=data, recipes=heads_of_tour(), config=CONFIG)
+        request = RunRequest(data=data, recipes=HEADS, config=CONFIG)
         for event in working(begin(request, limits=limits, out=made), limits):
             if isinstance(event, Progress):
                 says = f"Training the heads of the tour: {event.says}"
@@ -276,4 +251,4 @@ def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
 
 def _is_whole(run: RunFolder) -> bool:
     is_begun = (run.path / "run.json").is_file()
-    return is_begun and all(kept(run, number) for number in range(len(heads_of_tour())))
+    return is_begun and all(kept(run, number) for number in range(len(HEADS)))

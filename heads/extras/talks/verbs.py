@@ -34,11 +34,11 @@ def tour(*, limits: Limits | None = None) -> Tour:
     return found
 
 
-def save_story(comparison: Comparison, to: str | Path, *, address: str = "") -> Path:
+def save_story(comparison: Comparison | Tour, to: str | Path, *, address: str = "") -> Path:
     """Write a comparison as one HTML file that needs no server: guess first, then look.
 
     Args:
-        comparison: From `heads.compare`.
+        comparison: From `heads.compare`, or a tour.
         to: The file, such as story.html.
         address: The address of a page that others can open, for a link there and its QR code.
 

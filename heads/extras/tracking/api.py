@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heads.events import result
+
 if TYPE_CHECKING:
     from heads.extras.tracking.trackers import Tracked
     from heads.runs.leaderboard import Leaderboard
@@ -31,8 +33,6 @@ def track(run: str | Path | Leaderboard, tracker: str, *, project: str = PROJECT
         HeadsError: The tracker is not installed, or does not take the run.
         LimitError: It is asked for in public mode.
     """
-    from heads.extras.tracking.trackers import Tracked, iter_tracking
+    from heads.extras.tracking.trackers import iter_tracking
 
-    *_, tracked = iter_tracking(run, tracker, project)
-    assert isinstance(tracked, Tracked)
-    return tracked
+    return result(iter_tracking(run, tracker, project))

@@ -2,7 +2,8 @@
 
 from heads.extras.tracking import api
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import Answers, command, last_of
+from heads.interfaces.cli.files import followed
+from heads.interfaces.cli.shell import Answers, command
 
 
 @command(api.track)
@@ -15,5 +16,5 @@ def track(run: str, tracker: str, *, project: str = api.PROJECT) -> Answers:
     """
     from heads.extras.tracking.trackers import iter_tracking
 
-    tracked = last_of(iter_tracking(run, tracker, project))
+    tracked = followed(iter_tracking(run, tracker, project))
     yield tracked.as_json(), lambda: cli.tables.describe(tracked)

@@ -14,7 +14,7 @@ import re
 import textwrap
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextvars import Context
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -44,23 +44,14 @@ LONGEST = 300  # characters of a tracker's error that are shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A cell as it is logged.
+    """A cell as it is logged."""
 
-    Attributes:
-        id: The same whenever this cell is logged.
-        name: The recipe.
-        group: The run of the cell.
-        params: Data, base model, recipe and settings.
-        metrics: Its measures; fractions, not percent.
-        tags: "recommended" or "baseline", where it is.
-    """
-
-    id: str
-    name: str
-    group: str
-    params: Mapping[str, Scalar]
-    metrics: Mapping[str, float]
-    tags: tuple[str, ...]
+    id: str  # the same whenever this cell is logged
+    name: str  # the recipe
+    group: str  # the run of the cell
+    params: Mapping[str, Scalar]  # data, base model, recipe and settings
+    metrics: Mapping[str, float]  # its measures; fractions, not percent
+    tags: tuple[str, ...]  # "recommended" or "baseline", where it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,31 +164,44 @@ def _metrics(board: Leaderboard, cell: Cell) -> dict[str, float]:
 
 
 class CommonCalls:
-    """trackio or W&B: `init` with a group and a config, `log`, `finish`.
-
-    Attributes:
-        place: The folder or address of the entries; "" before the first.
-        see: The command that shows or sends them.
-    """
+    """trackio or W&B: `init` with a group and a config, `log`, `finish`."""
 
     def __init__(self, project: str, library: str) -> None:
         self._library, self._project = importlib.import_module(library), project
-        self.place = self.see = ""
+        self.place = ""  # the folder or address of the entries
+        self.see = ""  # the command that shows or sends them
         self._is_wandb = library == "wandb"
-        if self._is_wandb:
-            self._check_wandb()
+        mode = self._library.setup().settings.mode if self._is_wandb else ""
+        if mode == "disabled":  # it would log nothing
+            raise HeadsError("W&B is switched off here (WANDB_MODE=disabled).", "Unset it.")
+        if mode == "online" and not self._library.login(prompt=False):  # else it asks for a key
+            hint = "Run: wandb login, or set WANDB_MODE=offline to keep it on this machine."
+            raise HeadsError("W&B has no API key on this machine.", hint)
 
     def log(self, entry: Entry) -> None:
         """Log one cell in a context of its own, so that a run of the user's stays as it is."""
         Context().run(self._log, entry)
 
     def _log(self, entry: Entry) -> None:
-        options = self._wandb_options(entry) if self._is_wandb else _trackio_options(entry)
+        options: dict[str, Any]
+        if self._is_wandb:
+            options = self._wandb_options(entry)
+        else:  # trackio finds a run by its name alone, and has no tags
+            tags = {f"is_{tag}": tag in entry.tags for tag in ("recommended", "baseline")}
+            options = dict.fromkeys(("embed", "auto_log_cpu", "auto_log_gpu"), False)
+            options |= {"name": f"{entry.name} {entry.group}", "config": {**entry.params, **tags}}
         options |= {"project": self._project, "group": entry.group, "resume": "allow"}
         run = self._library.init(**options)
         try:
             run.log(dict(entry.metrics))
-            self.place, self.see = self._locate(run)
+            if self._is_wandb and run.offline:
+                self.place = str(Path(run.settings.sync_dir).parent)
+                self.see = f"wandb sync {quote(self.place)}/offline-run-*"
+            elif self._is_wandb or run.url:
+                self.place = str(run.project_url if self._is_wandb else run.url)
+            else:
+                self.place = str(self._library.TRACKIO_DIR)
+                self.see = f"trackio show --project {quote(self._project)}"
         finally:
             run.finish()
 
@@ -213,31 +217,6 @@ class CommonCalls:
             "reinit": "create_new",
             "settings": self._library.Settings(console="off", init_timeout=SECONDS, **switches),
         }
-
-    def _check_wandb(self) -> None:
-        """Refuse what would log nothing, or ask for a key at the terminal."""
-        mode = self._library.setup().settings.mode
-        if mode == "disabled":
-            raise HeadsError("W&B is switched off here (WANDB_MODE=disabled).", "Unset it.")
-        if mode == "online" and not self._library.login(prompt=False):
-            hint = "Run: wandb login, or set WANDB_MODE=offline to keep it on this machine."
-            raise HeadsError("W&B has no API key on this machine.", hint)
-
-    def _locate(self, run: Any) -> tuple[str, str]:
-        """Return where a run is, and the command that shows or sends it."""
-        if self._is_wandb and run.offline:
-            folder = str(Path(run.settings.sync_dir).parent)
-            return folder, f"wandb sync {quote(folder)}/offline-run-*"
-        if self._is_wandb or run.url:
-            return str(run.project_url if self._is_wandb else run.url), ""
-        return str(self._library.TRACKIO_DIR), f"trackio show --project {quote(self._project)}"
-
-
-def _trackio_options(entry: Entry) -> dict[str, Any]:
-    """Return the options of trackio, which finds a run by its name alone and has no tags."""
-    tags = {f"is_{tag}": tag in entry.tags for tag in ("recommended", "baseline")}
-    off = dict.fromkeys(("embed", "auto_log_cpu", "auto_log_gpu"), False)
-    return {"name": f"{entry.name} {entry.group}", "config": {**entry.params, **tags}, **off}
 
 
 class MLflow:
@@ -305,8 +284,8 @@ def _check_tracker(tracker: str, project: str) -> None:
 
 def iter_tracking(
     run: str | Path | Leaderboard, tracker: str, project: str
-) -> Iterator[Progress | Tracked]:
-    """Log every cell of a run that is done: yield the progress and the result of `heads.track`."""
+) -> Generator[Progress, None, Tracked]:
+    """Log every cell of a run that is done: yield progress, return the result of `heads.track`."""
     _check_tracker(tracker, project)
     board = leaderboard(find(str(run))) if isinstance(run, str | Path) else run
     entries = build_entries(board)
@@ -326,7 +305,7 @@ def iter_tracking(
         notes.append(f"{heads} are not trained: log the run again when they are.")
     if stopped:
         notes.append(f"{counted(stopped, 'head')} eliminated by the race: no score to log.")
-    yield Tracked(
+    return Tracked(
         tracker=tracker,
         project=project,
         group=entries[0].group,

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from heads.backbone.hub import bundled_folder
 from heads.errors import ModelError
 from heads.extras.conversions import conversion as twins
-from heads.extras.conversions.rules import TWINS, converted_id, family_of
+from heads.extras.conversions.rules import SOURCE, TWINS, converted_id
 
 TEXTS = (
     "a gob of drivel so sickly sweet , even the eager consumers will retch it up",
@@ -150,13 +151,12 @@ def test_one_sentence_says_what_was_done_and_how_exact_it_is() -> None:
         assert ("single texts" in twin.says) == (not twin.segments)
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_name_leads_to_its_family_and_back() -> None:
     assert converted_id("roberta") == "all-MiniLM-L6-v2-as-roberta"
     for family in TWINS:
-        assert family_of(converted_id(family)) == family
-        assert family_of(f" {converted_id(family).upper()} ") == family
-    assert family_of("all-MiniLM-L6-v2") is None
-    assert family_of("roberta-base") is None
+        name = converted_id(family)
+        assert SOURCE.find(f" {name.upper()} ")[0] == SOURCE.find(name)[0] == name
 
 
 def test_an_unknown_family_gets_one_sentence() -> None:
@@ -210,11 +210,6 @@ def test_half_a_folder_is_not_handed_out(own_cache: Path, monkeypatch: pytest.Mo
 def test_two_threads_and_two_processes_at_once(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class NoLock:
-        """Two processes share no lock: each works as if it were alone."""
-
-        __enter__ = __exit__ = lambda *given: None
-
     start = threading.Barrier(2)
     moved, found = [], []
     move = twins._move
@@ -228,7 +223,7 @@ def test_two_threads_and_two_processes_at_once(
         found.append(twins.converted_folder("electra"))
 
     monkeypatch.setattr(twins, "_move", together)
-    monkeypatch.setattr(twins, "_making", NoLock())
+    monkeypatch.setattr(twins, "_making", nullcontext())  # two processes share no lock
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -256,7 +251,7 @@ def test_other_tensors_in_the_installed_transformers_are_noticed() -> None:
     rows = TWINS["roberta"]
     config = twins._config(rows, {"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 9})
     with pytest.raises(ModelError, match=r"has other tensors in roberta: embeddings\."):
-        twins._fitted(rows, config, {})
+        twins._fit(rows, config, {})
 
 
 def test_a_conversion_is_made_and_used_like_any_base_model(capfd):

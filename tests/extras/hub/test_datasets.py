@@ -18,6 +18,8 @@ from heads.settings import PUBLIC, Limits
 LIMITS = Limits()
 NAMED = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
 PLAIN = Features({"text": Value("string"), "label": Value("int64")})
+LABEL = {"name": "label", "dtype": {"class_label": {"names": {"0": "bad", "1": "good"}}}}
+CARD = {"dataset_info": {"features": [{"name": "text", "dtype": "string"}, LABEL]}}
 
 
 def write(path, name, count, *, secret=False, features=NAMED):
@@ -126,10 +128,7 @@ def test_offline_a_part_is_not_read_as_the_whole(glue, monkeypatch):
 def test_offline_classes_keep_the_names_that_the_card_has(fake, tmp_path, monkeypatch):
     main = tmp_path / "main"
     write(main / "data" / "train-00000-of-00001.parquet", "train", 20, features=PLAIN)
-    names = {"names": {"0": "bad", "1": "good"}}
-    features = [{"name": "label", "dtype": {"class_label": names}}]
-    card = {"dataset_info": {"features": features}}
-    fake.datasets["own/set"] = Repository(folder=main, card=card)
+    fake.datasets["own/set"] = Repository(folder=main, card=CARD)
     found = opened("hub:own/set:train")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert opened("hub:own/set:train").corpus.classes == found.corpus.classes == ("bad", "good")
@@ -168,10 +167,7 @@ def test_files_of_the_data_set_itself_are_read_where_there_is_no_branch(fake, tm
     write(main / "data" / "train-00000-of-00002.parquet", "a", 10, features=PLAIN)
     write(main / "data" / "train-00001-of-00002.parquet", "b", 10, features=PLAIN)
     write(main / "data" / "test-00000-of-00001.parquet", "c", 6, features=PLAIN)
-    names = {"0": "bad", "1": "good"}
-    label = {"name": "label", "dtype": {"class_label": {"names": names}}}
-    card = {"dataset_info": {"features": [{"name": "text", "dtype": "string"}, label]}}
-    fake.datasets["me/mine"] = Repository(folder=main, card=card)
+    fake.datasets["me/mine"] = Repository(folder=main, card=CARD)
     found = opened("hub:me/mine")
     assert found.corpus.classes == ("bad", "good")
     assert found.source == f"hub:me/mine@{COMMIT}:default"

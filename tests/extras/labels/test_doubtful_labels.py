@@ -161,7 +161,7 @@ def test_a_run_without_probabilities_says_so(flipped, found, monkeypatch):
         kept.unlink()
         with pytest.raises(DataError, match="before probabilities of all classes were kept"):
             doubtful_labels(run, ["cls+ridge"])
-        assert has_probabilities(run)  # of the first
+        assert has_probabilities(leaderboard(run))  # of the first
         monkeypatch.setattr("heads.extras.labels.doubtful_labels.MOST_PROBABILITIES", 10)
         with pytest.raises(DataError, match="are not kept of so many rows"):
             doubtful_labels(run, ["cls+ridge"])
@@ -193,7 +193,7 @@ def test_a_run_of_which_nothing_is_done_has_none(tmp_path, flipped):
     spec.save(run, spec.load(flipped[0].folder))
     with pytest.raises(DataError, match=r"No head of the run .* is done yet"):
         doubtful_labels(run)
-    assert not has_probabilities(run)
+    assert not has_probabilities(leaderboard(run))
     assert leaderboard(run).cells == ()
 
 
@@ -245,7 +245,7 @@ def test_numbers_far_from_the_prediction_are_told_without_probabilities(place):
     file = written(place / "numbers.csv", head, rows)
     board = heads.train_grid(file, recipes=["mean+ridge"], config=QUICK, out=place / "numbers")
     found = heads.doubtful_labels(board)
-    assert has_probabilities(board.folder)
+    assert has_probabilities(board)
     assert found.rows[0].line == wrong + 2
     assert found.rows[0].label_probability is None
     assert "three robust standard deviations" in found.notes[0]

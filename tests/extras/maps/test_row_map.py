@@ -76,15 +76,15 @@ def test_a_flat_cloud_is_drawn_without_loss_and_noise_with_much():
     rng = np.random.default_rng(0)
     flat = np.zeros((200, 8), dtype="float32")
     flat[:, :2] = rng.normal(size=(200, 2))
-    one = maps._mapped("flat", flat, ["x"] * 200, "pca", 0)
+    one = maps._map_reading("flat", flat, ["x"] * 200, "pca")
     assert one.trust.kept == pytest.approx(1)
     assert one.trust.agreement > 0.99
     assert (one.trust.same_label, one.trust.same_label_drawn) == (1, 1)
-    noise = maps._mapped("noise", rng.normal(size=(200, 100)), [], "pca", 0)
+    noise = maps._map_reading("noise", rng.normal(size=(200, 100)), [], "pca")
     assert noise.trust.kept < 0.1
     assert noise.trust.agreement < 0.25
     assert noise.trust.same_label is None
-    alike = maps._mapped("alike", np.ones((20, 5)), [], "pca", 0)
+    alike = maps._map_reading("alike", np.ones((20, 5)), [], "pca")
     assert alike.trust.kept == 1
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy
 import pytest
+from shown_results import check_shown
 from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress
 from heads.extras.reproduce import mteb
-from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, drawn
+from heads.extras.reproduce.mteb import BENCHMARKS, Reproduced, draw_rows
 from heads.interfaces.cli.app import main
 
 
@@ -38,7 +39,7 @@ def test_emotion_gives_the_published_figures_to_every_digit(shared):
 
 def test_rows_are_drawn_from_a_shuffle_that_goes_on():
     labels = [0, 1, 2] * 20
-    order, draws = numpy.arange(60), drawn(labels, 4, 3)
+    order, draws = numpy.arange(60), draw_rows(labels, 4, 3)
     for draw in draws:
         numpy.random.RandomState(42).shuffle(order)
         assert Counter(labels[row] for row in draw) == {0: 4, 1: 4, 2: 4}
@@ -61,6 +62,7 @@ def small(tmp_path, monkeypatch) -> Path:
 def test_equal_means_equal_to_the_last_digit(small, monkeypatch):
     _, result = run("small", small)
     assert (result.accuracy, result.f1, result.equal) == (1.0, 1.0, False)
+    check_shown(result, is_foreign=False)
     published = replace(BENCHMARKS["small"].published, accuracy=1.0, f1=1.0)
     monkeypatch.setitem(BENCHMARKS, "small", replace(BENCHMARKS["small"], published=published))
     assert run("small", small)[1].equal

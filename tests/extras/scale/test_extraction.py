@@ -69,6 +69,10 @@ def test_features_are_those_of_any_run_and_every_row_is_there_once(
     same = [(a, b) for a in range(ROWS) for b in range(a) if rows[a] and rows[a] == rows[b]]
     assert all(hashes[a] == hashes[b] for a, b in same)
     assert len(set(hashes)) == len(set(rows))
+    assert repr(found).startswith(f"<FeatureShards {ROWS} rows: mean (")
+    told = found.as_json()
+    assert (told["rows"], told["files"], told["fresh"]) == (ROWS, len(found.source.files), ROWS)
+    assert told["columns"] == ["id", "label", "source_row", "text_hash"]
 
 
 def test_pairs_are_read_jointly_or_each_by_itself(
@@ -117,6 +121,8 @@ def test_it_goes_on_where_it_was(made: Callable[..., FeatureShards], tmp_path: P
     Path(first.source.files[1]).unlink()
     again = made(path)
     assert (again.fresh, again.rows) == (16, ROWS)
+    with pytest.raises(DataError, match="was begun with another readings"):
+        made(path, readings=("cls",))
 
 
 @pytest.mark.parametrize(
@@ -158,15 +164,6 @@ def test_texts_are_found_without_labels(
     assert made(tmp_path / "a.parquet").text == text
 
 
-def test_another_question_is_not_put_into_the_same_folder(
-    made: Callable[..., FeatureShards], tmp_path: Path
-) -> None:
-    path = texts_file(tmp_path / "a.parquet", ROWS)
-    made(path)
-    with pytest.raises(DataError, match="was begun with another readings"):
-        made(path, readings=("cls",))
-
-
 def test_a_column_called_as_a_reading_is_refused(
     made: Callable[..., FeatureShards], tmp_path: Path
 ) -> None:
@@ -181,15 +178,6 @@ def test_rows_without_any_text_are_kept(made: Callable[..., FeatureShards], tmp_
     )
     found = made(tmp_path / "a.parquet", text="text")
     assert table_of(found).column("mean").to_pylist() == [None, None]
-
-
-def test_the_call_and_what_it_shows(tiny: Callable[..., Path], tmp_path: Path) -> None:
-    path = texts_file(tmp_path / "a.parquet", 12)
-    found = heads.extract(path, tmp_path / "to", model=str(tiny()), limits=LIMITS)
-    told = found.as_json()
-    assert (told["rows"], told["files"], told["fresh"]) == (12, 1, 12)
-    assert told["columns"] == ["id", "label", "source_row", "text_hash"]
-    assert repr(found).startswith("<FeatureShards 12 rows: mean (")
 
 
 def test_a_folder_is_named_from_the_root(

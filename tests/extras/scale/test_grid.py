@@ -13,7 +13,6 @@ from heads.errors import RecipeError
 from heads.extras.scale.grid import (
     GridTask,
     JobDone,
-    Mailbox,
     group_jobs,
     of_reading,
     run_numbered,
@@ -111,11 +110,3 @@ def test_what_was_done_twice_is_told_of_once() -> None:
     assert list(task.jobs) == [2]
     assert list(select_new([one, two], [task], done)) == ["two"]
     assert str(GridTask(jobs={2: job("b")}, data=None, mailbox=None)) == "The cell b"
-
-
-def test_a_mailbox_gives_each_event_once() -> None:
-    box = Mailbox()
-    box.put(["a", "b"])
-    box.put(["c"])
-    assert box.take() == ["a", "b", "c"]
-    assert box.take() == []

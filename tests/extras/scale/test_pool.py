@@ -1,6 +1,7 @@
 """Workers: in this process; and what is said where Ray is not there."""
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -33,48 +34,32 @@ def test_a_worker_is_made_once_and_only_if_there_is_something_to_do() -> None:
     assert len(made) == 1
 
 
-def test_what_failed_to_read_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("errors", "raised", "times"),
+    [
+        ([OSError("the network is gone")] * 2, None, 3),
+        ([OSError("the disk is gone")] * 9, OSError, pool.ATTEMPTS),
+        ([DataError("No text.", "Give one.")], DataError, 1),  # the user can mend it
+    ],
+)
+def test_only_what_failed_to_read_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[Exception],
+    raised: type[Exception] | None,
+    times: int,
+) -> None:
     monkeypatch.setattr(pool, "PAUSE", 0.0)
-    tries = []
+    left, begun = list(errors), []
 
-    def make():
-        def work(task: int) -> int:
-            tries.append(task)
-            if len(tries) < 3:
-                raise OSError("the network is gone")
-            return task
+    def work(task: int) -> int:
+        begun.append(task)
+        if left:
+            raise left.pop()
+        return task
 
-        return work
-
-    assert list(work_through(make, [7])) == [(7, 7)]
-    assert tries == [7, 7, 7]
-    tries.clear()
-
-    def never():
-        def work(task: int) -> int:
-            tries.append(task)
-            raise OSError("the disk is gone")
-
-        return work
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(work_through(never, [7]))
-    assert len(tries) == pool.ATTEMPTS
-
-
-def test_what_a_user_can_mend_is_not_tried_again() -> None:
-    tries = []
-
-    def make():
-        def work(task: int) -> int:
-            tries.append(task)
-            raise DataError("No text.", "Give one.")
-
-        return work
-
-    with pytest.raises(DataError, match="No text"):
-        list(work_through(make, [1, 2]))
-    assert tries == [1]
+    with pytest.raises(raised, match=str(errors[0])) if raised else nullcontext():
+        assert list(work_through(lambda: work, [7])) == [(7, 7)]
+    assert begun == [7] * times
 
 
 @pytest.fixture

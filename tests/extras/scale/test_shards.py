@@ -12,9 +12,20 @@ from shard_files import shards_of, vectors_file, whole
 from tiny_models import LIMITS
 
 from heads.errors import DataError, LimitError
-from heads.extras.scale.labels import count_labels, find_label_column
 from heads.extras.scale.pool import make_caller, open_pool
-from heads.extras.scale.shards import FeatureShards, Sample, ShardReader, draw_uniform
+from heads.extras.scale.shards import (
+    FeatureShards,
+    ShardReader,
+    ShardSample,
+    count_labels,
+    draw_uniform,
+    find_label_column,
+)
+
+READER = ShardReader(
+    column="vector", width=2, label="label", classes=("a", "b"),
+    sample=ShardSample(test=0, development=0), has_hash=False,
+)  # fmt: skip
 
 
 def test_numbers_are_spread_evenly_and_always_the_same() -> None:
@@ -36,38 +47,40 @@ def test_every_row_has_one_part_at_most_and_shares_are_nested(
     seed: int, share: float, test: float, development: float
 ) -> None:
     keys = np.arange(2_000, dtype=np.uint64)
-    every = Sample(seed=seed, test=test, development=development)
-    some = Sample(seed=seed, test=test, development=development, share=share)
+    every = ShardSample(seed=seed, test=test, development=development)
+    some = ShardSample(seed=seed, test=test, development=development, share=share)
     all_of, part = every.masks(keys), some.masks(keys)
     assert (sum(one.astype(int) for one in all_of.values()) == 1).all()
     for name in ("test", "development"):
         assert (all_of[name] == part[name]).all()
     assert not (part["train"] & ~all_of["train"]).any()
-    fewer = Sample(seed=seed, test=test, development=development, share=share / 2)
+    fewer = ShardSample(seed=seed, test=test, development=development, share=share / 2)
     assert not (fewer.masks(keys)["train"] & ~part["train"]).any()
 
 
 def test_rows_of_one_text_are_never_parted() -> None:
     keys = np.repeat(np.arange(500, dtype=np.uint64) * 977, 3)
-    for name, rows in Sample(share=0.5).masks(keys).items():
+    for name, rows in ShardSample(share=0.5).masks(keys).items():
         assert (rows.reshape(-1, 3) == rows.reshape(-1, 3)[:, :1]).all(), name
 
 
 def test_a_split_that_the_data_say_is_used() -> None:
     said = ["train", "TEST ", "val", "validation", "train", "test"]
-    parts = Sample(split="split").masks(np.arange(6, dtype=np.uint64), said)
+    parts = ShardSample(split="split").masks(np.arange(6, dtype=np.uint64), said)
     assert parts["test"].tolist() == [False, True, False, False, False, True]
     assert parts["development"].tolist() == [False, False, True, True, False, False]
     assert parts["train"].tolist() == [True, False, False, False, True, False]
-    drawn = Sample(split="split").masks(np.arange(600, dtype=np.uint64), ["train", "test"] * 300)
+    drawn = ShardSample(split="split").masks(
+        np.arange(600, dtype=np.uint64), ["train", "test"] * 300
+    )
     assert 10 < drawn["development"].sum() < 60  # none is said, so some are drawn
     assert not (drawn["development"] & drawn["test"]).any()
 
 
 def test_of_many_rows_fewer_are_held_out() -> None:
-    assert Sample.of_rows(1_000).test == Sample.of_rows(1_000).development == 0.1
-    assert Sample.of_rows(10_000_000).test * 10_000_000 == pytest.approx(50_000)
-    assert Sample.of_rows(10_000_000).development * 10_000_000 == pytest.approx(10_000)
+    assert ShardSample.of_rows(1_000).test == ShardSample.of_rows(1_000).development == 0.1
+    assert ShardSample.of_rows(10_000_000).test * 10_000_000 == pytest.approx(50_000)
+    assert ShardSample.of_rows(10_000_000).development * 10_000_000 == pytest.approx(10_000)
 
 
 def test_shards_hold_every_row_of_a_part_once(tmp_path: Path) -> None:
@@ -91,12 +104,8 @@ def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "v.parquet")
     found = FeatureShards.load(tmp_path / "v.parquet")
     assert found.readings == {"vector": 2}
-    reader = ShardReader(
-        column="vector", width=2, label="label", classes=("a", "b"),
-        sample=Sample(test=0, development=0), has_hash=False,
-    )  # fmt: skip
     (piece,) = found.pieces("vector")
-    rows = reader.read(piece, "train")
+    rows = READER.read(piece, "train")
     assert rows.rows.tolist() == [0, 3]
     assert rows.targets.tolist() == [0, 1]
 
@@ -114,12 +123,8 @@ def test_vectors_that_are_none_are_refused(
     table = pa.table({"vector": pa.array(vectors, pa.list_(pa.float32())), "label": ["a", "b"]})
     parquet.write_table(table, tmp_path / "v.parquet")
     found = FeatureShards.load(tmp_path / "v.parquet")
-    reader = ShardReader(
-        column="vector", width=2, label="label", classes=("a", "b"),
-        sample=Sample(test=0, development=0), has_hash=False,
-    )  # fmt: skip
     with pytest.raises(DataError, match=says):
-        reader.read(found.pieces("vector")[0], "train")
+        READER.read(found.pieces("vector")[0], "train")
 
 
 def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
@@ -161,11 +166,7 @@ def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
     shards = labelled(tmp_path / "v.parquet", labels)  # type: ignore[arg-type]
     _, classes = count_labels(shards.source, "label", open_pool(make_caller), LIMITS)
     assert classes == ("a", "b")
-    reader = ShardReader(
-        column="vector", width=2, label="label", classes=classes,
-        sample=Sample(test=0, development=0), has_hash=False,
-    )  # fmt: skip
-    assert reader.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
+    assert READER.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
 
 
 def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heads.backbone import loading
 from heads.errors import RecipeError
-from heads.extras.scale.shards import Sample
+from heads.extras.scale.shards import ShardSample
 from heads.extras.scale.streaming import (
     check_streams,
     learn_by_steps,
@@ -29,7 +29,7 @@ from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.trial import Trial, trials
 
-ALL = Sample(test=0.0, development=0.0)
+ALL = ShardSample(test=0.0, development=0.0)
 
 
 def trial_of(recipe: str, width: int = 12, classes: int = 3) -> Trial:
@@ -189,9 +189,9 @@ def test_heads_of_layers_learn_from_shard_after_shard(shards: Shards, found: Mom
     trial = trial_of("vectors+roberta")
     fitter = trial.fitter
     assert isinstance(fitter, SGDFitter)
-    vectors, targets, _ = whole(shards)
-    task = task_of_rows(vectors[::5], targets[::5], objective())
-    work = learn_by_steps(shards, found, fitter, fitter.settings(task), task, seed=0)
+    development = next(shards.rows()).select(slice(None, None, 5))
+    targets = development.targets
+    work = learn_by_steps(shards, found, fitter, [], development, objective(), seed=0)
     tried = []
     while True:
         try:
@@ -201,9 +201,12 @@ def test_heads_of_layers_learn_from_shard_after_shard(shards: Shards, found: Mom
             break
     assert result.held is not None
     assert result.state is not None
-    assert (result.held.argmax(dim=1) == targets[::5]).float().mean() > 0.9
+    assert (result.held.argmax(dim=1) == targets).float().mean() > 0.9
     assert len({repr(sorted(one.settings.items())) for one in tried}) > 2
-    again = learn_by_steps(shards, found, fitter, [result.chosen], task, seed=0, start=result.state)
+    options = {"seed": 0, "start": result.state}
+    again = learn_by_steps(
+        shards, found, fitter, [result.chosen], development, objective(), **options
+    )
     assert next(again).score > 0.9  # it begins where the other ended
 
 

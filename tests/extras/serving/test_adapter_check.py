@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from shown_results import HOSTILE, check_shown
 from tiny_models import rewrite
 
 import heads
@@ -107,23 +108,15 @@ def test_of_other_kinds_head_and_labels_are_judged_and_no_more(write: Write, kin
     assert (found.kind, found.head, found.outputs, found.learned) == (kind, "whole", 3, ())
     says = [one.says for one in found.findings]
     assert f"an adapter of the kind {kind} are not checked" in says[0]
-    (folder / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b"}}), "utf-8")
+    name_labels(folder, "a", "b")
     assert "names 2 labels" in look(folder).findings[0].says
     drop(folder, "classifier")
     assert look(folder).head == "missing"
 
 
-def test_adalora_that_has_not_learned_is_told(write: Write) -> None:
-    folder = write(**SOUND["bert, adalora"])
-    change(folder, "lora_E", torch.zeros_like)
-    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
-    assert "every lora_E is 0" in fault.says
-
-
 def test_labels_beside_it_are_read(write: Write) -> None:
     folder = write()
-    labels = {"0": "no", "1": "maybe", "2": "yes"}
-    (folder / "config.json").write_text(json.dumps({"id2label": labels}), "utf-8")
+    name_labels(folder, "no", "maybe", "yes")
     found = look(folder)
     assert (found.labels, found.findings) == (("no", "maybe", "yes"), ())
 
@@ -142,48 +135,19 @@ def drop(folder: Path, part: str) -> None:
     save_file({n: own for n, own in tensors.items() if part not in n}, folder / WEIGHTS)
 
 
+def configure(folder: Path, **values: Any) -> None:
+    rewrite(folder / "adapter_config.json", **values)
+
+
+def name_labels(folder: Path, *labels: str) -> None:
+    names = {str(number): label for number, label in enumerate(labels)}
+    (folder / "config.json").write_text(json.dumps({"id2label": names}), "utf-8")
+
+
 def change(folder: Path, part: str, to: Callable[[torch.Tensor], torch.Tensor]) -> None:
     tensors = load_file(folder / WEIGHTS)
     changed = {n: to(own).contiguous() if part in n else own for n, own in tensors.items()}
     save_file(changed, folder / WEIGHTS)
-
-
-def test_a_head_that_nobody_asked_for_is_missed(write: Write) -> None:
-    found = look(write(task_type=None, target_modules=["query"]))
-    assert found.head == "missing"
-    [fault] = [one for one in found.findings if one.weight == "fault"]
-    assert "neither task_type=SEQ_CLS nor modules_to_save" in fault.says
-    assert fault.hint == "Train it with modules_to_save=['classifier']."
-
-
-def test_a_module_of_another_familys_name_is_told(write: Write) -> None:
-    folder = write(task_type=None, target_modules=["query"])
-    rewrite(folder / "adapter_config.json", modules_to_save=["score"])
-    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
-    assert "names score, and the head of BertForSequenceClassification is classifier" in fault.says
-
-
-def test_a_head_that_was_lost_in_saving_is_told(write: Write) -> None:
-    folder = write()
-    drop(folder, "classifier")
-    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
-    assert "the file has no tensor of it: it was lost" in fault.says
-
-
-def test_half_a_head_is_told(write: Write) -> None:
-    folder = write(**SOUND["distilbert, modules named"])
-    drop(folder, "pre_classifier")
-    found = look(folder)
-    assert found.head == "partly"
-    [fault] = [one for one in found.findings if one.weight == "fault"]
-    assert fault.says.startswith("Part of the head is not in the folder (pre_classifier)")
-
-
-def test_labels_that_are_not_as_many_as_logits_are_told(write: Write) -> None:
-    folder = write()
-    (folder / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b"}}), "utf-8")
-    [fault] = [one for one in look(folder).findings if one.weight == "fault"]
-    assert fault.says == "The head gives 3 logits, and its config.json names 2 labels."
 
 
 def test_an_adapter_of_another_base_model_is_told(write: Write, tiny: Callable[..., Path]) -> None:
@@ -195,36 +159,65 @@ def test_an_adapter_of_another_base_model_is_told(write: Write, tiny: Callable[.
     assert "It is of another base model: in BertForSequenceClassification" in told
 
 
-FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "nothing learned": (lambda f: change(f, "lora_B", torch.zeros_like), "every lora_B is 0"),
-    "nan": (lambda f: change(f, "lora_A", lambda own: own * torch.nan), "NaN or infinity"),
-    "rank": (
-        lambda f: rewrite(f / "adapter_config.json", r=16),
-        "rank 4, and its config says r=16",
+UNSAVED = {"task_type": None, "target_modules": ["query"]}
+FAULTS: dict[str, tuple[dict[str, Any], Callable[[Path], object], str, str]] = {
+    "nothing learned": (
+        {}, lambda f: change(f, "lora_B", torch.zeros_like), "whole", "every lora_B is 0",
     ),
+    "adalora has not learned": (
+        SOUND["bert, adalora"], lambda f: change(f, "lora_E", torch.zeros_like), "whole",
+        "every lora_E is 0",
+    ),
+    "nan": (
+        {}, lambda f: change(f, "lora_A", lambda own: own * torch.nan), "whole", "NaN or infinity",
+    ),
+    "rank": ({}, lambda f: configure(f, r=16), "whole", "rank 4, and its config says r=16"),
     "no base": (
-        lambda f: rewrite(f / "adapter_config.json", base_model_name_or_path=None),
-        "names no base model",
+        {}, lambda f: configure(f, base_model_name_or_path=None), "unknown", "names no base model",
     ),
     "a folder elsewhere": (
-        lambda f: rewrite(f / "adapter_config.json", base_model_name_or_path="/content/base"),
+        {}, lambda f: configure(f, base_model_name_or_path="/content/base"), "unknown",
         "the folder /content/base, which is not on this machine",
     ),
-}
+    "a head that nobody asked for": (
+        UNSAVED, lambda f: None, "missing",
+        "Its config has neither task_type=SEQ_CLS nor modules_to_save: the head was neither "
+        "learned nor saved, and is random at every load. Train it with "
+        "modules_to_save=['classifier'].",
+    ),
+    "a module of another family": (
+        UNSAVED, lambda f: configure(f, modules_to_save=["score"]), "missing",
+        "names score, and the head of BertForSequenceClassification is classifier",
+    ),
+    "a head that was lost in saving": (
+        {}, lambda f: drop(f, "classifier"), "missing",
+        "the file has no tensor of it: it was lost",
+    ),
+    "half a head": (
+        SOUND["distilbert, modules named"], lambda f: drop(f, "pre_classifier"), "partly",
+        "Part of the head is not in the folder (pre_classifier)",
+    ),
+    "other labels": (
+        {}, lambda f: name_labels(f, "a", "b"), "whole",
+        "The head gives 3 logits, and its config.json names 2 labels.",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_seeded_fault_is_named(write: Write, fault: str) -> None:
-    folder = write()
-    breaks, says = FAULTS[fault]
+    facts, breaks, head, says = FAULTS[fault]
+    folder = write(**facts)
     breaks(folder)
-    [found] = [one for one in look(folder).findings if one.weight == "fault"]
-    assert says in found.says
+    report = look(folder)
+    [found] = [one for one in report.findings if one.weight == "fault"]
+    assert says in f"{found.says} {found.hint}"
+    assert report.head == head
 
 
 def test_a_base_model_that_is_not_here_is_said_and_no_fault(write: Write) -> None:
     folder = write()
-    rewrite(folder / "adapter_config.json", base_model_name_or_path="nobody/here")
+    configure(folder, base_model_name_or_path="nobody/here")
     found = look(folder)
     assert (found.is_whole, found.head, found.outputs) == (True, "unknown", 3)
     assert "nobody/here is not on this machine" in found.findings[0].says
@@ -256,9 +249,7 @@ def test_shell_and_python_say_the_same(write: Write, capsys: pytest.CaptureFixtu
     assert "Train it with modules_to_save=['classifier']." in told
 
 
-def test_a_report_shows_foreign_text_to_the_letter(write: Write) -> None:
+def test_a_report_is_shown_by_notebook_and_shell(write: Write) -> None:
     folder = write()
-    rewrite(folder / "adapter_config.json", base_model_name_or_path="<script>x")
-    html = look(folder)._repr_html_()
-    assert "&lt;script>x" in html.replace("&gt;", ">")
-    assert "<script" not in html
+    configure(folder, base_model_name_or_path=HOSTILE)
+    check_shown(look(folder))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
+import httpx
 import pytest
 import slow
 import torch
@@ -23,6 +25,7 @@ from served_classifiers import (
     serving_classifier,
     write_served,
 )
+from shown_results import HOSTILE, check_shown
 from tiny_models import FORMS, LIMITS, PIECES, real_tokenizer
 
 import heads
@@ -31,8 +34,8 @@ from heads.errors import DataError, EndpointError, HeadsError, LimitError
 from heads.extras.serving import http as http_module
 from heads.extras.serving.http import Http
 from heads.extras.serving.labels import LabelCountError, match_labels
-from heads.extras.serving.report import EndpointReport
-from heads.extras.serving.servers import Scores, connect, parse_scores
+from heads.extras.serving.report import EndpointReport, fault
+from heads.extras.serving.servers import RowScores, connect, parse_scores
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC
 
@@ -230,6 +233,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "dropout": ("vllm", {"dropout": True}, "random", "when sent again"),
     "beside others": ("tei", {"reads_padding": True}, "padding", "batched with"),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
+    "several labels": ("tei", {"output": "softmax"}, "output", "a softmax of the logits"),
+    "pair, one read": ("tei", {"change": lambda both: both[0]}, "input", "The second text of a"),
+    "pair, turned": ("tei", {"change": lambda both: both[::-1]}, "input", "the other way round"),
 }
 
 
@@ -238,7 +244,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 )
 def test_other_faults_are_named(checkpoint: Folders, fault: str) -> None:
     form, seeded, kind, says = OTHERS[fault]
-    found = check(form, Served(folder=checkpoint("bert"), **seeded))
+    served = Served(folder=checkpoint(**PROBLEMS.get(fault, {})), **seeded)
+    found = check(form, served, paired=fault.startswith("pair"))
     assert set(faults(found)) == {kind}, found.findings
     assert says in told(found)
 
@@ -266,22 +273,6 @@ def test_other_weights_are_no_known_fault(checkpoint: Folders, dtype: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda both: both[0], "The second text of a pair is not read."),
-        (lambda both: both[::-1], "the other way round"),
-    ],
-)
-def test_pairs_that_are_not_read_as_pairs_are_told(
-    checkpoint: Folders, change: Callable[[Any], Any], says: str
-) -> None:
-    found = check("tei", Served(folder=checkpoint("bert"), change=change), paired=True)
-    assert faults(found) == ["input"], found.findings
-    assert says in told(found)
-
-
-@pytest.mark.slow
 def test_several_faults_at_once_are_told_each_for_itself(checkpoint: Folders) -> None:
     served = Served(
         folder=checkpoint("roberta"), head="dropped", output="logits", names=NAMES[::-1], cut=90
@@ -289,14 +280,6 @@ def test_several_faults_at_once_are_told_each_for_itself(checkpoint: Folders) ->
     found = check("tei", served)
     assert sorted(faults(found)) == ["head", "labels", "output", "truncation"], found.findings
     assert found.verdict.endswith("own head: 4 faults.")
-
-
-@pytest.mark.slow
-def test_several_labels_under_a_softmax_are_told(checkpoint: Folders) -> None:
-    folder = checkpoint(**PROBLEMS["several labels"])
-    found = check("tei", Served(folder=folder, output="softmax"))
-    assert faults(found) == ["output"]
-    assert "a softmax of the logits" in told(found)
 
 
 def test_weights_with_noise_are_not_half_precision(checkpoint: Folders) -> None:
@@ -315,20 +298,24 @@ def test_a_temperature_in_half_precision_is_named(checkpoint: Folders) -> None:
 # What is a note
 
 
-@pytest.mark.parametrize("form", slow.but(FORMATS, "tei"))
-def test_a_text_that_is_cut_where_the_checkpoint_ends_is_a_note(
-    checkpoint: Folders, form: str
-) -> None:
-    found = check(form, Served(folder=checkpoint("bert"), cut=128))
-    assert found.is_right, found.findings
-    assert "cut to the first 128" in told(found)
+NOTES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    **{form: ({}, {"cut": 128}, "cut to the first 128") for form in FORMATS},
+    "lost names": (
+        {}, {"names": ("LABEL_0", "LABEL_1", "LABEL_2")}, "has lost the labels' names",
+    ),
+    "a documented sigmoid": (
+        PROBLEMS["regression"], {"output": "sigmoid"}, "a sigmoid of the number",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.slow
-def test_lost_names_are_a_note(checkpoint: Folders) -> None:
-    found = check("tei", Served(folder=checkpoint(), names=("LABEL_0", "LABEL_1", "LABEL_2")))
+@pytest.mark.parametrize("name", slow.but(NOTES, "tei", "a documented sigmoid"))
+def test_what_is_right_though_worth_a_note(checkpoint: Folders, name: str) -> None:
+    facts, seeded, says = NOTES[name]
+    form = name if name in FORMATS else "tei"
+    found = check(form, Served(folder=checkpoint(**facts), **seeded), long="cut" in seeded)
     assert found.is_right, found.findings
-    assert "has lost the labels' names" in told(found)
+    assert says in told(found)
 
 
 @pytest.mark.slow
@@ -341,13 +328,6 @@ def test_a_server_that_names_the_best_label_alone(checkpoint: Folders, swapped: 
     assert "It names some labels only" in told(found)
 
 
-def test_a_sigmoid_of_a_number_that_the_server_documents_is_a_note(checkpoint: Folders) -> None:
-    folder = checkpoint(**PROBLEMS["regression"])
-    found = check("tei", Served(folder=folder, output="sigmoid"), texts=FEW, long=False)
-    assert found.is_right, found.findings
-    assert "a sigmoid of the number" in told(found)
-
-
 def test_what_cannot_be_told_apart_is_said(checkpoint: Folders) -> None:
     served = Served(folder=checkpoint("gpt2"), head="mean")
     found = check("tei", served, texts=["cat cat", "dog"], long=False)
@@ -358,8 +338,8 @@ def test_what_cannot_be_told_apart_is_said(checkpoint: Folders) -> None:
 
 
 def test_labels_are_matched_by_name_by_number_and_by_place() -> None:
-    def of(*names: str) -> Scores:
-        return Scores(names=names, values=tuple(float(n) for n in range(len(names))))
+    def of(*names: str) -> RowScores:
+        return RowScores(names=names, values=tuple(float(n) for n in range(len(names))))
 
     assert match_labels([of("b", "a")], ("a", "b")).matrix([of("b", "a")]).tolist() == [[1.0, 0.0]]
     assert match_labels([of("So so", "OK")], ("ok", "so_so")).names == ("OK", "So so")
@@ -406,7 +386,7 @@ READ: list[tuple[Any, int]] = [
 
 @pytest.mark.parametrize(("answer", "texts"), READ)
 def test_scores_are_read_however_they_are_wrapped(answer: Any, texts: int) -> None:
-    assert parse_scores(answer, texts) == [Scores(names=("a", "b"), values=(0.75, 0.25))] * texts
+    assert parse_scores(answer, texts) == [RowScores(names=("a", "b"), values=(0.75, 0.25))] * texts
 
 
 BAD: dict[str, tuple[int, Any, str]] = {
@@ -611,51 +591,40 @@ def test_a_password_in_an_address_is_not_shown() -> None:
 
 def test_an_answer_that_trickles_is_not_waited_for() -> None:
     """As the heartbeats of an app whose queue stands still."""
-    import threading
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-    stop = threading.Event()
+    def trickle() -> Iterator[bytes]:
+        while True:
+            time.sleep(0.05)
+            yield b"event: heartbeat\n\n"
 
-    class Slow(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            while not stop.wait(0.05):
-                try:
-                    self.wfile.write(b"event: heartbeat\n\n")
-                except OSError:
-                    return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    http = Http(f"http://127.0.0.1:{server.server_address[1]}", seconds=0.4)
-    try:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=trickle()))
+    with closing(Http("http://127.0.0.1:9", seconds=0.4)) as http:
+        http._client = httpx.Client(transport=transport)
         with pytest.raises(EndpointError, match="did not answer in time"):
             connect(http, "auto")
-    finally:
-        stop.set()
-        http.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_a_label_that_is_new_in_a_later_answer_is_told() -> None:
-    best = [Scores(names=("a",), values=(0.9,))]
+    best = [RowScores(names=("a",), values=(0.9,))]
     labels = match_labels(best, ("a", "b", "c"))
-    later = labels.matrix([Scores(names=("b",), values=(0.5,))])
+    later = labels.matrix([RowScores(names=("b",), values=(0.5,))])
     assert later.isnan().tolist() == [[True, False, True]]
     with pytest.raises(EndpointError, match="a label it did not have before, x"):
-        labels.matrix([Scores(names=("x",), values=(0.5,))])
-    placed = match_labels([Scores(names=("", "a"), values=(0.1, 0.9))], ("b", "a"))
+        labels.matrix([RowScores(names=("x",), values=(0.5,))])
+    placed = match_labels([RowScores(names=("", "a"), values=(0.1, 0.9))], ("b", "a"))
     with pytest.raises(EndpointError, match="did not have before"):
-        placed.matrix([Scores(names=("", "a", ""), values=(0.1, 0.8, 0.1))])
+        placed.matrix([RowScores(names=("", "a", ""), values=(0.1, 0.8, 0.1))])
 
 
 def test_one_text_of_ones_own_is_enough_to_be_right(checkpoint: Folders) -> None:
     assert check("tei", Served(folder=checkpoint()), texts=["It was late."], long=False).is_right
+
+
+def test_a_report_is_shown_by_notebook_and_shell() -> None:
+    finding = fault("labels", HOSTILE, "Look at id2label.")
+    facts = {"url": "http://127.0.0.1", "served": HOSTILE, "model": "a folder", "asked": ("Once.",)}
+    check_shown(
+        EndpointReport(
+            server="vLLM", recipe="cls+bert", probes=2, findings=(finding,), difference=0.1, **facts
+        )
+    )

@@ -6,12 +6,11 @@ import re
 import shutil
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from boards import CLOSE, FAR, board_of
-from shown_results import check_shown
+from shown_results import HOSTILE, check_shown
 
 import heads
 from heads.data.samples import SAMPLES
@@ -27,12 +26,11 @@ ADDRESS = "https://example.org/heads"
 
 @pytest.fixture(scope="module")
 def found():
-    *_, found = tour.touring(limits())
-    assert isinstance(found, tour.Tour)
-    return found
+    return heads.tour()
 
 
 def test_every_question_names_heads_that_differ_in_one_thing():
+    assert SAMPLES[tour.SAMPLE].path.is_file()
     for one in tour.QUESTIONS:
         first, second = map(resolve, one.heads[:2])
         assert first.recipe != second.recipe
@@ -50,7 +48,7 @@ def test_every_question_names_heads_that_differ_in_one_thing():
 def test_each_answer_is_what_was_measured(found):
     board = found.board
     assert board.rows == 420
-    assert {cell.name for cell in board.cells if not cell.is_baseline} == set(tour.heads_of_tour())
+    assert {cell.name for cell in board.cells if not cell.is_baseline} == set(tour.HEADS)
     for step in found.steps:
         one, other = step.question.heads[:2]
         known = step.difference
@@ -136,9 +134,7 @@ def test_a_comparison_is_one_file_that_asks_for_nothing(comparison, tmp_path):
     assert "<svg" not in page
     assert "Open it on the page" not in page
     assert place.stat().st_mode & 0o444 == 0o444
-    linked = heads.save_story(comparison, tmp_path / "linked.html", address=ADDRESS).read_text(
-        "utf-8"
-    )
+    linked = story.write_story(comparison, ADDRESS)
     assert "<svg" in linked
     assert f'href="{ADDRESS}/?text=%3Cb%3ENot' in linked
 
@@ -172,9 +168,7 @@ def test_the_head_that_a_model_came_with_is_linked_as_that(tiny):
 
 
 def test_several_heads_are_guessed_first(tiny):
-    found = heads.compare(
-        "Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny())
-    )  # fmt: skip
+    found = heads.compare("Not bad.", recipes=["mean+linear", "cls+linear"], model=str(tiny()))
     page = story.write_story(found)
     (right,) = re.findall(r'id="guess-1-(\d)" class="right"', page)
     assert (right == "1") == found.is_unanimous
@@ -235,10 +229,8 @@ def test_the_story_goes_on_where_server_and_network_are_gone(found, tmp_path, ch
     context.close()
 
 
-def test_the_sample_is_the_one_that_the_page_opens_with():
-    assert tour.SAMPLE in SAMPLES
-    assert Path(SAMPLES[tour.SAMPLE].path).is_file()
-
-
 def test_a_tour_is_shown_by_notebook_and_shell():
-    check_shown(tour.Tour(steps=(), board=board_of(**CLOSE, **FAR)), is_foreign=False)
+    shown = tour.Tour(steps=(), board=board_of(**CLOSE, **FAR))
+    check_shown(shown, is_foreign=False)
+    failed = stage.Checked(what="It works", is_ready=False, says=HOSTILE)
+    check_shown(stage.StageCheck(checks=(failed,), tour=shown))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from shown_results import HOSTILE, check_shown
 from tiny_models import WORDS
 
 import heads
@@ -317,9 +318,6 @@ def test_the_shell_logs_a_run_and_prints_json_alone(library, board, capsys):
     assert found["see"] in capsys.readouterr().out
 
 
-def test_a_result_shows_where_it_is_and_how_to_see_it():
-    facts = {"project": "<b>", "group": "run-1", "place": "here", "logged": ("a", "b")}
-    found = Tracked(tracker="trackio", see="trackio show", notes=("2 are left.",), **facts)
-    assert str(found).split("\n")[0] == "2 cells of run-1 are in <b> of trackio: here"
-    assert "<pre>trackio show</pre>" in found._repr_html_()
-    assert "&lt;b&gt;" in found._repr_html_()
+def test_a_result_is_shown_by_notebook_and_shell():
+    facts = {"project": HOSTILE, "group": "run-1", "place": "here", "logged": ("a", "b")}
+    check_shown(Tracked(tracker="trackio", see="trackio show", notes=("2 are left.",), **facts))
