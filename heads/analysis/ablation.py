@@ -412,11 +412,7 @@ def kind_of(layer: nn.Module) -> str:
 
 
 def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
-    """The layers of a head of that name or kind; without one, all that do something in use.
-
-    Raises:
-        RecipeError: It has no such layer.
-    """
+    """Return a head's layers of that name or kind, or all in use; raise RecipeError for none."""
     chain = classifier.head.module.head
     known, last = dict(leaves(chain)), last_linear(chain)
     acting = {

@@ -311,11 +311,7 @@ def _sides(entries: Sequence[InputEmbeddings]) -> list[str]:
 
 
 def encoded(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
-    """The tokens of one or two texts as a head reads them: together, or each by itself.
-
-    Raises:
-        DataError: A head that needs two texts has one only.
-    """
+    """Encode one or two texts as a head reads them; raise DataError if it lacks a second."""
     check_second(classifier.head, texts[1:])
     if classifier.head.module.is_siamese:
         return classifier.backbone.encode(texts)

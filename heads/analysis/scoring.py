@@ -650,11 +650,7 @@ def evaluating(
     label_names: Names = (),
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileScores]:
-    """The work of `heads.evaluate`: progress, then the scores.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
+    """Score a file as `heads.evaluate` does: yield progress, return the scores."""
     limits, said = limits or limits_here(), labels or LabelHints()
     with on_disk(file, limits) as path:
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}

@@ -65,7 +65,7 @@ def choosing(
     run: str = "",
     limits: Limits | None = None,
 ) -> Generator[Progress, None, SelectedHeads]:
-    """Finds heads, or trains those of a sample that were never trained: progress, then they.
+    """Find trained heads, or train those of a sample; yield progress.
 
     Args:
         recipes: Recipes, "own" for the head that a checkpoint came with, or classifiers. Without
@@ -74,9 +74,6 @@ def choosing(
         model: The base model; a run has its own.
         sample: What the heads are trained on; the one that suits, if not given.
         run: A run whose heads are asked instead.
-
-    Raises:
-        HeadsError: Anything in the choice that does not fit, in one sentence.
     """
     limits = limits or limits_here()
     if len(recipes) > limits.recipes:

@@ -35,11 +35,7 @@ BROKEN = "Delete the file; the head will be trained again."
 
 
 def save(head: TrainedHead, path: Path) -> None:
-    """Writes a head that was trained here to a file.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Write a head that was trained here to a file."""
     if head.scores is None or head.training is None:
         raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
     facts = {"version": VERSION, "model": head.model, **head.facts}
@@ -51,11 +47,7 @@ def save(head: TrainedHead, path: Path) -> None:
 
 
 def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
-    """Reads a trained head and puts it onto its base model.
-
-    Raises:
-        CheckpointError: The file is broken, or is for another base model or version.
-    """
+    """Read a trained head onto its base model; raise CheckpointError if it is broken or unfit."""
     try:
         tensors, metadata = read_tensors(path)
         facts = json.loads(metadata[KEY])
@@ -150,11 +142,7 @@ def _source(resolved: ResolvedRecipe) -> str:
 
 
 def load_again(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
-    """Reads a trained head as `load` does; one that is as large as a base model stays in memory.
-
-    Raises:
-        CheckpointError: As of `load`.
-    """
+    """Read a trained head as `load` does; one as large as a base model stays in memory."""
     try:
         written = path.stat().st_mtime_ns
     except OSError:

@@ -200,11 +200,7 @@ def _of_sentences(found: SentenceHead, backbone: Backbone) -> NativeHead:
 
 
 def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
-    """Return the head of a folder of `HeadForSequenceClassification`, without its code.
-
-    Raises:
-        CheckpointError: It names no recipe, or its tensors are not those of that recipe.
-    """
+    """Return the head of an exported folder; raise CheckpointError if its tensors do not fit."""
     from heads.classifier.modeling_head_to_head import HeadConfig
 
     assert backbone.folder is not None
@@ -244,11 +240,7 @@ def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
 
 
 def recipe_of(config: Mapping[str, Any]) -> ResolvedRecipe:
-    """Return the recipe that a configuration of `HeadForSequenceClassification` describes.
-
-    Raises:
-        RecipeError: A part or an option of it does not exist.
-    """
+    """Return the recipe of an exported configuration; raise RecipeError if a part is unknown."""
     pooling, layers = config.get("pooling", "mean"), config.get("layers", -1)
     has_vector = bool(config.get("projection")) or not isinstance(pooling, str)
     options = dict(config.get("pooling_options") or {}) | dict(config.get("head_options") or {})

@@ -80,13 +80,10 @@ def load_head(
 
 
 def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifier:
-    """Reads a folder that `heads.export` wrote with a loader of its own.
+    """Read a folder that `heads.export` wrote with its own loader, or raise CheckpointError.
 
     Args:
         backbone: The base model that lies in it; it will read as much of a text as the loader does.
-
-    Raises:
-        CheckpointError: The folder is broken.
     """
     try:
         facts = _facts(folder / FACTS)
@@ -298,11 +295,7 @@ def _place(model: str | Path) -> Path | None:
 
 
 def check_trained(backbone: Backbone, head: TrainedHead) -> None:
-    """Refuse the own head of a checkpoint that lacks some of its tensors.
-
-    Raises:
-        CheckpointError: It lacks some.
-    """
+    """Raise CheckpointError if a checkpoint lacks some tensors of its own head."""
     if head.new:
         raise _untrained(backbone)
 

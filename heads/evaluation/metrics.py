@@ -411,11 +411,7 @@ def score_called(name: str) -> Metric | None:
 
 
 def metric_of(asked: str, problem: ProblemType, *, ordered: bool = False) -> MetricName:
-    """The metric that was asked for, or the problem type's own where none was.
-
-    Raises:
-        DataError: It is none for labels of that kind.
-    """
+    """Return the named metric, or the problem type's own; raise DataError if it does not fit."""
     known = metrics_of(problem, ordered=ordered)
     if asked == AUTO:
         return known[0]

@@ -54,11 +54,7 @@ def is_kept(run: RunFolder, asked: RunSpec, name: str) -> bool:
 def keep_baseline(
     run: RunFolder, asked: RunSpec, found: Baseline, training_data: TrainingData
 ) -> Cell:
-    """Measures a baseline and keeps it.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Measure a baseline and save its cell."""
     cell = Cell(
         name=found.outcome.name,
         measures=measure(found.outcome, training_data.task),

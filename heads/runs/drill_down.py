@@ -77,13 +77,10 @@ def once(told: CellAnswers, splits: Splits) -> AnsweredOnce:
 def disagreements(
     run: RunFolder, names: Sequence[str] = (), most: int = 20
 ) -> tuple[Disagreement, ...]:
-    """The texts on which most heads part, of those that `once` has, the surest heads first.
+    """Return the texts that heads answer most differently (see `once`), the surest heads first.
 
     Args:
         names: Which heads; all that are done, if none is named.
-
-    Raises:
-        DataError: The run is broken.
     """
     asked = spec.load(run)
     heads = [
@@ -176,12 +173,7 @@ class Closeup:
 
 
 def closeup(board: Leaderboard, name: str) -> Closeup:
-    """Looks closely at a head of a run, or at a baseline.
-
-    Raises:
-        DataError: The run is broken.
-        KeyError: It has no such cell.
-    """
+    """Look closely at a head of a run or a baseline; raise KeyError without such a cell."""
     return Closeup(
         cell=board.cell(name),
         problem=board.problem,
@@ -255,11 +247,7 @@ class LayerCurve:
 
 
 def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
-    """Every pooling and head that a run has at three layers or more.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Return every pooling and head that a run has at three layers or more."""
     groups: dict[str, dict[int, Cell]] = {}
     for cell in board.cells:
         if cell.is_baseline or (resolved := board.recipes[cell.name]).layers:

@@ -85,13 +85,10 @@ def expected(
     backbone: Backbone,
     stop: threading.Event | None = None,
 ) -> Expected:
-    """Estimates a run on this machine; what is kept from before makes it shorter.
+    """Estimate a run on this machine; what is kept from before makes it shorter.
 
     Args:
         stop: Ends the timing of steps, once it is set.
-
-    Raises:
-        Interrupted: It was.
     """
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
@@ -120,16 +117,13 @@ def expected(
 def tuning_costs(
     asked: RunSpec, cells: Sequence[Trial], seeds: int = 0, stop: threading.Event | None = None
 ) -> list[TuningCost]:
-    """For each cell that tunes the base model, how long that takes.
+    """Return for each cell that tunes the base model how long that takes.
 
     Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
         stop: Ends the timing, once it is set.
-
-    Raises:
-        Interrupted: It was.
     """
     splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(
@@ -167,13 +161,10 @@ def tuning_costs(
 
 
 def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: int = 0) -> None:
-    """Refuses what does not fit: into memory, or into the time that a run may take here.
+    """Raise LimitError for tuning that exceeds memory or the time of a run; say what would fit.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
-
-    Raises:
-        LimitError: It does not; says what would.
     """
     fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, TuningFitter)]
     for fitter in fitters:

@@ -217,11 +217,7 @@ class Leaderboard(display.Displayed):
 
 
 def leaderboard(run: RunFolder) -> Leaderboard:
-    """Reads a run and compares what is done of it.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Read a run and compare what is done of it; raise DataError if it is broken."""
     asked, stopped = load(run), stopped_of(run)
     end = run.read("end.json") or UNFINISHED
     cells, comparisons = _comparisons(run, asked, read_cells(run, asked.names))

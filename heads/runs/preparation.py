@@ -220,11 +220,7 @@ def cut_states(
 
 
 def check_room(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits) -> None:
-    """Refuses recipes whose token states would not fit, before anything is read.
-
-    Raises:
-        LimitError: They would take more room than this place allows.
-    """
+    """Raise LimitError if token states would not fit, before anything is read."""
     learned = [cell.resolved for cell in cells if cell.needs_states]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))

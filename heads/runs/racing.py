@@ -35,12 +35,9 @@ def race(
     workers: int,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | CurvePointTried, None, Mapping[str, SearchFinished | TrialFailed]]:
-    """Searches the settings of all cells and decides which of them go on; what these came to.
+    """Search the settings of all cells; return what those came to that go on.
 
     Returns what could not be searched as well: it is tried again when the run is resumed.
-
-    Raises:
-        DataError: The run is broken, or the disk does not take it.
     """
     numbered = enumerate(asked.recipes)
     found = {name: one for number, name in numbered if (one := _kept(run, number))}
@@ -66,11 +63,7 @@ def race(
 
 
 def stopped_of(run: RunFolder) -> tuple[Eliminated, ...]:
-    """The cells that were stopped in the race of a run, the nearest first; without one, none.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Return the cells that the race of a run stopped, the nearest first; without one, none."""
     try:
         return tuple(
             Eliminated(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"]

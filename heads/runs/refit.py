@@ -28,13 +28,10 @@ from heads.settings import ExperimentConfig, Limits
 
 
 def run_classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
-    """Return the scored head of a run on its base model.
+    """Return the scored head of a run on its base model; raise DataError if either is gone.
 
     Args:
         name: The recipe, as the leaderboard names it.
-
-    Raises:
-        DataError: The run has no such head, or its base model is not what it was.
     """
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits)

@@ -72,13 +72,10 @@ def filled(
     backbone: Backbone,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | Trying | CellDone, None, None]:
-    """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
+    """Train what is still to be trained, the baselines too; of a race, whoever is left in it.
 
     Args:
         scheduler: Does the jobs, on this machine or on several.
-
-    Raises:
-        DataError: The run is broken, or the disk does not take it.
     """
     workers = max(1, torch.get_num_threads())
     if not is_kept(run, asked, MAJORITY):  # the heads that are kept name its score
@@ -190,14 +187,11 @@ Event = Progress | Trying | CellDone | Leaderboard
 def begin(
     request: RunRequest, *, limits: Limits, out: Path | None = None, run: str = ""
 ) -> RunFolder:
-    """Checks a question whole and writes it into a new run; nothing is trained yet.
+    """Check a whole request and write it into a new run; nothing is trained yet.
 
     Args:
         out: The run's folder, or None for the place where runs are kept.
         run: Its id there, or nothing for one that is made up.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
     """
     asked, _, _ = _checked(request, limits)
     made = new_folder(asked.corpus.name, out=out, is_public=limits.public, run=run)
@@ -223,14 +217,10 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
 
 
 def probed(request: RunRequest, limits: Limits, stop: threading.Event | None = None) -> Expected:
-    """How long a run would take, roughly, before it is begun: some texts are read for it.
+    """Estimate how long a run would take, before it begins: some texts are read for it.
 
     Args:
         stop: Ends it, once it is set.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit.
-        Interrupted: Somebody ended it.
     """
     return expected(*_checked(request, limits), stop)
 
@@ -250,11 +240,7 @@ def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:
 
 
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
-    """Estimate how long the heads of a run that are not trained yet will take.
-
-    Raises:
-        HeadsError: The run is broken.
-    """
+    """Estimate how long the heads of a run that are not trained yet will take."""
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits, download=not limits.public)
     cells = cells_of(asked, backbone, limits)
@@ -341,11 +327,7 @@ def _is_whole(run: RunFolder) -> bool:
 
 
 def stopped(run: RunFolder) -> None:
-    """Notes that a run was stopped from outside, if it had not ended by itself.
-
-    Raises:
-        DataError: Another process still works on it.
-    """
+    """Note that a run was stopped from outside, if it had not ended by itself."""
     with run.held():
         if run.read("end.json") is None:
             Clock(run).stop("stopped")

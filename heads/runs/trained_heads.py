@@ -46,11 +46,7 @@ def keep_head(
     measures: Measures,
     backbone: Backbone,
 ) -> None:
-    """Writes the head of the first seed.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Save the head of the first seed."""
     scores = scores_of(result, asked, measures, majority_of(run, asked))
     head = trained_head(result, asked, scores, backbone)
     run.put(head_file(number), lambda place: head_cache.save(head, place))
@@ -143,11 +139,7 @@ def _temperature(result: TrialResult, asked: RunSpec) -> float:
 def head_of(
     run: RunFolder, asked: RunSpec, name: str, backbone: Backbone, limits: Limits
 ) -> TrainedHead:
-    """Load a trained head of a run, calibrated.
-
-    Raises:
-        DataError: The run has no such head.
-    """
+    """Load a trained head of a run, calibrated; raise DataError if the run has none of the name."""
     if name == OWN and OWN in asked.baselines:
         return rename_classes(own_head(backbone), asked.account["own"])
     number = asked.recipes.index(name) if name in asked.recipes else -1
@@ -189,11 +181,7 @@ def missing_heads(run: RunFolder, asked: RunSpec, names: Collection[str]) -> lis
 def heads_of(
     run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
 ) -> tuple[RunSpec, Backbone, dict[str, TrainedHead]]:
-    """Heads of a run by their names in it, on one base model; where none is named, the best four.
-
-    Raises:
-        HeadsError: The run has no such head, or its base model is not what it was.
-    """
+    """Load heads of a run by their names onto one base model; without names, the best four."""
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits)
     check_model(run, asked, backbone)
@@ -203,22 +191,14 @@ def heads_of(
 
 
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
-    """The recipes of a run whose heads were trained, the best first.
-
-    Raises:
-        DataError: A cell is broken, or gone.
-    """
+    """Return the recipes of a run whose heads were trained, the best first."""
     cells = read_cells(run, asked.names)
     names = [name for name in asked.recipes if name in cells]
     return sorted(names, key=lambda name: -cells[name].measures.score)
 
 
 def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
-    """Refuses a base model that has changed since the run began.
-
-    Raises:
-        DataError: It has.
-    """
+    """Raise DataError if the base model has changed since the run began."""
     if backbone.revision != asked.revision:
         what = f"{asked.model} is not the version that the run {run.id} began with."
         raise DataError(what, "Train again, or bring that version back.")

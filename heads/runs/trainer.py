@@ -89,9 +89,6 @@ def refit(
     Args:
         corpus: The rows, which were split into folds.
         trainings: How many trainings the score is the mean of.
-
-    Raises:
-        HeadsError: As of `train`.
     """
     begun = time.perf_counter()
     cells = _checked([head.asked], corpus, backbone, limits)
@@ -119,12 +116,9 @@ def fit(
     config: ExperimentConfig,
     limits: Limits,
 ) -> Generator[Progress, None, TrainedHead]:
-    """Trains a recipe on every row of the corpus; none is held out, so it has no scores.
+    """Train a recipe on every row of the corpus; none is held out, so it has no scores.
 
     What the base model makes of a text is kept for the next call, whatever rows that has.
-
-    Raises:
-        HeadsError: As of `train`; two rows to choose settings on are enough.
     """
     cells = _checked([recipe], corpus, backbone, limits)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config, is_scored=False)
@@ -225,13 +219,10 @@ def trained(
     limits: Limits,
     config: ExperimentConfig | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
-    """Finds heads that were trained on these texts before, and trains those that were not.
+    """Find heads that were trained on these texts before, and train those that were not.
 
     Returns:
         The heads, calibrated, in the order of the recipes.
-
-    Raises:
-        HeadsError: As of `train`.
     """
     config = config or ExperimentConfig()
     keys = [head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes]

@@ -230,11 +230,7 @@ class TargetScaler:
 
 
 def check_order(resolved: ResolvedRecipe, corpus: Corpus) -> None:
-    """Refuses a loss or a head that goes by the order of the classes where they have none.
-
-    Raises:
-        DataError: They have none.
-    """
+    """Raise DataError if a recipe needs an order of the classes and they have none."""
     if (resolved.loss == ORDINAL or resolved.head.ordered) and not corpus.ordered:
         needs = resolved.head.name if resolved.head.ordered else f"loss={ORDINAL}"
         what = f"The classes of {corpus.name} have no order, which {needs} needs."

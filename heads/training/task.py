@@ -132,11 +132,7 @@ class TrainingTask:
         return self.kept.of((rows.numpy().tobytes(), standardise, centred, turned), make)
 
     def check(self) -> None:
-        """Ends the work where that was asked for.
-
-        Raises:
-            Interrupted: It was.
-        """
+        """Raise Interrupted if the work is to end."""
         interruption.check()
         if self.stop.is_set():
             raise interruption.Interrupted

@@ -150,11 +150,7 @@ def _timed(work: Callable[..., object], *given: Any) -> float:
 
 
 def check_memory(fitter: TuningFitter) -> None:
-    """Refuses a base model whose numbers alone, tuned so, do not fit into memory.
-
-    Raises:
-        LimitError: They do not.
-    """
+    """Raise LimitError if the numbers of a base model alone, tuned so, do not fit into memory."""
     whole = sum(own.numel() for own in fitter.backbone.model.parameters())
     needed = NUMBER * (whole + KEPT * fitter.plan.parameters)
     free = _free(for_training())

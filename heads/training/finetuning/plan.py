@@ -45,11 +45,7 @@ class TuningPlan:
 
 
 def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
-    """Finds out what of a base model a recipe learns.
-
-    Raises:
-        RecipeError: There is nothing of it to learn in this way.
-    """
+    """Find what a recipe learns of a base model; raise RecipeError if that is nothing."""
     top, options = resolved.tuning, resolved.tuning_options
     count = options.get("layers", 0)
     if top.above and count > backbone.layers:

@@ -212,11 +212,7 @@ def _by_length(task: TrainingTask, rows: Tensor) -> Tensor:
 
 
 def _read(task: TrainingTask, batches: Sequence[Batches]) -> Iterator[tuple[int, Tensor, States]]:
-    """The batches of all copies in turn: whose it is, its rows and the states of their texts.
-
-    Raises:
-        Stopped: Somebody asked for it.
-    """
+    """Yield the batches of all copies in turn: the copy, its rows, the states of their texts."""
     assert task.states is not None
     last = states = None
     for step in zip_longest(*batches):
