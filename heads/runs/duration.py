@@ -25,7 +25,7 @@ from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
 from heads.training.fitters.successive_halving import DECIDED
 from heads.training.objective import Objective
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 
 ROUNDS = 100  # products that are timed
@@ -135,7 +135,7 @@ def tuning_costs(
         counts=torch.ones(len(corpus)),
         stop=stop or threading.Event(),
         products=products(asked.config.precision),
-        fixed=FixedSettings.of(asked.config),
+        config=asked.config,
         texts=corpus.texts,
         pairs=corpus.pairs,
     )

@@ -6,7 +6,7 @@ Legend: s seeds, m development rows of a seed.
 
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,16 @@ from heads.evaluation.predictions import CellPredictions
 from heads.settings import ExperimentConfig
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
-from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
+from heads.training.fitters.base import (
+    BySeed,
+    Chosen,
+    FittedHead,
+    Searches,
+    Searching,
+    SearchResult,
+    Seeds,
+    TriedSettings,
+)
 from heads.training.objective import TargetScaler, balance_of
 from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
@@ -43,19 +52,11 @@ class TrialOnTask:
     training_task: TrainingTask
     span: TargetScaler | None
 
-    def search(
-        self, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, splits: Splits, seeds: Seeds) -> Searching:
         """Every seed tries settings on its own development rows; the last answer is the best."""
         return self.trial.fitter.search(self.training_task, splits, seeds)
 
-    def learn(
-        self,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
-    ) -> list[FittedHead]:
+    def learn(self, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
         learned = self.trial.fitter.learn(self.training_task, found, rows, asked, seeds)
         if self.span is None:

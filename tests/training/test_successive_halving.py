@@ -35,7 +35,7 @@ from heads.training.fitters.successive_halving import (
     steps_after,
 )
 from heads.training.objective import Objective, balance_of, factor_of
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 
 CLASSES, ROWS = 3, 200
 
@@ -453,10 +453,10 @@ def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_witho
     settings = {"learning_rate": 1e-3, "epochs": 10.0}
     point = TriedSettings(settings=settings, step=40, score=0.0, loss=0.0)
     fresh = SearchResult(chosen=settings, point=point)
-    assert steps_after(fresh, 5.0, FixedSettings()) == 50
-    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, FixedSettings()) == 25
-    assert steps_after(fresh, 0.1, FixedSettings()) == successive_halving.FIRST[0]
-    assert steps_after(fresh, 5.0, FixedSettings(steps=7)) == 7
+    assert steps_after(fresh, 5.0, ExperimentConfig()) == 50
+    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, ExperimentConfig()) == 25
+    assert steps_after(fresh, 0.1, ExperimentConfig()) == successive_halving.FIRST[0]
+    assert steps_after(fresh, 5.0, ExperimentConfig(steps=7)) == 7
 
 
 def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -> None:

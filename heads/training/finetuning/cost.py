@@ -92,7 +92,7 @@ def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningP
     resolved = fitter.resolved
     written = fitter.backbone.for_recipe(resolved).written
     way = (resolved.tune, resolved.pair, written, fitter.backbone.revision)
-    how = (task.fixed.spares_memory, task.products, torch.get_num_threads())
+    how = (task.config.gradient_checkpointing, task.products, torch.get_num_threads())
     key = named(*way, *how, task.texts, task.pairs)
     with _timing:
         if key not in _paces:

@@ -32,6 +32,7 @@ from heads.training.fitters.base import (
     FittedHead,
     Fitter,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     judged,
@@ -74,7 +75,7 @@ class FineTuningFitter(TuningFitter):
         return work.fitted(epochs, asked, found.point, is_kept=training.is_first)
 
     def begins(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+        self, task: TrainingTask, splits: Splits, seeds: Seeds
     ) -> list[Mapping[str, Tensor] | None]:
         if self.probe is None:
             return [None] * len(seeds)

@@ -91,6 +91,10 @@ class SearchResult:
 
 
 Source = Literal["vectors", "states", "texts"]  # what is kept of the rows, and learned from
+Seeds = Sequence[int]
+BySeed = Sequence[Tensor]  # for each seed the numbers of some rows
+Searches = Sequence[SearchResult]  # for each seed what its search came to
+Searching = Generator[TriedSettings, None, list[SearchResult]]
 
 
 class Fitter(Protocol):
@@ -111,19 +115,12 @@ class Fitter(Protocol):
         """What it is given of the rows."""
         ...
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         """Every seed tries settings on its own development rows; the last answer is the best."""
         ...
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others.
 
@@ -133,11 +130,7 @@ class Fitter(Protocol):
 
 
 def refitted(
-    fitter: Fitter,
-    task: TrainingTask,
-    splits: Splits,
-    found: Sequence[SearchResult],
-    seeds: Sequence[int],
+    fitter: Fitter, task: TrainingTask, splits: Splits, found: Searches, seeds: Seeds
 ) -> list[SearchResult]:
     """What searches came to, each best head refitted on all rows but the development rows.
 

@@ -11,10 +11,14 @@ from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.training.fitters.base import (
+    BySeed,
     Chosen,
     FirstLinear,
     FittedHead,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     refitted,
@@ -192,9 +196,7 @@ class LinearFitter:
     learns_from: Source = "vectors"
     pace: ClassVar[float] = 30.0
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         found = list[SearchResult]()
         for seed in range(len(seeds)):
             same = [
@@ -212,10 +214,10 @@ class LinearFitter:
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, SearchResult]:
         fixed, standardise = dict(self.resolved.recipe.options).get("C"), self.resolved.standardise
-        standardise = task.fixed.standardise if standardise is None else standardise
+        standardise = task.standardise if standardise is None else standardise
         first = standardise is not False
         known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
-        limited = task.fixed.trials
+        limited = task.config.trials
         strengths = [float(fixed)] if fixed else [*known][: limited or None]
         rows, folds = splits.selection(seed)
         tries = _Tries(rows=rows, folds=folds, seed=seed)
@@ -261,12 +263,7 @@ class LinearFitter:
             yield tries.tried[-1]
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         # Nothing is drawn at random: seeds with the same rows and settings learn the same.
         solved, learned = list[tuple[Tensor, Chosen, State]](), list[FittedHead]()
