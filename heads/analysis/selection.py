@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heads import display
-from heads.analysis.comparison import counted
+from heads.analysis.comparison import check_number, counted
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
@@ -19,7 +19,7 @@ from heads.classifier.pretrained import is_own, own_head
 from heads.data.corpus import Corpus, check_text
 from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, SAMPLES, Sample, sample_for
-from heads.errors import DataError, LimitError, RecipeError
+from heads.errors import DataError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -76,9 +76,7 @@ def choosing(
         run: A run whose heads are asked instead.
     """
     limits = limits or limits_here()
-    if len(recipes) > limits.recipes:
-        what = f"{len(recipes)} recipes are chosen; at most {limits.recipes} fit here."
-        raise LimitError(what, "Take some away.")
+    check_number(len(recipes), limits)
     if run:
         return _of_run(run, recipes, limits)
     given = [one for one in recipes if isinstance(one, Classifier)]

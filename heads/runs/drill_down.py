@@ -93,7 +93,12 @@ def disagreements(
     rows = heads[0][1].rows.tolist()
     given = [one.given for _, one in heads]
     sure = [None if one.sure is None else one.sure.tolist() for _, one in heads]
-    ranked = _parted(given, sure) if asked.corpus.problem.has_classes else _scattered(given)
+    if asked.corpus.problem.has_classes:
+        ranked = _parted(given, sure)
+    else:
+        spread = torch.stack(given).std(dim=0)
+        order = spread.argsort(descending=True).tolist()
+        ranked = [(float(spread[place]), place) for place in order]
     told = [[spelled(asked.corpus, answer) for answer in own] for own in given]
     return tuple(
         Disagreement(
@@ -109,12 +114,6 @@ def disagreements(
         )
         for share, place in ranked[:most]
     )
-
-
-def _scattered(given: Sequence[Tensor]) -> list[tuple[float, int]]:
-    """How far the numbers scatter on each row, the widest first."""
-    spread = torch.stack(list(given)).std(dim=0)
-    return [(float(spread[place]), place) for place in spread.argsort(descending=True).tolist()]
 
 
 def _parted(given: Sequence[Tensor], sure: Sequence[list[float] | None]) -> list[tuple[float, int]]:

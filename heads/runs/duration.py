@@ -93,11 +93,12 @@ def expected(
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
-    frozen = {
-        cell.name: _seconds(cell, splits, len(corpus.classes), pace) / threads
-        for cell in cells
-        if not cell.is_tuned
-    }
+    frozen = dict[str, float]()
+    for cell in cells:
+        if not cell.is_tuned:
+            steps = 0.0 if isinstance(cell.fitter, LinearFitter) else _steps(splits)
+            on_one_core = _work(cell, splits, len(corpus.classes)) / pace + STEP * steps
+            frozen[cell.name] = on_one_core / threads
     least, each = BESIDES
     besides = least + each * len(corpus)
     costs = tuning_costs(asked, cells, stop=stop)
@@ -203,18 +204,13 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
         (sides, alone, both),
         (states, joint, scored),
     ):
-        own = _read_by(recipes, backbone)
+        strides = [one.stride for one in recipes if one.stride is not None]
+        own = replace(backbone, stride=max(strides)) if strides else backbone
         for group in grouped(rows, asked.config.precision, exact, own) if recipes else ():
             seconds += _seconds_of(group, recipes, own, is_kept=recipes is not states)
     for group in grouped(joint, EXACT, scored, backbone) if above else ():
         seconds += _seconds_of(group, above, backbone, is_kept=False)
     return seconds
-
-
-def _read_by(recipes: Sequence[ResolvedRecipe], backbone: Backbone) -> Backbone:
-    """The base model that reads long texts in windows, where a recipe does."""
-    strides = [one.stride for one in recipes if one.stride is not None]
-    return replace(backbone, stride=max(strides)) if strides else backbone
 
 
 def _seconds_of(
@@ -246,12 +242,6 @@ def _timed(texts: Sequence[tuple[str, str]], engine: InferenceEngine) -> float:
             break
     letters, every = (sum(len(a) + len(b) for a, b in rows) for rows in (some, texts))
     return min(times) * every / max(1, letters)
-
-
-def _seconds(cell: Trial, splits: Splits, classes: int, pace: float) -> float:
-    """How long one core takes for a cell's search and all its seeds."""
-    steps = 0.0 if isinstance(cell.fitter, LinearFitter) else _steps(splits)
-    return _work(cell, splits, classes) / pace + STEP * steps
 
 
 def _steps(splits: Splits) -> float:

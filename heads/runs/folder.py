@@ -221,14 +221,9 @@ def _dated(name: str) -> str:
 
 def all_runs() -> list[RunFolder]:
     """Every run that is kept, the newest first."""
-    home = runs_folder()
-    found = (
-        [path for path in home.iterdir() if (path / "run.json").is_file()] if home.is_dir() else []
-    )
-    return [
-        RunFolder(path=path)
-        for path in sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
-    ]
+    notes = [path for path in runs_folder().glob("*/run.json") if path.is_file()]
+    notes.sort(key=lambda path: -path.stat().st_mtime)
+    return [RunFolder(path=path.parent) for path in notes]
 
 
 def find(name: str, *, is_public: bool = False) -> RunFolder:

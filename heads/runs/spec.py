@@ -256,7 +256,11 @@ def spec_of(
     Args:
         is_scored: Whether rows are held out and scored; else every row is learned from.
     """
-    _check_settings(config, corpus)
+    metric_of(config.metric, corpus.problem, ordered=corpus.ordered)  # refuses one that is not
+    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
+    if not corpus.problem.has_classes and asked:
+        what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
+        raise DataError(what, "Leave it out.")
     if config.metric == AUTO and not corpus.ordered and majority_share(corpus)[1] >= SKEWED:
         config = replace(config, metric="macro_f1")
     asked = RunSpec(
@@ -275,15 +279,6 @@ def spec_of(
         return asked
     own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
     return replace(asked, account={**asked.account, **own})
-
-
-def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
-    """Refuses settings that mean nothing for the labels."""
-    metric_of(config.metric, corpus.problem, ordered=corpus.ordered)
-    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
-    if not corpus.problem.has_classes and asked:
-        what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
-        raise DataError(what, "Leave it out.")
 
 
 TUNED_TRIALS = 3

@@ -20,7 +20,7 @@ from heads.classifier.pretrained import own_head
 from heads.errors import CheckpointError, DataError, did_you_mean
 from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
-from heads.evaluation.predictions import MAJORITY, OWN, EvaluationTask, first, scores
+from heads.evaluation.predictions import MAJORITY, OWN, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve, with_options
 from heads.recipe import Recipe
@@ -66,7 +66,10 @@ def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority:
         majority=majority,
         metric=measures.metric,
         among=len(asked.recipes),
-        own=_own(result, asked.task),
+        # What the head that is kept, the first seed's, reached by itself, where there are others.
+        own=fmean(scores(first(result.outcome, 1, asked.task), asked.task))
+        if len(result.outcome.rows) > 1
+        else None,
     )
 
 
@@ -110,13 +113,6 @@ def trained_head(
         chosen=dict(settings),
         base=result.learned[0].base,
     )
-
-
-def _own(result: TrialResult, task: EvaluationTask) -> float | None:
-    """What the head that is kept, the first seed's, reached by itself, where there are others."""
-    if len(result.outcome.rows) == 1:
-        return None
-    return fmean(scores(first(result.outcome, 1, task), task))
 
 
 def majority_of(run: RunFolder, asked: RunSpec) -> float:

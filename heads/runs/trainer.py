@@ -23,7 +23,6 @@ from heads.classifier.module import Refit, TrainedHead
 from heads.data.corpus import Corpus
 from heads.data.joining import met
 from heads.evaluation.details import measure
-from heads.evaluation.statistics import Scores
 from heads.events import Progress, within
 from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -177,31 +176,22 @@ def _fitted(
     asked: RunSpec, jobs: Sequence[Job], training_data: TrainingData, backbone: Backbone
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name, on all cores."""
-    score = _scorer(asked, training_data) if asked.is_scored else None
-    found = dict[str, TrainedHead]()
+    task, found = training_data.task, dict[str, TrainedHead]()
+    usual = measure(commonest(asked, training_data).outcome, task).score if asked.is_scored else 0.0
     with closing(run_trials(jobs, training_data, max(1, torch.get_num_threads()))) as events:
         for event in events:
             if isinstance(event, TrialFailed):
                 raise event.error
             if isinstance(event, TrialResult):
-                scores = score(event) if score else None
+                scores = None
+                if asked.is_scored:  # whoever was trained beside it says nothing of it
+                    scores = scores_of(event, asked, measure(event.outcome, task), usual)
+                    scores = replace(scores, among=1)
                 found[event.trial.name] = trained_head(event, asked, scores, backbone)
                 yield Progress(
                     says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(jobs) / 2
                 )
     return found
-
-
-def _scorer(asked: RunSpec, training_data: TrainingData) -> Callable[[TrialResult], Scores]:
-    """How a head is scored, beside the baseline that knows no text."""
-    majority = measure(commonest(asked, training_data).outcome, training_data.task).score
-
-    def score(result: TrialResult) -> Scores:
-        measures = measure(result.outcome, training_data.task)
-        # Whoever was trained beside it says nothing of it.
-        return replace(scores_of(result, asked, measures, majority), among=1)
-
-    return score
 
 
 def first_split(

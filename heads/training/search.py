@@ -263,16 +263,23 @@ def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> S
 def _learned(
     taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
 ) -> TrialResult:
-    """Learns with every seed and the settings that it has chosen."""
-    begun = time.perf_counter()
+    """Learn with every seed and the settings that it has chosen."""
+    begun, trial = time.perf_counter(), taught.trial
     learned = _fitted(taught, searched, training_data, tell)
     return TrialResult(
-        trial=taught.trial,
+        trial=trial,
         chosen=tuple(one.chosen for one in searched.found),
         tried=searched.tried,
         development_score=fmean(one.point.score for one in searched.found),
         learned=tuple(learned),
-        outcome=_outcome(taught, searched.found, learned, training_data),
+        outcome=CellPredictions(
+            name=trial.name,
+            rows=training_data.splits.test,
+            logits=tuple(taught.competing(one.logits) for one in learned),
+            is_random=trial.fitter.is_random,
+            repetition=training_data.splits.repetition,
+            **_held(taught, searched.found, training_data),
+        ),
         rows=len(training_data.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
@@ -295,31 +302,14 @@ def _fitted(
     return learned
 
 
-def _outcome(
-    taught: TrialOnTask,
-    found: Sequence[SearchResult],
-    learned: Sequence[FittedHead],
-    training_data: TrainingData,
-) -> CellPredictions:
-    """What the heads of all seeds said of the tested rows.
-
-    What a head says of rows that it has not seen is also asked of the development rows, by one
-    that has learned from the others: how sure it is, and from which logit it gives a label.
-    """
-    return CellPredictions(
-        name=taught.trial.name,
-        rows=training_data.splits.test,
-        logits=tuple(taught.competing(one.logits) for one in learned),
-        is_random=taught.trial.fitter.is_random,
-        repetition=training_data.splits.repetition,
-        **_held(taught, found, training_data),
-    )
-
-
 def _held(
     taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
 ) -> dict[str, Any]:
-    """What an `CellPredictions` holds of the development rows of all seeds."""
+    """Return what `CellPredictions` holds of the development rows of all seeds.
+
+    Heads that learned from the other rows answered them: how sure they are, and from which logit
+    they give a label.
+    """
     held_out = [one.held for one in found if one.held is not None]  # none of known settings
     if not training_data.task.problem.has_classes or not held_out:
         return {}

@@ -213,16 +213,17 @@ def surest(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
 
     Source: the one-standard-error rule (Breiman et al. 1984), of the paired difference.
     """
-    top = best(tried, task)
-    return _of_least_loss([one for one in tried if one is top or _is_near(one, top)])
-
-
-def _is_near(one: TriedSettings, top: TriedSettings) -> bool:
-    """Whether a score is within one standard error of another's."""
-    assert one.parts is not None
-    assert top.parts is not None
-    gaps = (top.parts - one.parts).double()
-    return bool(gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5)
+    top, near = best(tried, task), list[TriedSettings]()
+    for one in tried:
+        if one is top:
+            near.append(one)
+            continue
+        assert one.parts is not None
+        assert top.parts is not None
+        gaps = (top.parts - one.parts).double()
+        if gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5:
+            near.append(one)
+    return _of_least_loss(near)
 
 
 def _of_least_loss(tried: Sequence[TriedSettings]) -> TriedSettings:

@@ -28,7 +28,7 @@ from heads.training.fitters.base import (
 from heads.training.fitters.lbfgs import Function, Precision, minimise
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
-from heads.training.whitening import MANY_ROWS, InputBasis
+from heads.training.whitening import MANY_ROWS
 
 # --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
@@ -321,13 +321,9 @@ class LinearFitter:
             start=_begun(begin, layer, len(options)) if begin else None,
             products=task.products,
         )
-        return [self._folded(*one, axes) for one in zip(*solved, strict=True)]
-
-    def _folded(self, weight: Tensor, bias: Tensor, axes: InputBasis) -> State:
-        """The tensors of the head that reads vectors as they are."""
-        layer = self.first.layer
-        state = {f"{layer}.weight": weight} | ({f"{layer}.bias": bias} if self.first.bias else {})
-        return axes.folded(state, layer)
+        names = [f"{layer}.weight", *[f"{layer}.bias"] * self.first.bias]
+        states = (dict(zip(names, one, strict=False)) for one in zip(*solved, strict=True))
+        return [axes.folded(state, layer) for state in states]
 
 
 def _begun(states: Sequence[Mapping[str, Tensor]], layer: str, times: int) -> tuple[Tensor, Tensor]:
