@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import slow
 import torch
+from few_runs import finished
 from same_runs import bare, tensors
 from small_training_data import blobs, training_data_of
 from tiny_models import LIMITS, rewrite, save_tiny
@@ -109,12 +110,6 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
         return begin(RunRequest(recipes=recipes, **given), **{"limits": LIMITS} | place)
 
     return begun
-
-
-def finished(run: RunFolder) -> Leaderboard:
-    *_, found = working(run, LIMITS)
-    assert isinstance(found, Leaderboard)
-    return found
 
 
 @pytest.fixture(scope="module")

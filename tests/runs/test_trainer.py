@@ -13,6 +13,7 @@ import slow
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import collect
 from quick_heads import QUICK, trained
 from scipy.stats import spearmanr
 from tiny_models import LIMITS, TINY_WIDTH, save_tiny
@@ -351,13 +352,8 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
 ) -> None:
     recipes = ["mean+linear", "attention+linear", "mean+ridge", "cls+bert", "mean + linear"]
     new = build("new", [f"{text} mat" for text in rows.texts], ["xyz"[n % 3] for n in range(60)])
-    events, told = train(list(map(resolve, recipes)), new, small, config=QUICK, limits=LIMITS), []
-    while True:
-        try:
-            told.append(next(events))
-        except StopIteration as end:
-            heads = end.value
-            break
+    work = train(list(map(resolve, recipes)), new, small, config=QUICK, limits=LIMITS)
+    told, heads = collect(work)
     assert all(isinstance(event, Progress) for event in told)
     shares = [event.share for event in told]
     assert shares == sorted(shares)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import collect
 from small_training_data import WIDTH, blobs, ended, lesson_of, training_data_of
 from tolerances import assert_same_training
 from torch import Tensor, nn
@@ -94,12 +95,8 @@ def written(
         for n, seed in enumerate(seeds or [0] * len(curves))
     ]
     copies = Written(task, curves)
-    told, work = list[TriedSettings](), searched(copies, trials, task)
-    while True:
-        try:
-            told.append(next(work))
-        except StopIteration as end:
-            return end.value, told, copies, trials
+    told, found = collect(searched(copies, trials, task))
+    return found, told, copies, trials
 
 
 def rising(end: float, pace: float) -> Any:
@@ -372,12 +369,7 @@ def stacked(name: str, **options: Any) -> SGDFitter:
 @pytest.fixture(scope="module")
 def three() -> tuple[TrainingTask, Splits, list[TriedSettings], list[SearchResult]]:
     task, splits = lesson_and_splits(3)
-    told, work = list[TriedSettings](), stacked("roberta").search(task, splits, [5, 6, 7])
-    while True:
-        try:
-            told.append(next(work))
-        except StopIteration as end:
-            return task, splits, told, end.value
+    return task, splits, *collect(stacked("roberta").search(task, splits, [5, 6, 7]))
 
 
 def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> None:

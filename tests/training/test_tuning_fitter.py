@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from loops import collect
 from tiny_models import LIMITS
 from tuning_tasks import CLASSES, SPLITS, task_of
 
@@ -45,13 +46,7 @@ def fitter(recipe: str, backbone: Backbone) -> FineTuningFitter:
 
 def learned(own: FineTuningFitter, task: TrainingTask) -> tuple[SearchResult, FittedHead, Any]:
     """What a search and the training after it come to, with all that was looked at."""
-    search, looks = own.search(task, SPLITS, [0]), []
-    while True:
-        try:
-            looks.append(next(search))
-        except StopIteration as end:
-            found = end.value
-            break
+    looks, found = collect(own.search(task, SPLITS, [0]))
     (head,) = own.learn(task, found, SPLITS.train, SPLITS.test, [0])
     return found[0], head, [(look.settings, look.loss) for look in looks]
 
