@@ -207,16 +207,13 @@ def new_folder(name: str, *, out: Path | None, is_public: bool, run: str = "") -
             raise DataError(f"{out} is there already.", "Name a new folder.")
         path = out
     else:
-        made = f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name)
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
+        made = f"{plain}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        made = f"r{secrets.token_urlsafe(16)}" if is_public else made
         path = runs_folder() / (run or made)
     with writing(place_told(path)):
         path.mkdir(parents=True, exist_ok=True)
     return RunFolder(path=path)
-
-
-def _dated(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
-    return f"{plain}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def all_runs() -> list[RunFolder]:

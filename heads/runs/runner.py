@@ -36,7 +36,6 @@ from heads.runs.preparation import (
     WORKSPACE,
     CellDone,
     check_room,
-    counted,
     cut_states,
     estimated,
     run_features,
@@ -46,7 +45,7 @@ from heads.runs.preparation import (
 from heads.runs.racing import race, stopped_of
 from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, fill_counts, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import Limits
 from heads.training.finetuning.checkpoints import forget
 from heads.training.scheduler import Job, Scheduler, TrainingData, TrialFailed, run_trials
 from heads.training.search import (
@@ -207,7 +206,10 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
     by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
-    config, told = fill_counts(_bounded(request.config, limits), chosen, by_seed=by_seed)
+    config, most = request.config, limits.run_seconds
+    if most and not 0 < config.budget_seconds <= most:
+        config = replace(config, budget_seconds=most)
+    config, told = fill_counts(config, chosen, by_seed=by_seed)
     allowed = replace(request, config=config)
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
@@ -229,14 +231,6 @@ def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
     return trials(asked.resolved, backbone, len(corpus.classes), limits, corpus.problem)
-
-
-def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:
-    """The settings with no more time than this place allows."""
-    most = limits.run_seconds
-    if not most or 0 < config.budget_seconds <= most:
-        return config
-    return replace(config, budget_seconds=most)
 
 
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
@@ -323,7 +317,9 @@ def _is_whole(run: RunFolder) -> bool:
     """Whether a run has ended with every cell done: there is nothing to go on with."""
     asked = spec.load(run)
     is_over = (run.read("end.json") or {}).get("state") == "finished"
-    return is_over and counted(run, asked) == len(asked.names)
+    files = (run.path / f"cells/{number:03}.json" for number in range(len(asked.names)))
+    done = len(stopped_of(run)) + sum(file.is_file() for file in files)
+    return is_over and done == len(asked.names)
 
 
 def stopped(run: RunFolder) -> None:

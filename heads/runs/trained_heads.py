@@ -95,13 +95,19 @@ def trained_head(
     if "epochs" in settings:
         by_vectors = not whole or result.trial.resolved.tuning.paired
         training["batch_size"] = adamw.batch_of(result.rows) if by_vectors else BATCH
+    # The leaderboard's temperature is of all seeds together; this head's thresholds stand beside
+    # one that is found on its own development rows.
+    scale = 1.0
+    if result.outcome.held is not None:
+        logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
+        scale = temperature(logits, asked.task.targets[rows], asked.task.problem)
     return TrainedHead(
         recipe=recipe.recipe,
         model=asked.model,
         classes=asked.corpus.classes,
         problem=asked.corpus.problem,
         paired=bool(asked.corpus.pairs),
-        temperature=_temperature(result, asked),
+        temperature=scale,
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
         rows=result.rows,
@@ -119,17 +125,6 @@ def majority_of(run: RunFolder, asked: RunSpec) -> float:
     """The score of a run's baseline that knows no text."""
     cell = kept(run, asked.names.index(MAJORITY))
     return cell.measures.score if cell else 0.0
-
-
-def _temperature(result: TrialResult, asked: RunSpec) -> float:
-    """The temperature of the head that is kept, found on its own development rows.
-
-    The leaderboard's is of all seeds together; this head's own thresholds stand beside it.
-    """
-    if result.outcome.held is None:
-        return 1.0
-    logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
-    return temperature(logits, asked.task.targets[rows], asked.task.problem)
 
 
 def head_of(
