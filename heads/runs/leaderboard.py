@@ -128,7 +128,7 @@ class Leaderboard(display.Displayed):
             name: The recipe; the recommended one, if none is named, or else the best.
 
         Raises:
-            DataError: There is no such head.
+            HeadsError: The run has no such head, or the name is no recipe.
         """
         asked = name or self.recommendation.name or self.best
         return run_classifier(self.folder, asked, limits or limits_here())
