@@ -275,10 +275,8 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
 @pytest.mark.parametrize("C", [0.01, 1.0])
 def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: float) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = (
-        lesson_of(SINGLE_LABEL, targets, loss="hinge"),
-        unit_of("mean+linear", small, SINGLE_LABEL),
-    )
+    task = lesson_of(SINGLE_LABEL, targets, loss="hinge")
+    trial = unit_of("mean+linear", small, SINGLE_LABEL)
     rows, asked = torch.arange(120), torch.arange(120, 160)
     given = [found_of({"standardise": True, "C": C})]
     (found,) = trial.fitter.learn(task, given, [rows], [asked], [0])
