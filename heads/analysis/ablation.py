@@ -166,7 +166,9 @@ def retraining(
             found[place] = Retrained(why_not=why)
         else:
             recipes[place] = recipe
-    rows = _rows_each(heads) if recipes else 0
+    rows = len(heads.learned) if recipes else 0  # on which a head is trained, of every split
+    if recipes and heads.run:
+        rows = sum(map(len, spec.load(heads.run).splits.train))
     for place in [*recipes][_allowed(rows) :]:  # in the order asked for, as far as this place goes
         found[place] = Retrained(why_not=_too_many(rows))
         del recipes[place]
@@ -195,13 +197,6 @@ def _why_not(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe)
         f"The base model is learned anew with every head, which takes long: train {bare} yourself, "
         "beside the one that has the layer."
     )
-
-
-def _rows_each(heads: SelectedHeads) -> int:
-    """On how many rows a head is trained, those of every split counted."""
-    if heads.run is None:
-        return len(heads.learned)
-    return sum(map(len, spec.load(heads.run).splits.train))
 
 
 def _allowed(rows: int) -> int:
@@ -300,18 +295,14 @@ def _of_run(
             worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
             bare = Classifier(backbone=backbone, head=head)
             found[place] = Retrained(classifier=bare, worth=worth)
-            _remember(keys[place], found[place])
+            with _lock:
+                _recent[keys[place]] = found[place]
+                while len(_recent) > KEPT:
+                    _recent.popitem(last=False)
         done += isinstance(event, TrialFailed | TrialResult)
         says = f"Training without a layer: {done} of {len(jobs)} heads done"
         yield Progress(says=says, share=0.5 + done / len(jobs) / 2)
     return found
-
-
-def _remember(key: tuple[str, float, str, str], retrained: Retrained) -> None:
-    with _lock:
-        _recent[key] = retrained
-        while len(_recent) > KEPT:
-            _recent.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,11 +403,7 @@ def kind_of(layer: nn.Module) -> str:
 
 
 def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
-    """The layers of a head of that name or kind; without one, all that do something in use.
-
-    Raises:
-        RecipeError: It has no such layer.
-    """
+    """Return a head's layers of that name or kind, or all in use; raise RecipeError for none."""
     chain = classifier.head.module.head
     known, last = dict(leaves(chain)), last_linear(chain)
     acting = {

@@ -93,14 +93,11 @@ def choosing_head(
     sample: str,
     limits: Limits,
 ) -> Generator[Progress, None, ChosenHead]:
-    """Finds the head that is to answer, or trains that of a sample: progress, then the head.
+    """Find the head that answers, or train that of a sample; yield progress.
 
     Args:
         recipe: A recipe, "own", or a classifier; the run's best or "own" if ""; or a head that was
             chosen before.
-
-    Raises:
-        HeadsError: Anything in the choice that does not fit, in one sentence.
     """
     if isinstance(recipe, ChosenHead):
         return recipe
@@ -170,13 +167,10 @@ def _known(found: SelectedHeads, limits: Limits | None = None) -> ChosenHead:
 def columns_read(
     stream: TableStream, head: ChosenHead, text: str, pair: str, vectors: str, label: str = ""
 ) -> Columns:
-    """The columns of the texts, or that of the vectors where the head learned from some.
+    """Return the columns of texts or vectors; raise DataError if one is missing or unfit.
 
     Args:
         label: The column of the labels, which is none of them.
-
-    Raises:
-        DataError: One is not there or holds something else.
     """
     if not head.classifier.backbone.is_given:
         if vectors:
@@ -564,16 +558,13 @@ def predicting(
     watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileAnswers]:
-    """The work of `heads.predict`: progress, then the account.
+    """Answer a file as `heads.predict` does: yield progress, return the account.
 
     Args:
         excel_safe: As of `heads.predict`; in public mode, where strangers write files, always.
         is_printed: Whether the file is one to be printed: answers are kept in memory as where none
             is written, and the vectors that were answered are left out.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
     """
     limits = limits or limits_here()
     target = None if to is None else checked_target(Path(to).expanduser(), file)
@@ -638,13 +629,10 @@ def predicting(
 
 
 def checked_target(target: Path, source: Any) -> Path:
-    """A place that can be written to, where nothing lies yet.
+    """Return a path that can be written to; raise DataError for any other.
 
     Args:
         source: What is answered.
-
-    Raises:
-        DataError: It is none.
     """
     check_ending(target)
     if target.is_dir():

@@ -202,7 +202,10 @@ def _begun(
     with torch.no_grad():
         logits = module(*ground.states)
         blank = module(*ground.blanks)[0]
-        _check_same(logits, module(*ground.looked_up), classifier)
+        if not torch.allclose(logits, module(*ground.looked_up), rtol=SAME, atol=SAME):
+            what = "Attributions are not to be had for "
+            what += f"{classifier.backbone.id}: its logits come out differently."
+            raise ModelError(what, NOT_TO_BE_HAD)
         reads = torch.cat([module.reader(states).reads[0] for states in ground.states])
     target = _target(classifier, logits[0], label)
     chosen = head.problem.chosen(logits, head.thresholds)[0]
@@ -223,27 +226,19 @@ def _begun(
         rival="" if rival is None else classifier.classes[rival],
         value=float(logits[0] @ weights),
         value_on_blanks=float(blank @ weights),
-        span=_span(logits[0]),
+        # How far the logits lie apart; of a single number, how far it is from 0.
+        span=float(logits.max() - logits.min() if len(logits[0]) > 1 else logits.abs().max()),
         blank=ground.entries[0].blank,
         tokens=_tokens(ground.entries, torch.cat(times_input) if times_input else None, reads),
-        why_not="" if pulled else _refusal(classifier),
+        why_not=""
+        if pulled
+        else f"{classifier.recipe} counts votes, which no small change of a text moves, so it has "
+        "no gradient: see its nearest training examples instead.",
         unread=sum(one.encoded.whole_length - len(one.encoded) for one in ground.entries),
     )
     if pulled is None or ground.is_blank:
         return attribution, None
     return attribution, ExplainedLogits(module=module, weights=weights, pull=pulled)
-
-
-def _span(logits: Tensor) -> float:
-    """How far the logits of a text lie apart; of a single number, how far it is from 0."""
-    return float(logits.max() - logits.min()) if len(logits) > 1 else float(logits.abs().max())
-
-
-def _check_same(ordinary: Tensor, ours: Tensor, classifier: Classifier) -> None:
-    if not torch.allclose(ordinary, ours, rtol=SAME, atol=SAME):
-        name = classifier.backbone.id
-        what = f"Attributions are not to be had for {name}: its logits come out differently."
-        raise ModelError(what, NOT_TO_BE_HAD)
 
 
 def _target(classifier: Classifier, logits: Tensor, label: str) -> int:
@@ -255,13 +250,6 @@ def _target(classifier: Classifier, logits: Tensor, label: str) -> int:
         what = f"{classifier.recipe} has no class '{label[:60]}'."
         raise DataError(what, did_you_mean(label, dict.fromkeys(classifier.classes)))
     return alike[0]
-
-
-def _refusal(classifier: Classifier) -> str:
-    return (
-        f"{classifier.recipe} counts votes, which no small change of a text moves, so it has no "
-        "gradient: see its nearest training examples instead."
-    )
 
 
 def _scored(begun: Attribution, scores: Tensor, steps: int, seconds: float) -> Attribution:
@@ -311,11 +299,7 @@ def _sides(entries: Sequence[InputEmbeddings]) -> list[str]:
 
 
 def encoded(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
-    """The tokens of one or two texts as a head reads them: together, or each by itself.
-
-    Raises:
-        DataError: A head that needs two texts has one only.
-    """
+    """Encode one or two texts as a head reads them; raise DataError if it lacks a second."""
     check_second(classifier.head, texts[1:])
     if classifier.head.module.is_siamese:
         return classifier.backbone.encode(texts)

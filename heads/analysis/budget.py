@@ -34,15 +34,12 @@ def passes_within(limits: Limits, products: int) -> int:
 
 
 def check_passes(passes: int, products: int, what: str, hint: str, limits: Limits) -> None:
-    """Refuses what would take too long here.
+    """Raise LimitError if these passes would take longer than this place allows.
 
     Args:
         passes: How many tokens pass through the model, each counted as often as it does.
         products: Those that one token takes.
         what: What is asked, as the beginning of a sentence.
-
-    Raises:
-        LimitError: It would take more than this place allows.
     """
     most = passes_within(limits, products)
     if passes > most:

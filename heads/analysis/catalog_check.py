@@ -6,7 +6,6 @@ read the same batch of token numbers.
 Legend: n texts, t tokens, c classes.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,6 @@ from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
 from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import LATE, ResolvedRecipe
-from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 
 CLASSES = 3
@@ -50,12 +48,6 @@ class FamilyCheck:
     max_difference: float | None
     exact: bool
     reason: str
-
-
-def check_catalog(model_types: Iterable[str]) -> Iterator[FamilyCheck]:
-    """Compares one family after the other."""
-    for model_type in model_types:
-        yield compare_family(model_type)
 
 
 def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
@@ -142,16 +134,6 @@ def our_logits(
 ) -> Tensor:
     """(n, c), what our recipe says of the same batch."""
     return module(backbone.states(batch, side))
-
-
-def _with_option(recipe: Recipe, name: str, value: bool) -> Recipe:
-    options = dict(recipe.options) | {name: value}
-    return Recipe(
-        pooling=recipe.pooling,
-        layers=recipe.layers,
-        head=recipe.head,
-        options=tuple(sorted(options.items())),
-    )
 
 
 def _not_built(model_type: str, reason: str) -> FamilyCheck:

@@ -511,24 +511,21 @@ def _notes(facts: Provenance, head: TrainedHead | None) -> Iterator[str]:
         yield f"This head is random: {backbone.id} lacks {len(head.new)} of its tensors."
     if why := base_of(backbone.model_type).why:
         yield why
+    yield from _reading_notes(resolved, backbone, is_trained=head is not None)
+
+
+def _reading_notes(
+    resolved: ResolvedRecipe, backbone: Backbone, *, is_trained: bool
+) -> Iterator[str]:
     if resolved.pair:
         yield "No class of Transformers reads two texts apart; sentence-transformers trains such."
-    yield from _reading_notes(resolved, backbone)
-    if head is None:
-        yield from _before_training(resolved)
-
-
-def _reading_notes(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
     if backbone.trained is not None:
         yield f"{backbone.id} was trained with its own pooling: {backbone.trained.says}."
     if own := backbone.for_recipe(resolved).prefix:
         yield f"Before every text stands '{own}'."
-
-
-def _before_training(resolved: ResolvedRecipe) -> Iterator[str]:
-    if resolved.learns_to_read:
+    if resolved.learns_to_read and not is_trained:
         yield "This is the reading before training, when all count nearly the same."
-    if resolved.is_tuned:
+    if resolved.is_tuned and not is_trained:
         yield "What is read is shown with the base model as it is before it learns."
 
 

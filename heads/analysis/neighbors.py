@@ -177,24 +177,20 @@ def _different(
     for row, cosine in zip(rows, cosines, strict=True):
         if len(found) == most and cosine < list(found.values())[-1].similarity - ROUNDING:
             break  # whatever equals a neighbour would be as near
-        one = _neighbour(corpus, row, cosine)
+        names = tuple(corpus.classes[target] for target in corpus.targets[row])
+        one = Neighbour(
+            text=corpus.texts[row],
+            pair=corpus.pairs[row] if corpus.pairs else "",
+            labels=(f"{corpus.numbers[row]:g}",) if corpus.numbers else names,
+            similarity=cosine,
+            line=corpus.lines[row] if corpus.lines else 0,
+        )
         text = folded(one.text, one.pair) if one.pair else folded(one.text)
         if before := found.get((text, one.labels)):
             found[text, one.labels] = replace(before, times=before.times + 1)
         elif len(found) < most:
             found[text, one.labels] = replace(one, is_same=text == asked)
     return list(found.values())
-
-
-def _neighbour(corpus: Corpus, row: int, cosine: float) -> Neighbour:
-    names = tuple(corpus.classes[target] for target in corpus.targets[row])
-    return Neighbour(
-        text=corpus.texts[row],
-        pair=corpus.pairs[row] if corpus.pairs else "",
-        labels=(f"{corpus.numbers[row]:g}",) if corpus.numbers else names,
-        similarity=cosine,
-        line=corpus.lines[row] if corpus.lines else 0,
-    )
 
 
 def vectors_of(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -352,7 +353,10 @@ def label_columns(
         return replace(columns, number=True)
     if not known.problem.has_label_sets or columns.labels:
         return columns
-    return replace(columns, separator=_separator(stream, head, columns.label, said.separator))
+    if said.separator is not None:
+        return replace(columns, separator="" if said.separator == "none" else said.separator)
+    separator = head.columns.separator if columns.label == head.columns.label else ""
+    return replace(columns, separator=separator or _sign(cells_of(table, columns.label)))
 
 
 def _found(
@@ -417,15 +421,6 @@ def _share(stream: TableStream, known: _Known, name: str) -> float:
         )
     )
     return hits / max(cells.total(), 1)
-
-
-def _separator(stream: TableStream, head: ChosenHead, label: str, said: str | None) -> str:
-    """What parts labels in a cell."""
-    if said is not None:
-        return "" if said == "none" else said
-    if label == head.columns.label and head.columns.separator:
-        return head.columns.separator
-    return _sign(cells_of(stream.sample, label))
 
 
 def _sign(cells: "Counter[str]") -> str:
@@ -551,7 +546,12 @@ class Scoring:
         repeats, rest = _repeats(self.head, self.texts), None
         if repeats is not None and bool(repeats.any()):
             rest = _part(outcome, task, ~repeats)
-        measures, commonest = measure(outcome, task), None
+        measures, commonest, absent, error = measure(outcome, task), None, (), None
+        if task.problem.has_classes:
+            there = task.problem.target_matrix(task.targets, len(own.classes)).bool().any(dim=0)
+            absent = tuple(compress(own.classes, (~there).tolist()))
+            sure = confidence(outcome, task, own.temperature)
+            error = calibration_error(reliability(sure, decided(outcome, task)))
         if task.problem.is_exclusive:
             commonest = float(torch.bincount(task.targets).max()) / len(task.targets)
         return FileScores(
@@ -565,12 +565,12 @@ class Scoring:
             measures=measures,
             by_class=tuple(_by_class(measures, own.classes)),
             unknown=dict(self.unknown.most_common()),
-            absent=_absent(task),
+            absent=absent,
             repeated=None if repeats is None else int(repeats.sum()),
             unrepeated=rest,
             commonest=commonest,
             temperature=own.temperature,
-            calibrated_error=_error(outcome, task, own.temperature),
+            calibrated_error=error,
             held_out=own.scores,
             text=columns.text,
             pair=columns.pair,
@@ -650,11 +650,7 @@ def evaluating(
     label_names: Names = (),
     limits: Limits | None = None,
 ) -> Generator[Progress, None, FileScores]:
-    """The work of `heads.evaluate`: progress, then the scores.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
-    """
+    """Score a file as `heads.evaluate` does: yield progress, return the scores."""
     limits, said = limits or limits_here(), labels or LabelHints()
     with on_disk(file, limits) as path:
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
@@ -730,19 +726,3 @@ def _by_class(measures: Measures, classes: Sequence[str]) -> list[ClassScores]:
         )
         for name, has, given, hits, f1 in facts
     ]  # fmt: skip
-
-
-def _absent(task: EvaluationTask) -> tuple[str, ...]:
-    """Classes that no scored row has."""
-    if not task.problem.has_classes:
-        return ()
-    there = task.problem.target_matrix(task.targets, len(task.classes)).bool().any(dim=0).tolist()
-    return tuple(name for name, yes in zip(task.classes, there, strict=True) if not yes)
-
-
-def _error(outcome: CellPredictions, task: EvaluationTask, temperature: float) -> float | None:
-    """The calibration error with the logits divided."""
-    if not task.problem.has_classes:
-        return None
-    sure = confidence(outcome, task, temperature)
-    return calibration_error(reliability(sure, decided(outcome, task)))

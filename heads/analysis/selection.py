@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heads import display
-from heads.analysis.comparison import counted
+from heads.analysis.comparison import check_number, counted
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
@@ -19,15 +19,14 @@ from heads.classifier.pretrained import is_own, own_head
 from heads.data.corpus import Corpus, check_text
 from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, SAMPLES, Sample, sample_for
-from heads.errors import DataError, LimitError, RecipeError
+from heads.errors import DataError, RecipeError
 from heads.events import Progress
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain
 from heads.recipe import Recipe
 from heads.runs.folder import RunFolder, find
-from heads.runs.refit import with_refit, with_refit_of_run
-from heads.runs.trained_heads import heads_of
+from heads.runs.refit import run_classifiers, with_refit
 from heads.runs.trainer import first_split, trained
 from heads.settings import ExperimentConfig, Limits
 from heads.settings import limits as limits_here
@@ -65,7 +64,7 @@ def choosing(
     run: str = "",
     limits: Limits | None = None,
 ) -> Generator[Progress, None, SelectedHeads]:
-    """Finds heads, or trains those of a sample that were never trained: progress, then they.
+    """Find trained heads, or train those of a sample; yield progress.
 
     Args:
         recipes: Recipes, "own" for the head that a checkpoint came with, or classifiers. Without
@@ -74,14 +73,9 @@ def choosing(
         model: The base model; a run has its own.
         sample: What the heads are trained on; the one that suits, if not given.
         run: A run whose heads are asked instead.
-
-    Raises:
-        HeadsError: Anything in the choice that does not fit, in one sentence.
     """
     limits = limits or limits_here()
-    if len(recipes) > limits.recipes:
-        what = f"{len(recipes)} recipes are chosen; at most {limits.recipes} fit here."
-        raise LimitError(what, "Take some away.")
+    check_number(len(recipes), limits)
     if run:
         return _of_run(run, recipes, limits)
     given = [one for one in recipes if isinstance(one, Classifier)]
@@ -96,33 +90,20 @@ def _of_sample(
 ) -> Generator[Progress, None, SelectedHeads]:
     names = [one if isinstance(one, Classifier) or is_own(one) else resolve(one) for one in recipes]
     backbone = yield from loading(model, limits)
-    corpus = corpus_of(data, limits)
+    corpus, config = corpus_of(data, limits), ExperimentConfig()
     different = {one.recipe if isinstance(one, ResolvedRecipe) else one: one for one in names}
     ours = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}
     heads = (yield from trained([*ours.values()], corpus, backbone, limits)) if ours else []
-    found = dict(zip(ours, heads, strict=True))
-    learned, held = first_split(corpus, ExperimentConfig())
-    return SelectedHeads(
-        classifiers=tuple(
-            one
-            if isinstance(one, Classifier)
-            else with_refit(
-                Classifier(
-                    backbone=backbone,
-                    head=found[one.recipe]
-                    if isinstance(one, ResolvedRecipe)
-                    else own_head(backbone),
-                ),
-                corpus,
-                ExperimentConfig(),
-                limits,
-            )
-            for one in different.values()
-        ),
-        corpus=corpus,
-        learned=learned,
-        held=held,
-    )
+    found, classifiers = dict(zip(ours, heads, strict=True)), list[Classifier]()
+    for one in different.values():
+        if isinstance(one, Classifier):
+            classifiers.append(one)
+            continue
+        head = found[one.recipe] if isinstance(one, ResolvedRecipe) else own_head(backbone)
+        classifier = Classifier(backbone=backbone, head=head)
+        classifiers.append(with_refit(classifier, corpus, config, limits))
+    learned, held = first_split(corpus, config)
+    return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
 def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
@@ -151,17 +132,14 @@ def _of_run(called: str, recipes: Sequence[Named], limits: Limits) -> SelectedHe
             what = "A run has heads of its own."
             raise RecipeError(what, "Name its recipes, or leave the run out.")
         named.append(one)
-    asked, backbone, heads = heads_of(run, named, limits)
+    asked, classifiers = run_classifiers(run, named, limits)
     return SelectedHeads(
-        classifiers=tuple(
-            with_refit_of_run(Classifier(backbone=backbone, head=head), run, asked, name, limits)
-            for name, head in heads.items()
-        ),
+        classifiers=tuple(classifiers.values()),
         corpus=asked.corpus,
         learned=tuple(asked.splits.train[0].tolist()),  # the head of the first seed is kept
         held=tuple(asked.splits.test[0].tolist()),
         run=run,
-        names=tuple(heads),
+        names=tuple(classifiers),
     )
 
 

@@ -87,14 +87,11 @@ def answer_columns(
     logits: bool = False,
     abstain_below: float = 0.0,
 ) -> AnswerColumns:
-    """The columns in which a head answers.
+    """Return the columns of a head's answers; raise DataError if these cannot abstain.
 
     Args:
         taken: Names that other columns have already.
         separator: What stood between labels where it learned, "[]" where cells were lists.
-
-    Raises:
-        DataError: It is asked to abstain, and its answers are of another kind.
     """
     if not 0 <= abstain_below <= 1:
         what = f"A probability lies between 0 and 1, and {abstain_below:g} does not."

@@ -100,14 +100,14 @@ class Classifier(display.Displayed):
 
     @torch.no_grad()
     def kept_logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-        """The same up to rounding, (n, c); the base model reads only what it has not read before.
+        """Return the `logits` up to rounding, (n, c); only texts not cached are encoded.
 
         What it has made of a text is found again, whichever texts were read beside it and for
         whichever frozen recipe. A head that learned how to read, that learned its base model as
         well, or that is applied to every token reads all texts anew.
 
         Raises:
-            DataError: As of `logits`.
+            DataError: A text is empty, or there are not as many second texts as it needs.
         """
         resolved = self.head.module.reader.resolved
         if self.head.base is not None or resolved.needs_states or self.backbone.is_given:
@@ -120,11 +120,7 @@ class Classifier(display.Displayed):
         return logits
 
     def _of_vectors(self, vectors: Any) -> Tensor:
-        """What the head says of vectors (n, w), some at a time.
-
-        Raises:
-            DataError: They are none, are of another width, or hold what is no number.
-        """
+        """Compute the logits of vectors (n, w), some at a time; raise DataError if unfit."""
         matrix = matrix_of(vectors, self.backbone.width)
         blocks = matrix.split(AT_ONCE) if len(matrix) else ()
         logits = [self.head.module(states_of(block)) for block in blocks]
@@ -194,11 +190,7 @@ class Classifier(display.Displayed):
     def decided(
         self, logits: Tensor, *, abstain_below: float = 0.0
     ) -> list[tuple[str, ...]] | list[tuple[float, ...]]:
-        """Return the classes decided for, or the numbers, of each text with these logits (n, c).
-
-        Raises:
-            DataError: As of `predict`.
-        """
+        """Return the classes or numbers decided for at these logits (n, c), as `predict` does."""
         if abstain_below:
             self.check_abstains()
         if not self.head.problem.has_classes:

@@ -9,20 +9,15 @@ import json
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.tuned import TunedBase
 from heads.caching import foreign_code, make_room, own_code, used, write
 from heads.checked_files import fill_tensors, read_tensors
-from heads.classifier.module import Refit, TrainedHead, assemble
+from heads.classifier.module import TrainedHead, head_from_facts
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, RecipeError
-from heads.evaluation.statistics import Scores
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.problem import problem_of
-from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits, kept_folder
 
 # --- A trained head as one safetensors file, and back.
@@ -35,11 +30,7 @@ BROKEN = "Delete the file; the head will be trained again."
 
 
 def save(head: TrainedHead, path: Path) -> None:
-    """Writes a head that was trained here to a file.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Write a head that was trained here to a file."""
     if head.scores is None or head.training is None:
         raise CheckpointError("A checkpoint's own head needs no file of its own.", "Keep it there.")
     facts = {"version": VERSION, "model": head.model, **head.facts}
@@ -51,50 +42,20 @@ def save(head: TrainedHead, path: Path) -> None:
 
 
 def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
-    """Reads a trained head and puts it onto its base model.
-
-    Raises:
-        CheckpointError: The file is broken, or is for another base model or version.
-    """
+    """Read a trained head onto its base model; raise CheckpointError if it is broken or unfit."""
     try:
         tensors, metadata = read_tensors(path)
         facts = json.loads(metadata[KEY])
-        _check_facts(facts)
         if facts["version"] != VERSION or facts["model"] != backbone.id:
             raise CheckpointError(f"{path.name} is for another version or base model.", BROKEN)
-        classes = tuple(facts["classes"])
-        with IsolatedRng().rolling():
-            module = assemble(
-                resolve(facts["recipe"]),
-                backbone,
-                len(classes),
-                problem=problem_of(facts),
-                limits=limits,
-            )
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
-            raise ValueError("a weight is no number")
+        own = {n: t for n, t in tensors.items() if not n.startswith(BASE)}
         base = {n.removeprefix(BASE): t for n, t in tensors.items() if n.startswith(BASE)}
-        module.load_state_dict({n: t for n, t in tensors.items() if not n.startswith(BASE)})
         tuned = facts.get("base")
-        return TrainedHead(
-            recipe=module.reader.resolved.recipe,
-            model=backbone.id,
-            classes=classes,
-            problem=problem_of(facts),
-            trained_on=facts["trained_on"],
-            rows=facts["rows"],
-            scores=Scores(**facts["scores"]),
-            training=dict(facts["training"]),
-            fingerprint=str(facts.get("fingerprint", "")),
-            trained_as=resolve(facts["trained_as"]) if facts.get("trained_as") else None,
-            chosen=dict(facts.get("chosen", {})),
-            temperature=float(facts.get("temperature", 1.0)),
-            thresholds=tuple(facts.get("thresholds", ())),
-            paired=bool(facts.get("paired")),
-            refit=Refit(**facts["refit"]) if facts.get("refit") else None,
-            module=module.eval().requires_grad_(False),
-            base=tuned and TunedBase(tensors=base, **tuned),
-        )
+        learned = tuned and TunedBase(tensors=base, **tuned)
+        head = head_from_facts(facts, own, backbone, limits, learned)
+        if head.scores is None or head.training is None:
+            raise ValueError("a head that was never trained")
+        return head
     except CheckpointError:
         raise
     except RecipeError as error:
@@ -103,22 +64,6 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
     except (OSError, HeadsError, *MALFORMED) as error:
         what = f"{path.name} is not a head that this version can read ({type(error).__name__})."
         raise CheckpointError(what, BROKEN) from error
-
-
-def _check_facts(facts: dict[str, Any]) -> None:
-    """Raises a ValueError where the metadata do not hold what `save` writes."""
-    classes, scores = facts["classes"], facts["scores"]
-    named = len(classes) >= (1 if problem_of(facts).gives_number else 2) and all(
-        isinstance(name, str) for name in classes
-    )
-    bars, temperature = facts.get("thresholds", []), facts.get("temperature", 1.0)
-    absent = ("metric", "own") if scores.get("own") is None else ("metric",)
-    measured = [value for name, value in scores.items() if name not in absent]
-    counted = all(isinstance(value, int | float) for value in (*measured, *bars, temperature))
-    fits = len(bars) in (0, len(classes)) and isinstance(scores.get("metric", ""), str)
-    fits &= all(isinstance(value, int | float | str) for value in facts["training"].values())
-    if not (named and counted and fits and temperature > 0 and isinstance(facts["recipe"], str)):
-        raise ValueError("not the facts of a head")
 
 
 IN_MEMORY_BYTES = 300_000_000
@@ -150,11 +95,7 @@ def _source(resolved: ResolvedRecipe) -> str:
 
 
 def load_again(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
-    """Reads a trained head as `load` does; one that is as large as a base model stays in memory.
-
-    Raises:
-        CheckpointError: As of `load`.
-    """
+    """Read a trained head as `load` does; one as large as a base model stays in memory."""
     try:
         written = path.stat().st_mtime_ns
     except OSError:

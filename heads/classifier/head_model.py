@@ -65,11 +65,7 @@ class HeadForSequenceClassification(modeling.HeadForSequenceClassification):
 
 
 def render_source(config: HeadConfig) -> str:
-    """Return the modeling file of a configuration: the model with the parts that it names.
-
-    Raises:
-        RecipeError: A part of the user's own cannot go along.
-    """
+    """Return the modeling file of a configuration; raise RecipeError if a part has no source."""
     names = [config.pooling] if isinstance(config.pooling, str) else config.pooling
     combination = config.layers if isinstance(config.layers, str) else ""
     registries = {
@@ -231,11 +227,7 @@ def _buffer_shapes(module: RecipeModule, num_labels: int) -> dict[str, list[int]
 def build_model(
     module: RecipeModule, backbone: Backbone, config: HeadConfig
 ) -> HeadForSequenceClassification:
-    """Return the model of a recipe with the weights of its base model and its head.
-
-    Raises:
-        CheckpointError: A tensor of the model has no source here.
-    """
+    """Return a recipe's model with its weights; raise CheckpointError if one has no source."""
     with torch.device("meta"):
         model = HeadForSequenceClassification(config)
     state, wanted = _state(module, backbone, config), model.state_dict()

@@ -171,11 +171,7 @@ def head_inputs(
 def base_inputs(
     backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
 ) -> BaseInputs:
-    """Lets one base model read texts in the ways that these heads ask for, in one batch.
-
-    Raises:
-        DataError: A siamese head has no second texts.
-    """
+    """Let one base model read texts in the ways that these heads ask for, in one batch."""
     interruption.check()
     siamese = [head for head in heads if head.is_siamese]
     if siamese:
@@ -220,11 +216,7 @@ def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:
 
 
 def check_second(head: TrainedHead, pairs: Sequence[str]) -> None:
-    """Refuses one text where a head needs two.
-
-    Raises:
-        DataError: There are no second texts.
-    """
+    """Raise DataError if a head needs two texts and there is one."""
     check_pairs(head.module.reader.resolved, pairs)
     if head.paired and not pairs:
         what = f"{head.recipe} was trained on two texts, and there is one."

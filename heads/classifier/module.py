@@ -5,6 +5,7 @@ Legend: n texts, w width of the pooled vector, c classes.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import inf
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,9 +19,11 @@ from heads.errors import HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import last_linear, leaves
+from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
-from heads.problem import ProblemType
+from heads.problem import ProblemType, problem_of
 from heads.recipe import Recipe, Value
+from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig, Limits
 
 
@@ -335,3 +338,74 @@ def assemble(
             f"Choose a smaller head, for example {resolved.recipe.pooling}+linear.",
         )
     return RecipeModule(resolved, backbone, classes)
+
+
+def head_from_facts(
+    facts: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    backbone: Backbone,
+    limits: Limits,
+    base: TunedBase | None = None,
+) -> TrainedHead:
+    """Put a head that was saved with its `TrainedHead.facts` back onto its base model.
+
+    Args:
+        tensors: The state of its module.
+        base: What its base model has learned with it, if that does not lie in `backbone`.
+
+    Raises:
+        ValueError: The facts are not those of a head, or a weight is no number. What lacks a name
+            or has another shape raises as Python and torch do.
+    """
+    _check_facts(facts)
+    numbers = (*tensors.values(), *(base.tensors.values() if base else ()))
+    if not all(tensor.isfinite().all() for tensor in numbers):
+        raise ValueError("a weight is no number")
+    classes, problem = tuple(facts["classes"]), problem_of(facts)
+    with IsolatedRng().rolling():
+        module = assemble(
+            resolve(facts["recipe"]), backbone, len(classes), problem=problem, limits=limits
+        )
+    module.load_state_dict(dict(tensors))
+    scores, training, refit = (facts.get(name) for name in ("scores", "training", "refit"))
+    return TrainedHead(
+        recipe=module.reader.resolved.recipe,
+        model=backbone.id,
+        classes=classes,
+        problem=problem,
+        trained_on=str(facts["trained_on"]),
+        rows=int(facts["rows"]),
+        scores=Scores(**scores) if scores else None,
+        training=dict(training) if training else None,
+        fingerprint=str(facts.get("fingerprint", "")),
+        trained_as=resolve(facts["trained_as"]) if facts.get("trained_as") else None,
+        module=module.eval().requires_grad_(False),
+        chosen=dict(facts.get("chosen") or {}),
+        temperature=float(facts.get("temperature", 1.0)),
+        thresholds=tuple(facts.get("thresholds", ())),
+        paired=bool(facts.get("paired")),
+        refit=Refit(**refit) if refit else None,
+        base=base,
+        base_parameters=int(facts.get("base_parameters", 0)),
+    )
+
+
+def _check_facts(facts: Mapping[str, Any]) -> None:
+    """Raise ValueError for values that `TrainedHead.facts` never has."""
+    classes, scores = facts["classes"], dict(facts["scores"] or {})
+    settings = (facts["training"] or {}).values()
+    if scores.get("own") is None:  # of one training, or written by an older version
+        scores.pop("own", None)
+    texts = (*classes, facts["recipe"], scores.pop("metric", ""))
+    thresholds, temperature = facts.get("thresholds", ()), facts.get("temperature", 1.0)
+    numbers = (*scores.values(), *thresholds, temperature, facts["rows"])
+    if not (
+        isinstance(classes, list)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int | float) for number in numbers)
+        and all(isinstance(value, int | float | str) for value in settings)
+        and len(set(classes)) == len(classes) > 0
+    ):
+        raise ValueError("not the facts of a head")
+    if not (0 < temperature < inf and len(thresholds) in (0, len(classes)) and facts["rows"] >= 0):
+        raise ValueError("no temperature or thresholds of these classes")

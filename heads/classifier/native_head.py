@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +119,8 @@ def _loaded(backbone: Backbone) -> NativeHead:
 
     if config := read_config(backbone.folder):
         return _exported_head(config, backbone)
-    if found := sentence_head(backbone):
-        return _of_sentences(found, backbone)
+    if sentences := sentence_head(backbone):
+        return _of_sentences(sentences, backbone)
     form = _form(backbone)
     recipe = form.recipe_for(backbone.model.config)
     if backbone.folder is None:
@@ -146,6 +146,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
     lacking = {*report["missing_keys"], *odd}
     there = {ours: name for ours, name in named.items() if name not in lacking}
     _check_finite(backbone.id, {named[ours]: tensors[ours] for ours in there})
+    found = dict(sources(backbone.folder, {name: tensors[ours] for ours, name in there.items()}))
     return NativeHead(
         called=type(model).__name__,
         recipe=recipe,
@@ -156,7 +157,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
         names=named,
         new=tuple(ours for ours in named if ours not in there),
         mismatched=tuple(ours for ours, name in named.items() if name in odd),
-        sources=_by_our_names(backbone.folder, there, tensors),
+        sources={ours: found.get(name, name) for ours, name in there.items()},
     )
 
 
@@ -200,11 +201,7 @@ def _of_sentences(found: SentenceHead, backbone: Backbone) -> NativeHead:
 
 
 def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
-    """Return the head of a folder of `HeadForSequenceClassification`, without its code.
-
-    Raises:
-        CheckpointError: It names no recipe, or its tensors are not those of that recipe.
-    """
+    """Return the head of an exported folder; raise CheckpointError if its tensors do not fit."""
     from heads.classifier.modeling_head_to_head import HeadConfig
 
     assert backbone.folder is not None
@@ -244,11 +241,7 @@ def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
 
 
 def recipe_of(config: Mapping[str, Any]) -> ResolvedRecipe:
-    """Return the recipe that a configuration of `HeadForSequenceClassification` describes.
-
-    Raises:
-        RecipeError: A part or an option of it does not exist.
-    """
+    """Return the recipe of an exported configuration; raise RecipeError if a part is unknown."""
     pooling, layers = config.get("pooling", "mean"), config.get("layers", -1)
     has_vector = bool(config.get("projection")) or not isinstance(pooling, str)
     options = dict(config.get("pooling_options") or {}) | dict(config.get("head_options") or {})
@@ -351,13 +344,6 @@ def _check_finite(model: str, tensors: Mapping[str, Tensor]) -> None:
             raise CheckpointError(f"The tensor {name} of {model} holds NaN or infinity.", CHOOSE)
 
 
-def _by_our_names(
-    folder: Path, there: Mapping[str, str], tensors: Mapping[str, Tensor]
-) -> dict[str, str]:
-    found = dict(sources(folder, {theirs: tensors[ours] for ours, theirs in there.items()}))
-    return {ours: found.get(theirs, theirs) for ours, theirs in there.items()}
-
-
 def sources(folder: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
     """For each tensor by its name: the tensor of a checkpoint's files that has its numbers."""
     for path in sorted(folder.glob("*.safetensors")):
@@ -366,16 +352,12 @@ def sources(folder: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, s
             for wanted_as, tensor in wanted.items():
                 alike = [name for name, shape in shapes.items() if shape == tuple(tensor.shape)]
                 # Renamed or not, the end of a name mostly stays: look there first.
-                alike.sort(key=lambda name, other=wanted_as: -_common_end(name, other))
+                ends = {name: [name[::-1], wanted_as[::-1]] for name in alike}
+                alike.sort(key=lambda name: -len(commonprefix(ends[name])))  # noqa: RUF071
                 for name in alike:
                     if torch.equal(file.get_tensor(name).to(tensor.dtype), tensor):
                         yield wanted_as, name
                         break
-
-
-def _common_end(one: str, other: str) -> int:
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

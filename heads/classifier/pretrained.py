@@ -1,7 +1,6 @@
 """The head that a checkpoint came with, as one of ours: any XForSequenceClassification."""
 
 import json
-import math
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -19,14 +18,12 @@ from heads.backbone.safety import check_no_share
 from heads.checked_files import read_tensors
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
-from heads.classifier.module import RecipeModule, Refit, TrainedHead, assemble
+from heads.classifier.module import RecipeModule, TrainedHead, assemble, head_from_facts
 from heads.classifier.native_head import native_head
 from heads.errors import CheckpointError
 from heads.evaluation.predictions import OWN
-from heads.evaluation.statistics import Scores
-from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.problem import MULTI_LABEL, SINGLE_LABEL, problem_of
+from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import Limits
@@ -80,89 +77,31 @@ def load_head(
 
 
 def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifier:
-    """Reads a folder that `heads.export` wrote with a loader of its own.
+    """Read a folder that `heads.export` wrote with its own loader, or raise CheckpointError.
 
     Args:
         backbone: The base model that lies in it; it will read as much of a text as the loader does.
-
-    Raises:
-        CheckpointError: The folder is broken.
     """
     try:
         facts = _facts(folder / FACTS)
-        backbone = _reading_as_much(backbone, facts)
-        with IsolatedRng().rolling():
-            module = assemble(
-                resolve(facts["recipe"]),
-                backbone,
-                len(facts["classes"]),
-                problem=problem_of(facts),
-                limits=limits,
-            )
-        tensors, _ = read_tensors(folder / TENSORS)
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
-            raise ValueError("a weight is no number")
-        module.load_state_dict(tensors)
-        scores, training = facts["scores"], facts["training"]
-        head = TrainedHead(
-            recipe=module.reader.resolved.recipe,
-            model=backbone.id,
-            classes=tuple(facts["classes"]),
-            problem=problem_of(facts),
-            trained_on=str(facts["trained_on"]),
-            rows=int(facts["rows"]),
-            scores=Scores(**scores) if scores else None,
-            training=dict(training) if training else None,
-            fingerprint=str(facts.get("fingerprint", "")),
-            trained_as=resolve(facts["trained_as"]) if facts.get("trained_as") else None,
-            module=module.eval().requires_grad_(False),
-            chosen=dict(facts.get("chosen") or {}),
-            temperature=float(facts.get("temperature", 1.0)),
-            thresholds=tuple(facts.get("thresholds", ())),
-            paired=bool(facts.get("paired")),
-            refit=Refit(**facts["refit"]) if facts.get("refit") else None,
-            base_parameters=int(facts.get("base_parameters", 0)),  # they lie in the base model
-        )
+        # A base model that cuts texts where the head's own one did when it was exported. Folders of
+        # older versions do not say where; what it cannot read it is not told to.
+        tokens = facts.get("tokens", backbone.tokens)
+        windows = dict(facts.get("backbone") or {}).get("windows", backbone.windows)
+        if not all(type(number) is int and number > 0 for number in (tokens, windows)):
+            raise ValueError("no number of tokens or windows")
+        backbone = replace(backbone, tokens=min(tokens, backbone.tokens), windows=windows)
+        head = head_from_facts(facts, read_tensors(folder / TENSORS)[0], backbone, limits)
         return Classifier(backbone=backbone, head=head)
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
         raise CheckpointError(what, "Export the head again.") from error
 
 
-def _reading_as_much(backbone: Backbone, facts: Mapping[str, Any]) -> Backbone:
-    """A base model that cuts texts where the head's own one did when it was exported.
-
-    Folders of older versions do not say where; what it cannot read it is not told to.
-    """
-    tokens = facts.get("tokens", backbone.tokens)
-    windows = dict(facts.get("backbone") or {}).get("windows", backbone.windows)
-    if not all(type(number) is int and number > 0 for number in (tokens, windows)):
-        raise ValueError("no number of tokens or windows")
-    return replace(backbone, tokens=min(tokens, backbone.tokens), windows=windows)
-
-
 def _facts(path: Path) -> dict[str, Any]:
     if path.stat().st_size > FACTS_BYTES:
         raise ValueError("too large")
     facts = json.loads(path.read_text("utf-8"))
-    classes, rows = facts["classes"], facts["rows"]
-    named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-    scores = dict(facts["scores"] or {})
-    if scores.get("own") is None:  # of one training, or written by an older version
-        scores.pop("own", None)
-    measured = [value for name, value in scores.items() if name != "metric"]
-    temperature, thresholds = facts.get("temperature", 1.0), facts.get("thresholds", ())
-    numbers = [*measured, temperature, *thresholds]
-    counted = all(isinstance(number, int | float) for number in (*numbers, rows)) and rows >= 0
-    settings = facts["training"] or {}
-    counted &= isinstance(settings, dict) and all(
-        isinstance(value, int | float | str) for value in settings.values()
-    )
-    if not (named and len(set(classes)) == len(classes) > 0 and counted):
-        raise ValueError("not the facts of a head")
-    if not (0 < temperature < math.inf and len(thresholds) in (0, len(classes))):
-        raise ValueError("no temperature or thresholds of these classes")
-    problem_of(facts)
     if facts["version"] != VERSION:
         raise ValueError("of another version")
     return facts
@@ -298,11 +237,7 @@ def _place(model: str | Path) -> Path | None:
 
 
 def check_trained(backbone: Backbone, head: TrainedHead) -> None:
-    """Refuse the own head of a checkpoint that lacks some of its tensors.
-
-    Raises:
-        CheckpointError: It lacks some.
-    """
+    """Raise CheckpointError if a checkpoint lacks some tensors of its own head."""
     if head.new:
         raise _untrained(backbone)
 

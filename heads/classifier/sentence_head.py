@@ -193,11 +193,7 @@ def _reading(
 
 
 def _layers(steps: Sequence[Step], model: str) -> Iterator[tuple[nn.Module, str]]:
-    """The layers of modules, each with where its tensors lie.
-
-    Raises:
-        CheckpointError: A dense layer adds what it takes.
-    """
+    """Return modules as layers, each with the place of its tensors, or raise CheckpointError."""
     for step in steps:
         module = step.module
         if isinstance(module, Dense):
@@ -304,11 +300,7 @@ def _names(classes: Sequence[Any] | None, labels: Any, count: int) -> tuple[str,
 
 
 def _arrays(folder: Path, model: str) -> dict[str, Any]:
-    """What was saved of a head as bare arrays, and the name of that file under `file`.
-
-    Raises:
-        CheckpointError: There is nothing but a pickle, or it is not what it should be.
-    """
+    """Return a head saved as arrays, its file under `file`; raise CheckpointError for a pickle."""
     path = next((folder / name for name in ARRAYS if (folder / name).is_file()), None)
     if path is None:
         is_here = (folder / SETFIT_PICKLE).is_file()

@@ -226,11 +226,7 @@ class Measures:
 
 
 def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
-    """All measures of one cell.
-
-    Raises:
-        RecipeError: A logit is infinite or NaN.
-    """
+    """Return all measures of one cell; raise RecipeError if a logit is infinite or NaN."""
     check(outcome, task)
     answers, whole = answers_of(outcome, task), pooled(outcome)
     found, (low, high) = scores(answers, task), score_interval(answers, task)

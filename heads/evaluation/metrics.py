@@ -178,46 +178,15 @@ def _of_table(name: str) -> dict[ProblemType, Parts]:
     return {SINGLE_LABEL: parts}
 
 
-def _of_rows(name: str) -> Parts:
-    """Each row's influence on a score, by its name in `statistics`."""
+def _statistic(name: str, n_arguments: int) -> Any:
+    """Return a function of `statistics` by its name: each row's part of a score or evidence."""
 
-    def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
+    def compute(*arguments: "Tensor | int") -> "Tensor":
         from heads.evaluation import statistics
 
-        return getattr(statistics, name)(given, truth)
+        return getattr(statistics, name)(*arguments[:n_arguments])
 
-    return parts
-
-
-def _of_classes(name: str) -> Evidence:
-    """The evidence of a score of classes that all count alike, by its name in `statistics`."""
-
-    def found(given: "Tensor", truth: "Tensor", classes: int, groups: "Tensor") -> "Tensor":
-        from heads.evaluation import statistics
-
-        return getattr(statistics, name)(given, truth, classes, groups)
-
-    return found
-
-
-def _plain(parts: Callable[["Tensor", "Tensor"], "Tensor"]) -> Parts:
-    return lambda given, truth, _: parts(given, truth)
-
-
-def _hits(given: "Tensor", truth: "Tensor") -> "Tensor":
-    return (given == truth).double()
-
-
-def _all_right(given: "Tensor", truth: "Tensor") -> "Tensor":
-    return (given == truth.bool()).all(dim=1).double()
-
-
-def _squared(given: "Tensor", truth: "Tensor") -> "Tensor":
-    return -(given.double() - truth.double()).square()
-
-
-def _absolute(given: "Tensor", truth: "Tensor") -> "Tensor":
-    return -(given.double() - truth.double()).abs()
+    return compute
 
 
 _ONE, _MANY, _VALUE = (SINGLE_LABEL,), (MULTI_LABEL,), (REGRESSION,)
@@ -225,7 +194,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "accuracy": _ranking(
         "accuracy",
         "The share of rows that are answered right.",
-        {SINGLE_LABEL: _plain(_hits)},
+        {SINGLE_LABEL: lambda given, truth, _: (given == truth).double()},
         sentence="answers {} right",
         columns=_ONE,
     ),
@@ -233,19 +202,19 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
         "balanced accuracy",
         "The mean over classes of the share of their rows that are answered right (recall).",
         _of_table("balanced_accuracy"),
-        evidence=_of_classes("of_recalls"),
+        evidence=_statistic("of_recalls", 4),
     ),
     "micro_f1": _ranking(
         "micro-F1",
         "F1 of all labels of all rows put together.",
-        {MULTI_LABEL: _of_rows("micro_f1_parts")},
+        {MULTI_LABEL: _statistic("micro_f1_parts", 2)},
         columns=_MANY,
     ),
     "macro_f1": _ranking(
         "macro-F1",
         "The mean of every class's F1: small classes count as much as large ones.",
-        {**_of_table("macro_f1"), MULTI_LABEL: _of_rows("macro_f1_parts")},
-        evidence=_of_classes("of_f1s"),
+        {**_of_table("macro_f1"), MULTI_LABEL: _statistic("macro_f1_parts", 2)},
+        evidence=_statistic("of_f1s", 4),
         columns=(*_ONE, *_MANY),
     ),
     "weighted_f1": _ranking(
@@ -256,7 +225,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "samples_f1": _ranking(
         "mean F1 of a row",
         "The mean F1 of each row's labels; 1 where it has none and gets none.",
-        {MULTI_LABEL: _of_rows("samples_f1_parts")},
+        {MULTI_LABEL: _statistic("samples_f1_parts", 2)},
         title="F1 of a row",
         columns=_MANY,
     ),
@@ -270,7 +239,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "exact_match": _ranking(
         "share of rows with all labels right",
         "The share of rows with all labels right and none too many.",
-        {MULTI_LABEL: _plain(_all_right)},
+        {MULTI_LABEL: lambda given, truth, _: (given == truth.bool()).all(dim=1).double()},
         title="All labels right",
         sentence="gets all labels of {} of the rows right",
         columns=_MANY,
@@ -321,7 +290,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "spearman": _ranking(
         "Spearman correlation",
         "The correlation of the ranks of predicted and true numbers.",
-        {REGRESSION: _of_rows("spearman_parts")},
+        {REGRESSION: _statistic("spearman_parts", 2)},
         title="Spearman's correlation",
         scale="correlation",
         brief="Spearman",
@@ -330,7 +299,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "pearson": _ranking(
         "Pearson correlation",
         "The linear correlation of predicted and true numbers; 0 where a side is constant.",
-        {REGRESSION: _of_rows("pearson_parts")},
+        {REGRESSION: _statistic("pearson_parts", 2)},
         title="Pearson's correlation",
         scale="correlation",
         brief="Pearson",
@@ -359,7 +328,7 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "r2": _ranking(
         "R²",
         "The share of the variance explained: 0 is the mean of the tested rows; it can be below.",
-        {REGRESSION: _of_rows("r2_parts")},
+        {REGRESSION: _statistic("r2_parts", 2)},
         sentence="reaches an R² of {}",
         scale="explained",
         columns=_VALUE,
@@ -367,13 +336,13 @@ METRICS: Mapping[MetricName | Shown, Metric] = {
     "neg_mean_squared_error": _ranking(
         "negative mean squared error",
         "The mean squared error, negated so that more is better.",
-        {REGRESSION: _plain(_squared)},
+        {REGRESSION: lambda given, truth, _: -(given.double() - truth.double()).square()},
         scale="error",
     ),
     "neg_mean_absolute_error": _ranking(
         "negative mean absolute error",
         "The mean absolute error, negated so that more is better.",
-        {REGRESSION: _plain(_absolute)},
+        {REGRESSION: lambda given, truth, _: -(given.double() - truth.double()).abs()},
         scale="error",
     ),
     "quadratic_kappa": _ranking(
@@ -411,11 +380,7 @@ def score_called(name: str) -> Metric | None:
 
 
 def metric_of(asked: str, problem: ProblemType, *, ordered: bool = False) -> MetricName:
-    """The metric that was asked for, or the problem type's own where none was.
-
-    Raises:
-        DataError: It is none for labels of that kind.
-    """
+    """Return the named metric, or the problem type's own; raise DataError if it does not fit."""
     known = metrics_of(problem, ordered=ordered)
     if asked == AUTO:
         return known[0]

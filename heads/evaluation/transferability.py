@@ -149,7 +149,9 @@ def h_score(features: Tensor, targets: Tensor, *, problem: ProblemType = SINGLE_
     if level <= 0:
         return 0.0
     shrinkage = float(ledoit_wolf_shrinkage(features.numpy(), assume_centered=True))
-    features = _narrow(features)
+    if features.shape[1] > rows:  # all products stay what they are in as many dimensions as rows
+        squares, directions = torch.linalg.eigh(features @ features.T)
+        features = directions * squares.clamp_min(0).sqrt()
     covariance = features.T @ features / rows
     eye = torch.eye(features.shape[1], dtype=torch.double)
     shrunk = (1 - shrinkage) * covariance + (shrinkage * level + 1e-12 * level) * eye
@@ -161,15 +163,6 @@ def h_score(features: Tensor, targets: Tensor, *, problem: ProblemType = SINGLE_
     between = means.T * sizes / rows  # (w, c): Σ_between = between @ means
     found = float((1 - shrinkage) * (torch.linalg.solve(shrunk, between) * means.T).sum())
     return found if problem.is_exclusive else found / len(sizes)
-
-
-def _narrow(features: Tensor) -> Tensor:
-    """The same rows in no more dimensions than there are rows: all products stay what they are."""
-    rows, width = features.shape
-    if width <= rows:
-        return features
-    squares, directions = torch.linalg.eigh(features @ features.T)
-    return directions * squares.clamp_min(0).sqrt()
 
 
 def knn_accuracy(

@@ -129,11 +129,7 @@ def _refit_notes(head: TrainedHead) -> tuple[str, ...]:
 
 
 def check_place(path: str | Path, *, onnx: bool) -> Path:
-    """Return the path of an export.
-
-    Raises:
-        CheckpointError: Nothing can be written there, or there is something already.
-    """
+    """Return the path of an export; raise CheckpointError if it is taken or not writable."""
     kind = "one ONNX file" if onnx else "a folder"
     try:
         target = Path(path).expanduser()

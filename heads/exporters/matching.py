@@ -51,11 +51,7 @@ class Equivalent:
 
 
 def equivalent(module: RecipeModule, backbone: Backbone, classes: int) -> Equivalent:
-    """Return the form of the base model's own class that a trained head is.
-
-    Raises:
-        RecipeError: No form of that class computes the same; it names the nearest recipe.
-    """
+    """Return the form of the base model's own class that computes a head, or raise RecipeError."""
     resolved = module.reader.resolved
     prefix = backbone.for_recipe(resolved).prefix
     for is_used, ability, option in (

@@ -424,11 +424,7 @@ def _metadata(classifier: Classifier) -> dict[str, str]:
 
 
 def open_session(model: Path | bytes) -> Any:
-    """Return a model as a session of onnxruntime on the CPU, which logs nothing.
-
-    Raises:
-        CheckpointError: onnxruntime does not load it.
-    """
+    """Open a model in onnxruntime on the CPU, without logs, or raise CheckpointError."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()

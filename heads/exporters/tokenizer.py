@@ -20,11 +20,7 @@ from heads.exporters.model_card import base_name
 
 
 def tokenizer_of(classifier: Classifier) -> Any:
-    """Return a copy of the tokenizer that cuts as we do, with a padding token, without templates.
-
-    Raises:
-        CheckpointError: It has no token to pad with.
-    """
+    """Copy the tokenizer without templates, with a padding token, or raise CheckpointError."""
     backbone = classifier.backbone
     tokenizer = copy.deepcopy(backbone.tokenizer)
     tokenizer.model_max_length = backbone.tokens

@@ -138,11 +138,7 @@ def complete_config(classifier: Classifier, config: Any, tokenizer: Any) -> Any:
 
 
 def build_native_model(backbone: Backbone, native: Equivalent, config: Any) -> Any:
-    """Return the model of a class of Transformers with the tensors of a base model and our head.
-
-    Raises:
-        CheckpointError: One of its tensors is not known here.
-    """
+    """Return a Transformers model with our tensors; raise CheckpointError for an unknown one."""
     from transformers import AutoModelForSequenceClassification
 
     with torch.device("meta"):

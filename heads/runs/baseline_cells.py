@@ -16,6 +16,7 @@ from heads.checked_files import read_tensors, write_tensors
 from heads.classifier.classifier import Classifier
 from heads.classifier.label_names import rename_classes
 from heads.classifier.pretrained import own_head
+from heads.data.splits import Splits
 from heads.evaluation.baselines import majority, tfidf, tfidf_held, tfidf_strength
 from heads.evaluation.details import measure
 from heads.evaluation.predictions import MAJORITY, OWN, TFIDF, CellPredictions
@@ -54,11 +55,7 @@ def is_kept(run: RunFolder, asked: RunSpec, name: str) -> bool:
 def keep_baseline(
     run: RunFolder, asked: RunSpec, found: Baseline, training_data: TrainingData
 ) -> Cell:
-    """Measures a baseline and keeps it.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Measure a baseline and save its cell."""
     cell = Cell(
         name=found.outcome.name,
         measures=measure(found.outcome, training_data.task),
@@ -79,14 +76,7 @@ def commonest(asked: RunSpec, training_data: TrainingData) -> Baseline:
     ]
     logits = tuple(one.logits for one in found)
     cuts = [one.thresholds for one in found if one.thresholds is not None]
-    outcome = CellPredictions(
-        name=MAJORITY,
-        rows=splits.test,
-        logits=logits,
-        thresholds=torch.stack(cuts) if cuts else None,
-        is_random=False,
-        repetition=splits.repetition,
-    )
+    outcome = _predictions(MAJORITY, splits, logits, torch.stack(cuts) if cuts else None)
     return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
 
 
@@ -101,15 +91,19 @@ def own_answers(asked: RunSpec, training_data: TrainingData, backbone: Backbone)
     if head.problem is ONE_VERSUS_REST:
         logits = head.problem.competing(logits)
     order = [head.classes.index(name) for name in corpus.classes if name in head.classes] or [0]
-    outcome = CellPredictions(
-        name=OWN,
-        rows=splits.test,
-        logits=tuple(logits[torch.searchsorted(rows, test)][:, order] for test in splits.test),
-        thresholds=torch.tensor(head.thresholds)[order] if head.thresholds else None,
-        is_random=False,
-        repetition=splits.repetition,
-    )
+    by_seed = tuple(logits[torch.searchsorted(rows, test)][:, order] for test in splits.test)
+    thresholds = torch.tensor(head.thresholds)[order] if head.thresholds else None
+    outcome = _predictions(OWN, splits, by_seed, thresholds)
     return Baseline(outcome=outcome, chosen={}, seconds=time.perf_counter() - begun)
+
+
+def _predictions(
+    name: str, splits: Splits, logits: tuple[Tensor, ...], thresholds: Tensor | None
+) -> CellPredictions:
+    return CellPredictions(
+        name=name, rows=splits.test, logits=logits, thresholds=thresholds,
+        is_random=False, repetition=splits.repetition,
+    )  # fmt: skip
 
 
 def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
@@ -128,14 +122,7 @@ def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
             told = _counted_words(asked, training_data, training_task)
             known = replace(told, seconds=time.perf_counter() - begun)
             _keep(path, known)
-        outcome = CellPredictions(
-            name=TFIDF,
-            rows=training_data.splits.test,
-            logits=known.logits,
-            thresholds=known.thresholds,
-            is_random=False,
-            repetition=training_data.splits.repetition,
-        )
+        outcome = _predictions(TFIDF, training_data.splits, known.logits, known.thresholds)
         return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
 
     return Job(name=TFIDF, reading=reading, work=work, cost=float("inf"), is_first=True)

@@ -139,11 +139,7 @@ def _plain(measures: Measures) -> dict[str, Any]:
 def keep(
     run: RunFolder, number: int, cell: Cell, outcome: CellPredictions, task: EvaluationTask
 ) -> None:
-    """Writes a cell and its answers; the JSON last, so that it vouches for the rest.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Save a cell and its answers; the JSON last, so that it vouches for the rest."""
     answers, tensors = answers_of(outcome, task), dict[str, Tensor]()
     for seed, (rows, given) in enumerate(zip(answers.rows, answers.given, strict=True)):
         tensors |= {f"rows.{seed}": rows.int(), f"given.{seed}": given}
@@ -189,12 +185,9 @@ def _keep_probabilities(
 
 
 def probabilities_of_cell(run: RunFolder, number: int) -> tuple[Tensor, Tensor] | None:
-    """The rows tested, (n,), and their probabilities, (n, c), divided by the cell's temperature.
+    """Read the rows tested, (n,), and their probabilities, (n, c), at the cell's temperature.
 
     None of numbers, of too many rows of too many classes, and in runs of before they were kept.
-
-    Raises:
-        DataError: They are broken.
     """
     name = f"cells/{number:03}.probabilities.safetensors"
     if not (run.path / name).is_file():
@@ -213,11 +206,7 @@ def keep_failure(run: RunFolder, number: int, says: str) -> Progress:
 
 
 def kept(run: RunFolder, number: int) -> Cell | None:
-    """Reads a cell back; None where it is not done.
-
-    Raises:
-        DataError: It is broken.
-    """
+    """Read a cell; None where it is not done; raise DataError if it is broken."""
     values = run.read(f"cells/{number:03}.json")
     if values is None:
         return None
@@ -289,11 +278,7 @@ class CellAnswers:
 
 
 def answers_of_cell(run: RunFolder, number: int, name: str) -> CellAnswers:
-    """Reads the answers of a cell that is done.
-
-    Raises:
-        DataError: They are broken.
-    """
+    """Read the answers of a cell that is done; raise DataError if they are broken."""
     tensors = _tensors(run, number)
     try:
         seeds = range(sum(name.startswith("rows.") for name in tensors))

@@ -77,13 +77,10 @@ def once(told: CellAnswers, splits: Splits) -> AnsweredOnce:
 def disagreements(
     run: RunFolder, names: Sequence[str] = (), most: int = 20
 ) -> tuple[Disagreement, ...]:
-    """The texts on which most heads part, of those that `once` has, the surest heads first.
+    """Return the texts that heads answer most differently (see `once`), the surest heads first.
 
     Args:
         names: Which heads; all that are done, if none is named.
-
-    Raises:
-        DataError: The run is broken.
     """
     asked = spec.load(run)
     heads = [
@@ -96,7 +93,12 @@ def disagreements(
     rows = heads[0][1].rows.tolist()
     given = [one.given for _, one in heads]
     sure = [None if one.sure is None else one.sure.tolist() for _, one in heads]
-    ranked = _parted(given, sure) if asked.corpus.problem.has_classes else _scattered(given)
+    if asked.corpus.problem.has_classes:
+        ranked = _parted(given, sure)
+    else:
+        spread = torch.stack(given).std(dim=0)
+        order = spread.argsort(descending=True).tolist()
+        ranked = [(float(spread[place]), place) for place in order]
     told = [[spelled(asked.corpus, answer) for answer in own] for own in given]
     return tuple(
         Disagreement(
@@ -112,12 +114,6 @@ def disagreements(
         )
         for share, place in ranked[:most]
     )
-
-
-def _scattered(given: Sequence[Tensor]) -> list[tuple[float, int]]:
-    """How far the numbers scatter on each row, the widest first."""
-    spread = torch.stack(list(given)).std(dim=0)
-    return [(float(spread[place]), place) for place in spread.argsort(descending=True).tolist()]
 
 
 def _parted(given: Sequence[Tensor], sure: Sequence[list[float] | None]) -> list[tuple[float, int]]:
@@ -176,12 +172,7 @@ class Closeup:
 
 
 def closeup(board: Leaderboard, name: str) -> Closeup:
-    """Looks closely at a head of a run, or at a baseline.
-
-    Raises:
-        DataError: The run is broken.
-        KeyError: It has no such cell.
-    """
+    """Look closely at a head of a run or a baseline; raise KeyError without such a cell."""
     return Closeup(
         cell=board.cell(name),
         problem=board.problem,
@@ -255,11 +246,7 @@ class LayerCurve:
 
 
 def layered(board: Leaderboard) -> tuple[LayerCurve, ...]:
-    """Every pooling and head that a run has at three layers or more.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Return every pooling and head that a run has at three layers or more."""
     groups: dict[str, dict[int, Cell]] = {}
     for cell in board.cells:
         if cell.is_baseline or (resolved := board.recipes[cell.name]).layers:

@@ -25,7 +25,7 @@ from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.sgd import TRIED
 from heads.training.fitters.successive_halving import DECIDED
 from heads.training.objective import Objective
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 
 ROUNDS = 100  # products that are timed
@@ -85,22 +85,20 @@ def expected(
     backbone: Backbone,
     stop: threading.Event | None = None,
 ) -> Expected:
-    """Estimates a run on this machine; what is kept from before makes it shorter.
+    """Estimate a run on this machine; what is kept from before makes it shorter.
 
     Args:
         stop: Ends the timing of steps, once it is set.
-
-    Raises:
-        Interrupted: It was.
     """
     corpus, config, splits = asked.corpus, asked.config, asked.splits
     threads = max(1, torch.get_num_threads())
     pace = _pace(backbone.width) * EFFICIENCY
-    frozen = {
-        cell.name: _seconds(cell, splits, len(corpus.classes), pace) / threads
-        for cell in cells
-        if not cell.is_tuned
-    }
+    frozen = dict[str, float]()
+    for cell in cells:
+        if not cell.is_tuned:
+            steps = 0.0 if isinstance(cell.fitter, LinearFitter) else _steps(splits)
+            on_one_core = _work(cell, splits, len(corpus.classes)) / pace + STEP * steps
+            frozen[cell.name] = on_one_core / threads
     least, each = BESIDES
     besides = least + each * len(corpus)
     costs = tuning_costs(asked, cells, stop=stop)
@@ -120,16 +118,13 @@ def expected(
 def tuning_costs(
     asked: RunSpec, cells: Sequence[Trial], seeds: int = 0, stop: threading.Event | None = None
 ) -> list[TuningCost]:
-    """For each cell that tunes the base model, how long that takes.
+    """Return for each cell that tunes the base model how long that takes.
 
     Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
         stop: Ends the timing, once it is set.
-
-    Raises:
-        Interrupted: It was.
     """
     splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(
@@ -141,7 +136,7 @@ def tuning_costs(
         counts=torch.ones(len(corpus)),
         stop=stop or threading.Event(),
         products=products(asked.config.precision),
-        fixed=FixedSettings.of(asked.config),
+        config=asked.config,
         texts=corpus.texts,
         pairs=corpus.pairs,
     )
@@ -167,13 +162,10 @@ def tuning_costs(
 
 
 def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: int = 0) -> None:
-    """Refuses what does not fit: into memory, or into the time that a run may take here.
+    """Raise LimitError for tuning that exceeds memory or the time of a run; say what would fit.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
-
-    Raises:
-        LimitError: It does not; says what would.
     """
     fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, TuningFitter)]
     for fitter in fitters:
@@ -212,18 +204,13 @@ def _reading(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> floa
         (sides, alone, both),
         (states, joint, scored),
     ):
-        own = _read_by(recipes, backbone)
+        strides = [one.stride for one in recipes if one.stride is not None]
+        own = replace(backbone, stride=max(strides)) if strides else backbone
         for group in grouped(rows, asked.config.precision, exact, own) if recipes else ():
             seconds += _seconds_of(group, recipes, own, is_kept=recipes is not states)
     for group in grouped(joint, EXACT, scored, backbone) if above else ():
         seconds += _seconds_of(group, above, backbone, is_kept=False)
     return seconds
-
-
-def _read_by(recipes: Sequence[ResolvedRecipe], backbone: Backbone) -> Backbone:
-    """The base model that reads long texts in windows, where a recipe does."""
-    strides = [one.stride for one in recipes if one.stride is not None]
-    return replace(backbone, stride=max(strides)) if strides else backbone
 
 
 def _seconds_of(
@@ -255,12 +242,6 @@ def _timed(texts: Sequence[tuple[str, str]], engine: InferenceEngine) -> float:
             break
     letters, every = (sum(len(a) + len(b) for a, b in rows) for rows in (some, texts))
     return min(times) * every / max(1, letters)
-
-
-def _seconds(cell: Trial, splits: Splits, classes: int, pace: float) -> float:
-    """How long one core takes for a cell's search and all its seeds."""
-    steps = 0.0 if isinstance(cell.fitter, LinearFitter) else _steps(splits)
-    return _work(cell, splits, classes) / pace + STEP * steps
 
 
 def _steps(splits: Splits) -> float:

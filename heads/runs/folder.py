@@ -70,11 +70,7 @@ class RunFolder:
         return self.path.name
 
     def read(self, name: str) -> Any:
-        """The values of a JSON file of the run, or None where it is not there yet.
-
-        Raises:
-            DataError: It is there, but broken.
-        """
+        """Read a JSON file of the run; None if there is none; raise DataError if it is broken."""
         try:
             values = read_json(self.path / name)
         except FileNotFoundError:
@@ -86,11 +82,7 @@ class RunFolder:
         return values
 
     def read_tensors(self, name: str) -> Mapping[str, Any]:
-        """Read the tensors of a file of the run.
-
-        Raises:
-            DataError: It is not there, or broken.
-        """
+        """Read the tensors of a file of the run; raise DataError if missing or broken."""
         try:
             return read_tensors(self.path / name)[0]
         except OSError:
@@ -124,39 +116,23 @@ class RunFolder:
         return is_any
 
     def write(self, name: str, values: Any) -> None:
-        """Writes a JSON file of the run, whole or not at all.
-
-        Raises:
-            DataError: The disk does not take it.
-        """
+        """Write a JSON file of the run whole, or raise DataError and write nothing."""
         text = json_text(values)
         self.put(name, lambda place: place.write_text(text, "utf-8"))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Any]) -> None:
-        """Writes tensors as a file of the run, whole or not at all.
-
-        Raises:
-            DataError: The disk does not take it.
-        """
+        """Write tensors as a file of the run whole, or raise DataError and write nothing."""
         with writing(f"{name} of the run {self.id}", ROOM):
             write_tensors(self.path / name, tensors)
 
     def put(self, name: str, fill: Callable[[Path], object]) -> None:
-        """Writes any file of the run, whole or not at all.
-
-        Raises:
-            DataError: The disk does not take it.
-        """
+        """Write any file of the run whole, or raise DataError and write nothing."""
         with writing(f"{name} of the run {self.id}", ROOM):
             write(self.path / name, fill)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Within it, no other process works on the run; a killed process lets go of it.
-
-        Raises:
-            DataError: Another process does, or the run is gone.
-        """
+        """Hold the run against other processes; raise DataError if one has it, or it is gone."""
         try:
             lock = self._lock.acquire(timeout=PATIENCE, poll_interval=0.02)
         except Timeout:
@@ -189,22 +165,14 @@ class RunFolder:
 
     @property
     def _lock(self) -> FileLock:
-        """A lock of the operating system's, which goes with its process, however that ends.
-
-        Raises:
-            FileNotFoundError: The run is gone.
-        """
+        """Return the lock of the run, freed when its process ends; raise OSError without a run."""
         self.path.stat()  # filelock would make the folder of a run that is gone
         # A stream of events may be closed by another thread than began it: the lock is both's.
         return FileLock(self.path / "lock", thread_local=False)
 
     @contextlib.contextmanager
     def beginning(self) -> Iterator[None]:
-        """Within it the question is written down; if that fails, no folder stays behind.
-
-        Raises:
-            DataError: The disk does not take it.
-        """
+        """Write the question within it: if that fails, no folder stays behind."""
         try:
             yield
         except DataError as error:
@@ -212,11 +180,7 @@ class RunFolder:
             raise DataError(error.what, ROOM_ELSEWHERE) from error
 
     def delete(self) -> None:
-        """Deletes the run and all that it holds.
-
-        Raises:
-            DataError: A process works on it.
-        """
+        """Delete the run and all that it holds; raise DataError while a process works on it."""
         with self.held():
             shutil.rmtree(self.path, ignore_errors=True)
         shutil.rmtree(self.path, ignore_errors=True)  # Windows keeps a file that is held
@@ -230,54 +194,40 @@ def _kind(name: str) -> type:
 
 
 def new_folder(name: str, *, out: Path | None, is_public: bool, run: str = "") -> RunFolder:
-    """Makes a folder for a new run.
+    """Make a folder for a new run; raise DataError if the path is taken or not writable.
 
     Args:
         name: The name of the data, which becomes part of the run's.
         out: Where, or None for the place where runs are kept.
         is_public: Whether the name must be one that nobody can guess.
         run: The run's id, where it is known already.
-
-    Raises:
-        DataError: The place is taken, or cannot be written.
     """
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise DataError(f"{out} is there already.", "Name a new folder.")
         path = out
     else:
-        made = f"r{secrets.token_urlsafe(16)}" if is_public else _dated(name)
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
+        made = f"{plain}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        made = f"r{secrets.token_urlsafe(16)}" if is_public else made
         path = runs_folder() / (run or made)
     with writing(place_told(path)):
         path.mkdir(parents=True, exist_ok=True)
     return RunFolder(path=path)
 
 
-def _dated(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
-    return f"{plain}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-
-
 def all_runs() -> list[RunFolder]:
     """Every run that is kept, the newest first."""
-    home = runs_folder()
-    found = (
-        [path for path in home.iterdir() if (path / "run.json").is_file()] if home.is_dir() else []
-    )
-    return [
-        RunFolder(path=path)
-        for path in sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
-    ]
+    notes = [path for path in runs_folder().glob("*/run.json") if path.is_file()]
+    notes.sort(key=lambda path: -path.stat().st_mtime)
+    return [RunFolder(path=path.parent) for path in notes]
 
 
 def find(name: str, *, is_public: bool = False) -> RunFolder:
-    """The run of that id, of an id that begins so, or in that folder.
+    """Return the run of that id, prefix of an id, or folder; raise DataError for none or several.
 
     Args:
         is_public: Whether only a whole id will do that nobody can guess, and no path.
-
-    Raises:
-        DataError: There is none, or there are several.
     """
     if is_public:
         return named(name, is_public=True)
@@ -303,14 +253,11 @@ def _is_run(name: object) -> bool:
 
 
 def named(name: str, *, is_public: bool) -> RunFolder:
-    """The run of that whole id.
+    """Return the run of that whole id; raise DataError if there is none.
 
     Args:
         is_public: Whether it must be one that nobody can guess: what was trained on this machine
             in local mode is not shown in public mode.
-
-    Raises:
-        DataError: There is none.
     """
     form = UNGUESSABLE if is_public else NAME
     fits = isinstance(name, str) and form.fullmatch(name)

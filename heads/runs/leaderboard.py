@@ -12,7 +12,7 @@ from heads.errors import DataError
 from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
 from heads.evaluation.metrics import SCORES, MetricName
-from heads.evaluation.predictions import BASELINES, OWN
+from heads.evaluation.predictions import BASELINES, OWN, Answers
 from heads.evaluation.significance import Comparisons, Difference, compare
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import Recommendation, recommend
@@ -21,12 +21,12 @@ from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, read_cells
 from heads.runs.folder import RunFolder
-from heads.runs.long_texts import both_ways, windows_notes
+from heads.runs.long_texts import windows_notes
 from heads.runs.racing import stopped_of
 from heads.runs.refit import run_classifier
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import head_file, missing_heads
-from heads.runs.ways_of_learning import WaysOfLearning, grouped, ways_of_learning
+from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 from heads.training.racing import Eliminated
@@ -128,7 +128,7 @@ class Leaderboard(display.Displayed):
             name: The recipe; the recommended one, if none is named, or else the best.
 
         Raises:
-            DataError: There is no such head.
+            HeadsError: The run has no such head, or the name is no recipe.
         """
         asked = name or self.recommendation.name or self.best
         return run_classifier(self.folder, asked, limits or limits_here())
@@ -217,14 +217,13 @@ class Leaderboard(display.Displayed):
 
 
 def leaderboard(run: RunFolder) -> Leaderboard:
-    """Reads a run and compares what is done of it.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Read a run and compare what is done of it; raise DataError if it is broken."""
     asked, stopped = load(run), stopped_of(run)
     end = run.read("end.json") or UNFINISHED
-    cells, comparisons = _comparisons(run, asked, read_cells(run, asked.names))
+    cells = read_cells(run, asked.names)
+    numbers = {name: asked.names.index(name) for name in cells}
+    answers = {name: answers_of_cell(run, n, name).answers for name, n in numbers.items()}
+    cells, comparisons = _comparisons(asked, cells, answers)
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         is_over = end["state"] == "finished"
@@ -241,6 +240,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     reading = facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     recipes = dict(zip(asked.recipes, asked.resolved, strict=True))
+    heads = {name: resolved for name, resolved in recipes.items() if name in cells}
     return Leaderboard(
         folder=run,
         data=asked.corpus.name,
@@ -251,7 +251,7 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         metric=asked.metric,
         rows=len(asked.corpus),
         protocol=wording.protocol(asked.splits, asked),
-        cells=_ranked(cells.values()),
+        cells=tuple(sorted(cells.values(), key=lambda c: (c.is_baseline, -c.measures.score))),
         recipes=recipes,
         stopped=stopped,
         planned=len(asked.recipes),
@@ -261,12 +261,14 @@ def leaderboard(run: RunFolder) -> Leaderboard:
         recommendation=recommendation,
         curve=tuple(curve),
         curve_says=_curve_says(curve, asked.metric, is_of_some=bool(_tuned(cells))),
-        ways_of_learning=_ways(run, asked, cells, recipes),
+        ways_of_learning=ways_of_learning(
+            cells.values(), recipes, answers, asked.task, asked.config.seed
+        ),
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=(
             *(f"{error.what} {error.hint}" for error in missing_heads(run, asked, cells)),
-            *_long_texts(run, asked, cells, recipes, facts),
+            *windows_notes(heads, answers, asked.task, facts, asked.config.seed),
             *wording.notes(run, asked, facts, len(stopped)),
             *wording.of_tuned(list(cells.values())),
         ),
@@ -280,21 +282,21 @@ def leaderboard(run: RunFolder) -> Leaderboard:
 
 
 def _comparisons(
-    run: RunFolder, asked: RunSpec, cells: Mapping[str, Cell]
+    asked: RunSpec, cells: Mapping[str, Cell], answers: Mapping[str, Answers]
 ) -> tuple[dict[str, Cell], Comparisons | None]:
     """Compare the cells, and take their intervals together; None where no head is done."""
     tuned = _tuned(cells)
     reference = wording.reference_of(list(cells), tuned)
     if not reference:
         return dict(cells), None
-    answers = [answers_of_cell(run, asked.names.index(name), name).answers for name in cells]
-    ends = score_intervals(answers, asked.task, tuned)
+    each = list(answers.values())
+    ends = score_intervals(each, asked.task, tuned)
     pooled = {
         name: replace(cell, measures=replace(cell.measures, low=low, high=high))
         for (name, cell), (low, high) in zip(cells.items(), ends, strict=True)
     }
     seed = asked.config.seed
-    return pooled, compare(answers, asked.task, reference=reference, tuned=tuned, seed=seed)
+    return pooled, compare(each, asked.task, reference=reference, tuned=tuned, seed=seed)
 
 
 def _tuned(cells: Mapping[str, Cell]) -> list[str]:
@@ -355,36 +357,6 @@ def _compared(
     }
 
 
-def _ways(
-    run: RunFolder,
-    asked: RunSpec,
-    cells: Mapping[str, Cell],
-    recipes: Mapping[str, ResolvedRecipe],
-) -> tuple[WaysOfLearning, ...]:
-    """Recipes that were learned in several ways."""
-    names = [cell.name for _, own in grouped(cells.values(), recipes) for cell in own]
-    known = {one: answers_of_cell(run, asked.names.index(one), one).answers for one in names}
-    return ways_of_learning(cells.values(), recipes, known, asked.task, asked.config.seed)
-
-
-def _long_texts(
-    run: RunFolder,
-    asked: RunSpec,
-    cells: Mapping[str, Cell],
-    recipes: Mapping[str, ResolvedRecipe],
-    facts: Mapping[str, Any],
-) -> list[str]:
-    """What reading long texts in windows gains, where recipes were trained both ways."""
-    done = {name: recipes[name] for name in cells if name in recipes}
-    names = {name for pair in both_ways(done) for name in pair}
-    known = {one: answers_of_cell(run, asked.names.index(one), one).answers for one in names}
-    return windows_notes(done, known, asked.task, facts, asked.config.seed)
-
-
-def _ranked(cells: Any) -> tuple[Cell, ...]:
-    return tuple(sorted(cells, key=lambda cell: (cell.is_baseline, -cell.measures.score)))
-
-
 def _agreements(
     estimates: Sequence[Estimate],
     cells: Mapping[str, Cell],
@@ -418,22 +390,19 @@ def _agreements(
 
 
 def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName, *, is_of_some: bool) -> str:
-    """What the curve says; of heads on the frozen base model alone, where there are others."""
+    """Say what the curve shows; of heads on the frozen base model alone, where there are others."""
     if len(curve) < 2:
         return ""
-    told = curve_says([_stage(stage) for stage in curve], metric)
-    return f"On the frozen base model: {told}" if is_of_some else told
-
-
-def _stage(values: Mapping[str, Any]) -> LearningCurvePoint:
-    """A stage of the curve as `curve_says` takes it: it asks for scores and differences."""
-    to_best = tuple(Difference(**one) for one in values["to_best"])
-    return LearningCurvePoint(
-        rows=values["rows"],
-        scores={name: one["score"] for name, one in values["scores"].items()},
-        best=values["best"],
-        to_best=to_best,
-    )
+    points = [
+        LearningCurvePoint(
+            rows=stage["rows"],
+            scores={name: one["score"] for name, one in stage["scores"].items()},
+            best=stage["best"],
+            to_best=tuple(Difference(**one) for one in stage["to_best"]),
+        )
+        for stage in curve
+    ]
+    return f"{'On the frozen base model: ' * is_of_some}{curve_says(points, metric)}"
 
 
 # --- What a list of runs says of each: enough to find the one that is meant.

@@ -1,6 +1,6 @@
 """The leaders of a run once more, on a quarter and on half of the rows."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -73,8 +73,9 @@ def learning_curve(
     # One that could not be learned from fewer rows stands at no size.
     whole = set.intersection(*({one.name for one in answers[share]} for share in by_share))
     if whole:
-        stages = [_stage(_of(answers[share], whole), by_share[share]) for share in by_share]
-        run.write("curve.json", stages)
+        for own in answers.values():
+            own[:] = sorted((one for one in own if one.name in whole), key=lambda one: one.name)
+        run.write("curve.json", [_stage(answers[share], by_share[share]) for share in by_share])
 
 
 def leaders(found: Mapping[str, Cell]) -> list[str]:
@@ -132,13 +133,6 @@ def _job(trial: Trial, share: float, training_data: TrainingData) -> Job:
         return _Again(share=share, outcome=result.outcome)
 
     return replace(whole, work=work)
-
-
-def _of(
-    answers: Sequence[CellPredictions | Answers], names: Collection[str]
-) -> list[CellPredictions | Answers]:
-    """The answers of some cells, by name."""
-    return sorted((one for one in answers if one.name in names), key=lambda one: one.name)
 
 
 def _stage(

@@ -165,12 +165,6 @@ def raced(stopped: int) -> str:
     return f"{heads} stopped in the race: {behind}. {WRONG}"
 
 
-def _failures(run: RunFolder, asked: RunSpec) -> list[str]:
-    """Why cells could not be trained, a sentence each."""
-    told = (run.read(f"cells/{number:03}.failed.json") for number in range(len(asked.names)))
-    return [says for says in told if says]
-
-
 def _of(account: Mapping[str, Any] | None) -> list[str]:
     """Return how a file was read, and its warnings, but for long texts: the run knows of those."""
     if not account:
@@ -187,7 +181,7 @@ def notes(
     notes += [
         *skewed(asked),
         *few_rows_per_class(asked),
-        *_failures(run, asked),
+        *filter(None, (run.read(f"cells/{n:03}.failed.json") for n in range(len(asked.names)))),
         *asked.account.get("between", []),
         *_of(asked.account),
     ]
@@ -223,18 +217,12 @@ def of_tuned(cells: Sequence[Cell]) -> list[str]:
     counts = {cell.trials for cell in heads if cell.trials}
     if tuned and len(counts) > 1:
         few = [cell.name for cell in heads if 0 < cell.trials < max(counts)]
+        more = f" and {len(few) - LISTED} more" if len(few) > LISTED else ""
         told.append(
             f"Not all heads tried as many settings ({min(counts)} to {max(counts)}); fewer than "
-            f"others: {_some_of(few)}."
+            f"others: {', '.join(few[:LISTED])}{more}."
         )
     return told
-
-
-def _some_of(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    if len(names) <= LISTED:
-        return ", ".join(names)
-    return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
 
 
 NOTHING_READ = "Nothing was read anew: an earlier run had read all texts."

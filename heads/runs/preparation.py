@@ -17,7 +17,6 @@ from heads.features.truncation import longer, token_findings
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
-from heads.runs.racing import stopped_of
 from heads.runs.spec import RunSpec
 from heads.settings import Limits
 from heads.training.fitters.sgd import SGDFitter
@@ -220,11 +219,7 @@ def cut_states(
 
 
 def check_room(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits) -> None:
-    """Refuses recipes whose token states would not fit, before anything is read.
-
-    Raises:
-        LimitError: They would take more room than this place allows.
-    """
+    """Raise LimitError if token states would not fit, before anything is read."""
     learned = [cell.resolved for cell in cells if cell.needs_states]
     check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
     layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))
@@ -271,11 +266,3 @@ def estimated(
         one = estimate(reading, vectors, targets, problem=problem, seed=seed, groups=groups)
         found.append(asdict(one))
     run.write("facts.json", facts | {"estimates": found})
-
-
-def counted(run: RunFolder, asked: RunSpec) -> int:
-    """How many cells are done; with those that a race has stopped."""
-    numbers = range(len(asked.names))
-    return len(stopped_of(run)) + sum(
-        (run.path / f"cells/{number:03}.json").is_file() for number in numbers
-    )

@@ -35,12 +35,9 @@ def race(
     workers: int,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | CurvePointTried, None, Mapping[str, SearchFinished | TrialFailed]]:
-    """Searches the settings of all cells and decides which of them go on; what these came to.
+    """Search the settings of all cells; return what those came to that go on.
 
     Returns what could not be searched as well: it is tried again when the run is resumed.
-
-    Raises:
-        DataError: The run is broken, or the disk does not take it.
     """
     numbered = enumerate(asked.recipes)
     found = {name: one for number, name in numbered if (one := _kept(run, number))}
@@ -52,13 +49,21 @@ def race(
                 if isinstance(event, SearchFinished):
                     _keep(run, asked.recipes.index(event.name), event)
                     found[event.name] = event
-                    yield _told(len(found), len(cells))
+                    says = "Race, first heat: the settings of "
+                    says += f"{len(found)} of {len(cells)} recipes are chosen"
+                    share = BEGUN + SHARE * len(found) / max(len(cells), 1)
+                    yield Progress(says=says, share=share)
                 elif isinstance(event, TrialFailed):
                     failed[event.name] = event
                     yield keep_failure(run, asked.recipes.index(event.name), event.says)
                 elif isinstance(event, CurvePointTried):
                     yield event
-        _decide(run, asked, found, training_data)
+        # Cells that could not be searched take no part.
+        ordered = {name: found[name] for name in asked.recipes if name in found}
+        each = zip(asked.recipes, asked.resolved, strict=True)
+        tuned = [name for name, resolved in each if resolved.is_tuned]
+        stopped = [asdict(one) for one in behind(ordered, training_data, tuned)]
+        run.write(DECISION, {"cells": len(ordered), "stopped": stopped})
     out = {one.recipe for one in stopped_of(run)}
     says = f"Race: {len(out)} of {len(cells)} recipes cannot win any more and are stopped"
     yield Progress(says=says, share=BEGUN + SHARE)
@@ -66,32 +71,13 @@ def race(
 
 
 def stopped_of(run: RunFolder) -> tuple[Eliminated, ...]:
-    """The cells that were stopped in the race of a run, the nearest first; without one, none.
-
-    Raises:
-        DataError: The run is broken.
-    """
+    """Return the cells that the race of a run stopped, the nearest first; without one, none."""
     try:
         return tuple(
             Eliminated(**one) for one in (run.read(DECISION) or {"stopped": []})["stopped"]
         )
     except (KeyError, TypeError) as error:
         raise run.broken(DECISION) from error
-
-
-def _told(done: int, cells: int) -> Progress:
-    says = f"Race, first heat: the settings of {done} of {cells} recipes are chosen"
-    return Progress(says=says, share=BEGUN + SHARE * done / max(cells, 1))
-
-
-def _decide(
-    run: RunFolder, asked: RunSpec, found: Mapping[str, SearchFinished], training_data: TrainingData
-) -> None:
-    """Writes who is stopped; cells that could not be searched take no part."""
-    ordered = {name: found[name] for name in asked.recipes if name in found}
-    each = zip(asked.recipes, asked.resolved, strict=True)
-    out = behind(ordered, training_data, [name for name, resolved in each if resolved.is_tuned])
-    run.write(DECISION, {"cells": len(ordered), "stopped": [asdict(one) for one in out]})
 
 
 def behind(
@@ -121,10 +107,8 @@ def _behind(
     """The cells that are surely behind the leader of these."""
     if not found:
         return ()
-    names, texts = (
-        list(found),
-        training_data.task.groups[torch.cat(training_data.splits.development)],
-    )
+    names, development = list(found), torch.cat(training_data.splits.development)
+    texts = training_data.task.groups[development]
     parts = torch.stack([one.parts for one in found.values()], dim=1)
     sure = torch.stack([_evidence(one, training_data) for one in found.values()], dim=1)
     return eliminated(names, parts, texts, always=[reference_of(names, tuned)], evidence=sure)

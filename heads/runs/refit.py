@@ -4,14 +4,13 @@ What is compared and explained is the head that was scored, which without a test
 from part of the rows. What is exported has learned from all of them.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.loading import load
 from heads.caching import write
 from heads.classifier import head_cache
 from heads.classifier.calibration import calibrate
@@ -20,35 +19,39 @@ from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError
 from heads.events import Progress
-from heads.runs import spec, trainer
+from heads.recipe import Recipe
+from heads.runs import trainer
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.runs.trained_heads import check_model, head_of
+from heads.runs.trained_heads import heads_of
 from heads.settings import ExperimentConfig, Limits
 
 
-def run_classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
-    """Return the scored head of a run on its base model.
+def run_classifiers(
+    run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
+) -> tuple[RunSpec, dict[str, Classifier]]:
+    """Load scored heads of a run by their names in it, each ready to be trained again.
 
     Args:
-        name: The recipe, as the leaderboard names it.
+        recipes: The heads; without any, the best four.
 
     Raises:
-        DataError: The run has no such head, or its base model is not what it was.
+        HeadsError: The run has no such head, or its base model is not what it was.
     """
-    asked = spec.load(run)
-    backbone = load(asked.model, limits=limits)
-    check_model(run, asked, backbone)
-    head = head_of(run, asked, name, backbone, limits)
-    return with_refit_of_run(Classifier(backbone=backbone, head=head), run, asked, name, limits)
+    asked, backbone, heads = heads_of(run, recipes, limits)
+    classifiers = dict[str, Classifier]()
+    for name, head in heads.items():
+        # What training it again gives is kept in the run.
+        path = run.path / f"heads/{asked.names.index(name):03}.refit.safetensors"
+        classifier = Classifier(backbone=backbone, head=head)
+        classifiers[name] = with_refit(classifier, asked.corpus, asked.config, limits, path)
+    return asked, classifiers
 
 
-def with_refit_of_run(
-    classifier: Classifier, run: RunFolder, asked: RunSpec, name: str, limits: Limits
-) -> Classifier:
-    """Return a classifier of a run which can be trained again; what that gives is kept there."""
-    path = run.path / f"heads/{asked.names.index(name):03}.refit.safetensors"
-    return with_refit(classifier, asked.corpus, asked.config, limits, path)
+def run_classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
+    """Load one head of a run; see `run_classifiers`."""
+    (classifier,) = run_classifiers(run, [name], limits)[1].values()
+    return classifier
 
 
 def with_refit(

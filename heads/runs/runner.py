@@ -36,7 +36,6 @@ from heads.runs.preparation import (
     WORKSPACE,
     CellDone,
     check_room,
-    counted,
     cut_states,
     estimated,
     run_features,
@@ -46,7 +45,7 @@ from heads.runs.preparation import (
 from heads.runs.racing import race, stopped_of
 from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, fill_counts, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import Limits
 from heads.training.finetuning.checkpoints import forget
 from heads.training.scheduler import Job, Scheduler, TrainingData, TrialFailed, run_trials
 from heads.training.search import (
@@ -72,13 +71,10 @@ def filled(
     backbone: Backbone,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | Trying | CellDone, None, None]:
-    """Trains what is still to be trained, the baselines too; of a race, whoever is left in it.
+    """Train what is still to be trained, the baselines too; of a race, whoever is left in it.
 
     Args:
         scheduler: Does the jobs, on this machine or on several.
-
-    Raises:
-        DataError: The run is broken, or the disk does not take it.
     """
     workers = max(1, torch.get_num_threads())
     if not is_kept(run, asked, MAJORITY):  # the heads that are kept name its score
@@ -190,14 +186,11 @@ Event = Progress | Trying | CellDone | Leaderboard
 def begin(
     request: RunRequest, *, limits: Limits, out: Path | None = None, run: str = ""
 ) -> RunFolder:
-    """Checks a question whole and writes it into a new run; nothing is trained yet.
+    """Check a whole request and write it into a new run; nothing is trained yet.
 
     Args:
         out: The run's folder, or None for the place where runs are kept.
         run: Its id there, or nothing for one that is made up.
-
-    Raises:
-        HeadsError: Anything that does not fit, in one sentence.
     """
     asked, _, _ = _checked(request, limits)
     made = new_folder(asked.corpus.name, out=out, is_public=limits.public, run=run)
@@ -213,7 +206,10 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
     corpus = request.data.corpus
     cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
     by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
-    config, told = fill_counts(_bounded(request.config, limits), chosen, by_seed=by_seed)
+    config, most = request.config, limits.run_seconds
+    if most and not 0 < config.budget_seconds <= most:
+        config = replace(config, budget_seconds=most)
+    config, told = fill_counts(config, chosen, by_seed=by_seed)
     allowed = replace(request, config=config)
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
@@ -223,14 +219,10 @@ def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial],
 
 
 def probed(request: RunRequest, limits: Limits, stop: threading.Event | None = None) -> Expected:
-    """How long a run would take, roughly, before it is begun: some texts are read for it.
+    """Estimate how long a run would take, before it begins: some texts are read for it.
 
     Args:
         stop: Ends it, once it is set.
-
-    Raises:
-        HeadsError: Anything in the question that does not fit.
-        Interrupted: Somebody ended it.
     """
     return expected(*_checked(request, limits), stop)
 
@@ -241,20 +233,8 @@ def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
     return trials(asked.resolved, backbone, len(corpus.classes), limits, corpus.problem)
 
 
-def _bounded(config: ExperimentConfig, limits: Limits) -> ExperimentConfig:
-    """The settings with no more time than this place allows."""
-    most = limits.run_seconds
-    if not most or 0 < config.budget_seconds <= most:
-        return config
-    return replace(config, budget_seconds=most)
-
-
 def foreseen(run: RunFolder, limits: Limits) -> Expected:
-    """Estimate how long the heads of a run that are not trained yet will take.
-
-    Raises:
-        HeadsError: The run is broken.
-    """
+    """Estimate how long the heads of a run that are not trained yet will take."""
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits, download=not limits.public)
     cells = cells_of(asked, backbone, limits)
@@ -337,15 +317,13 @@ def _is_whole(run: RunFolder) -> bool:
     """Whether a run has ended with every cell done: there is nothing to go on with."""
     asked = spec.load(run)
     is_over = (run.read("end.json") or {}).get("state") == "finished"
-    return is_over and counted(run, asked) == len(asked.names)
+    files = (run.path / f"cells/{number:03}.json" for number in range(len(asked.names)))
+    done = len(stopped_of(run)) + sum(file.is_file() for file in files)
+    return is_over and done == len(asked.names)
 
 
 def stopped(run: RunFolder) -> None:
-    """Notes that a run was stopped from outside, if it had not ended by itself.
-
-    Raises:
-        DataError: Another process still works on it.
-    """
+    """Note that a run was stopped from outside, if it had not ended by itself."""
     with run.held():
         if run.read("end.json") is None:
             Clock(run).stop("stopped")

@@ -97,20 +97,12 @@ class RunRequest:
 
     @property
     def base(self) -> str:
-        """The base model, or what stands for one where the data hold vectors.
-
-        Raises:
-            DataError: The data hold vectors, and a base model is named.
-        """
+        """The base model; for vectors its stand-in, or DataError if a model is named."""
         return base_of(self.data.corpus, self.model)
 
 
 def base_of(corpus: Corpus, model: str) -> str:
-    """The base model that reads some rows, or what stands for one where they hold vectors.
-
-    Raises:
-        DataError: They hold vectors, and another base model than the usual one is named.
-    """
+    """Return the base model of some rows; for vectors its stand-in, or raise DataError."""
     if corpus.vectors is None:
         return model
     own = given.named(corpus.vectors.width)
@@ -211,13 +203,10 @@ def task_of(corpus: Corpus, metric: MetricName | None = None) -> EvaluationTask:
 def splits_of(
     corpus: Corpus, task: EvaluationTask, config: ExperimentConfig, *, aside: bool
 ) -> Splits:
-    """Who learns from what.
+    """Split the rows into those learned from and scored; raise DataError for too few.
 
     Args:
         aside: Whether rows of a class that their fold never met are left out.
-
-    Raises:
-        DataError: There are too few rows to learn from and to score on.
     """
     found = split(strata(task), task.groups, corpus.parts, config)
     return set_aside(found, task) if aside else found
@@ -226,14 +215,11 @@ def splits_of(
 def specified(
     request: RunRequest, backbone: Backbone, recipes: Sequence[str], notes: Sequence[str] = ()
 ) -> RunSpec:
-    """Puts a question together as it is kept.
+    """Return the spec of a request on a base model.
 
     Args:
         recipes: The heads that the question comes to on this base model.
         notes: What is to be said of them.
-
-    Raises:
-        DataError: The data cannot be compared heads on.
     """
     data, test = request.data, request.test
     corpus, found = rows_of(data, test, request.config.unseen)
@@ -250,11 +236,7 @@ def specified(
 
 
 def rows_of(data: Data, test: Data | None, unseen: str) -> tuple[Corpus, list[str]]:
-    """Rows that know where they stand, and what one should know of that.
-
-    Raises:
-        DataError: Data and test do not fit, or there are too few groups to split.
-    """
+    """Join data and test rows, with notes; raise DataError if they do not fit."""
     corpus, notes = joined(data.corpus, test.corpus, unseen) if test else met(data.corpus, unseen)
     check_groups(corpus, data.columns.group)
     return corpus, notes
@@ -269,15 +251,16 @@ def spec_of(
     *,
     is_scored: bool = True,
 ) -> RunSpec:
-    """The question of a run on rows that know where they stand.
+    """Return the spec of a run on joined rows; raise DataError if they or a setting do not fit.
 
     Args:
         is_scored: Whether rows are held out and scored; else every row is learned from.
-
-    Raises:
-        DataError: The rows cannot be split so, or a setting means nothing for their labels.
     """
-    _check_settings(config, corpus)
+    metric_of(config.metric, corpus.problem, ordered=corpus.ordered)  # refuses one that is not
+    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
+    if not corpus.problem.has_classes and asked:
+        what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
+        raise DataError(what, "Leave it out.")
     if config.metric == AUTO and not corpus.ordered and majority_share(corpus)[1] >= SKEWED:
         config = replace(config, metric="macro_f1")
     asked = RunSpec(
@@ -296,15 +279,6 @@ def spec_of(
         return asked
     own = {"between": [*account.get("between", []), says], "aside": config.unseen == "aside"}
     return replace(asked, account={**asked.account, **own})
-
-
-def _check_settings(config: ExperimentConfig, corpus: Corpus) -> None:
-    """Refuses settings that mean nothing for the labels."""
-    metric_of(config.metric, corpus.problem, ordered=corpus.ordered)
-    asked = [n for n in ("per_class", "class_weights", "focal", "smoothing") if getattr(config, n)]
-    if not corpus.problem.has_classes and asked:
-        what = f"{asked[0]} is for classes, and the labels of {corpus.name} are numbers."
-        raise DataError(what, "Leave it out.")
 
 
 TUNED_TRIALS = 3
@@ -341,11 +315,7 @@ def fill_counts(
 
 
 def save(run: RunFolder, asked: RunSpec) -> None:
-    """Writes the question into the run's folder; run.json last.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Write the spec into the run's folder; run.json last."""
     corpus = asked.corpus
     rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts", "groups")}
     rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
@@ -377,11 +347,7 @@ def save(run: RunFolder, asked: RunSpec) -> None:
 
 
 def load(run: RunFolder) -> RunSpec:
-    """Reads the question of a run.
-
-    Raises:
-        DataError: It is broken, or of another version.
-    """
+    """Read the spec of a run; raise DataError if it is broken or of another version."""
     facts, rows = run.read("run.json"), run.read("rows.json")
     if facts and not rows:
         raise run.broken("rows.json")
@@ -489,12 +455,7 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
 
 
 def named_recipes(recipes: Sequence[str], limits: Limits) -> list[ResolvedRecipe]:
-    """Recipes by their names, each once; asked before anything is read for them.
-
-    Raises:
-        LimitError: They are more than this place allows.
-        RecipeError: One is none, or a part or an option of it does not exist.
-    """
+    """Resolve recipes by name, each once, before anything is read for them."""
     asked = {str(one): one for one in recipes if not is_own(one)}
     if len(asked) > limits.cells:
         what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
@@ -503,11 +464,7 @@ def named_recipes(recipes: Sequence[str], limits: Limits) -> list[ResolvedRecipe
 
 
 def _of_vectors(grid: str) -> list[ResolvedRecipe]:
-    """The recipes of a grid where vectors are given, which can be read in one way only.
-
-    Raises:
-        RecipeError: It is a grid of readings, or of base models that learn.
-    """
+    """Return the recipes of a grid that vectors can have; raise RecipeError for other grids."""
     if grid not in (*GRIDS, HEADS):
         what = f"The grid '{grid[:40]}' compares what a base model gives, and vectors are given."
         raise RecipeError(what, f"There are: {', '.join((*GRIDS, HEADS))}.")
@@ -577,12 +534,9 @@ def _grid(
 
 
 def entering(recipe: ResolvedRecipe, way: str) -> ResolvedRecipe:
-    """A recipe with the way in of two texts, unless it says that itself.
+    """Return a recipe with the way in of two texts, unless it names one itself.
 
     One that learns from the states of all tokens reads the two as one sequence.
-
-    Raises:
-        RecipeError: There is no such way in.
     """
     name = pairing.usual if way == SIAMESE else way
     if name != JOINT and name not in pairing:

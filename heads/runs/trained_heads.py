@@ -20,7 +20,7 @@ from heads.classifier.pretrained import own_head
 from heads.errors import CheckpointError, DataError, did_you_mean
 from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
-from heads.evaluation.predictions import MAJORITY, OWN, EvaluationTask, first, scores
+from heads.evaluation.predictions import MAJORITY, OWN, first, scores
 from heads.evaluation.statistics import Scores
 from heads.parts.resolve import resolve, with_options
 from heads.recipe import Recipe
@@ -46,11 +46,7 @@ def keep_head(
     measures: Measures,
     backbone: Backbone,
 ) -> None:
-    """Writes the head of the first seed.
-
-    Raises:
-        DataError: The disk does not take it.
-    """
+    """Save the head of the first seed."""
     scores = scores_of(result, asked, measures, majority_of(run, asked))
     head = trained_head(result, asked, scores, backbone)
     run.put(head_file(number), lambda place: head_cache.save(head, place))
@@ -70,7 +66,10 @@ def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority:
         majority=majority,
         metric=measures.metric,
         among=len(asked.recipes),
-        own=_own(result, asked.task),
+        # What the head that is kept, the first seed's, reached by itself, where there are others.
+        own=fmean(scores(first(result.outcome, 1, asked.task), asked.task))
+        if len(result.outcome.rows) > 1
+        else None,
     )
 
 
@@ -96,13 +95,19 @@ def trained_head(
     if "epochs" in settings:
         by_vectors = not whole or result.trial.resolved.tuning.paired
         training["batch_size"] = adamw.batch_of(result.rows) if by_vectors else BATCH
+    # The leaderboard's temperature is of all seeds together; this head's thresholds stand beside
+    # one that is found on its own development rows.
+    scale = 1.0
+    if result.outcome.held is not None:
+        logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
+        scale = temperature(logits, asked.task.targets[rows], asked.task.problem)
     return TrainedHead(
         recipe=recipe.recipe,
         model=asked.model,
         classes=asked.corpus.classes,
         problem=asked.corpus.problem,
         paired=bool(asked.corpus.pairs),
-        temperature=_temperature(result, asked),
+        temperature=scale,
         thresholds=() if thresholds is None else tuple(thresholds.tolist()),
         trained_on=asked.corpus.name,
         rows=result.rows,
@@ -116,38 +121,16 @@ def trained_head(
     )
 
 
-def _own(result: TrialResult, task: EvaluationTask) -> float | None:
-    """What the head that is kept, the first seed's, reached by itself, where there are others."""
-    if len(result.outcome.rows) == 1:
-        return None
-    return fmean(scores(first(result.outcome, 1, task), task))
-
-
 def majority_of(run: RunFolder, asked: RunSpec) -> float:
     """The score of a run's baseline that knows no text."""
     cell = kept(run, asked.names.index(MAJORITY))
     return cell.measures.score if cell else 0.0
 
 
-def _temperature(result: TrialResult, asked: RunSpec) -> float:
-    """The temperature of the head that is kept, found on its own development rows.
-
-    The leaderboard's is of all seeds together; this head's own thresholds stand beside it.
-    """
-    if result.outcome.held is None:
-        return 1.0
-    logits, rows = (held[: len(asked.splits.development[0])] for held in result.outcome.held)
-    return temperature(logits, asked.task.targets[rows], asked.task.problem)
-
-
 def head_of(
     run: RunFolder, asked: RunSpec, name: str, backbone: Backbone, limits: Limits
 ) -> TrainedHead:
-    """Load a trained head of a run, calibrated.
-
-    Raises:
-        DataError: The run has no such head.
-    """
+    """Load a trained head of a run, calibrated; raise DataError if the run has none of the name."""
     if name == OWN and OWN in asked.baselines:
         return rename_classes(own_head(backbone), asked.account["own"])
     number = asked.recipes.index(name) if name in asked.recipes else -1
@@ -189,11 +172,7 @@ def missing_heads(run: RunFolder, asked: RunSpec, names: Collection[str]) -> lis
 def heads_of(
     run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
 ) -> tuple[RunSpec, Backbone, dict[str, TrainedHead]]:
-    """Heads of a run by their names in it, on one base model; where none is named, the best four.
-
-    Raises:
-        HeadsError: The run has no such head, or its base model is not what it was.
-    """
+    """Load heads of a run by their names onto one base model; without names, the best four."""
     asked = spec.load(run)
     backbone = load(asked.model, limits=limits)
     check_model(run, asked, backbone)
@@ -203,22 +182,14 @@ def heads_of(
 
 
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
-    """The recipes of a run whose heads were trained, the best first.
-
-    Raises:
-        DataError: A cell is broken, or gone.
-    """
+    """Return the recipes of a run whose heads were trained, the best first."""
     cells = read_cells(run, asked.names)
     names = [name for name in asked.recipes if name in cells]
     return sorted(names, key=lambda name: -cells[name].measures.score)
 
 
 def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
-    """Refuses a base model that has changed since the run began.
-
-    Raises:
-        DataError: It has.
-    """
+    """Raise DataError if the base model has changed since the run began."""
     if backbone.revision != asked.revision:
         what = f"{asked.model} is not the version that the run {run.id} began with."
         raise DataError(what, "Train again, or bring that version back.")

@@ -23,7 +23,6 @@ from heads.classifier.module import Refit, TrainedHead
 from heads.data.corpus import Corpus
 from heads.data.joining import met
 from heads.evaluation.details import measure
-from heads.evaluation.statistics import Scores
 from heads.events import Progress, within
 from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -89,9 +88,6 @@ def refit(
     Args:
         corpus: The rows, which were split into folds.
         trainings: How many trainings the score is the mean of.
-
-    Raises:
-        HeadsError: As of `train`.
     """
     begun = time.perf_counter()
     cells = _checked([head.asked], corpus, backbone, limits)
@@ -119,12 +115,9 @@ def fit(
     config: ExperimentConfig,
     limits: Limits,
 ) -> Generator[Progress, None, TrainedHead]:
-    """Trains a recipe on every row of the corpus; none is held out, so it has no scores.
+    """Train a recipe on every row of the corpus; none is held out, so it has no scores.
 
     What the base model makes of a text is kept for the next call, whatever rows that has.
-
-    Raises:
-        HeadsError: As of `train`; two rows to choose settings on are enough.
     """
     cells = _checked([recipe], corpus, backbone, limits)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config, is_scored=False)
@@ -183,31 +176,22 @@ def _fitted(
     asked: RunSpec, jobs: Sequence[Job], training_data: TrainingData, backbone: Backbone
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name, on all cores."""
-    score = _scorer(asked, training_data) if asked.is_scored else None
-    found = dict[str, TrainedHead]()
+    task, found = training_data.task, dict[str, TrainedHead]()
+    usual = measure(commonest(asked, training_data).outcome, task).score if asked.is_scored else 0.0
     with closing(run_trials(jobs, training_data, max(1, torch.get_num_threads()))) as events:
         for event in events:
             if isinstance(event, TrialFailed):
                 raise event.error
             if isinstance(event, TrialResult):
-                scores = score(event) if score else None
+                scores = None
+                if asked.is_scored:  # whoever was trained beside it says nothing of it
+                    scores = scores_of(event, asked, measure(event.outcome, task), usual)
+                    scores = replace(scores, among=1)
                 found[event.trial.name] = trained_head(event, asked, scores, backbone)
                 yield Progress(
                     says=f"Trained {event.trial.name}", share=0.5 + len(found) / len(jobs) / 2
                 )
     return found
-
-
-def _scorer(asked: RunSpec, training_data: TrainingData) -> Callable[[TrialResult], Scores]:
-    """How a head is scored, beside the baseline that knows no text."""
-    majority = measure(commonest(asked, training_data).outcome, training_data.task).score
-
-    def score(result: TrialResult) -> Scores:
-        measures = measure(result.outcome, training_data.task)
-        # Whoever was trained beside it says nothing of it.
-        return replace(scores_of(result, asked, measures, majority), among=1)
-
-    return score
 
 
 def first_split(
@@ -225,13 +209,10 @@ def trained(
     limits: Limits,
     config: ExperimentConfig | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
-    """Finds heads that were trained on these texts before, and trains those that were not.
+    """Find heads that were trained on these texts before, and train those that were not.
 
     Returns:
         The heads, calibrated, in the order of the recipes.
-
-    Raises:
-        HeadsError: As of `train`.
     """
     config = config or ExperimentConfig()
     keys = [head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes]

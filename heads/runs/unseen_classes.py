@@ -70,13 +70,10 @@ def set_aside(splits: Splits, task: EvaluationTask) -> Splits:
 
 
 def says_of_unmet(splits: Splits, task: EvaluationTask, corpus: Corpus, unseen: str) -> str:
-    """What becomes of such rows, in a sentence; nothing where there are none.
+    """Say what becomes of such rows; raise DataError if they are most of those scored.
 
     Args:
         unseen: "aside" or "wrong", as of `joining.met`.
-
-    Raises:
-        DataError: They are more than half of the rows that are scored.
     """
     odd = unmet(splits, task)
     rows = [test[own] for test, own in zip(splits.test, odd, strict=True)] if odd else []

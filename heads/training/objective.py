@@ -90,17 +90,13 @@ class Objective:
         if not self.problem.has_classes:
             return squared(logits, target_matrix)
         if self.by_class and self.balance is not None:
-            return self._balanced(logits, target_matrix, targets)
+            # One loss a class, (…, c), weighed by what the row is labelled with, and then summed.
+            each = losses[OVR](logits[..., None], target_matrix[..., None], focal=self.focal)
+            has = self.problem.target_matrix(targets, self.outputs)
+            no, yes = self.balance.to(logits.device)
+            return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
         name = OVR if self.by_class else self.loss
         return losses[name](logits, target_matrix, focal=self.focal)
-
-    def _balanced(self, logits: Tensor, target_matrix: Tensor, targets: Tensor) -> Tensor:
-        """One loss a class, weighed by what the row is labelled with, and then summed."""
-        assert self.balance is not None
-        each = losses[OVR](logits[..., None], target_matrix[..., None], focal=self.focal)  # (…, c)
-        has = self.problem.target_matrix(targets, self.outputs)
-        no, yes = self.balance.to(logits.device)
-        return (each * (has * yes + (1 - has) * no)).sum(dim=-1)
 
     def target_matrix(self, targets: Tensor) -> Tensor:
         """What the squashed logits should be, (…, c); numbers as they are."""
@@ -230,11 +226,7 @@ class TargetScaler:
 
 
 def check_order(resolved: ResolvedRecipe, corpus: Corpus) -> None:
-    """Refuses a loss or a head that goes by the order of the classes where they have none.
-
-    Raises:
-        DataError: They have none.
-    """
+    """Raise DataError if a recipe needs an order of the classes and they have none."""
     if (resolved.loss == ORDINAL or resolved.head.ordered) and not corpus.ordered:
         needs = resolved.head.name if resolved.head.ordered else f"loss={ORDINAL}"
         what = f"The classes of {corpus.name} have no order, which {needs} needs."

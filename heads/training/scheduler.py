@@ -23,7 +23,7 @@ from heads.features.store import FeatureStore
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
 from heads.training.objective import Objective
-from heads.training.task import FixedSettings, TrainingTask, class_weights
+from heads.training.task import TrainingTask, class_weights
 
 Tell = Callable[[object], None]
 BEAT = 0.25  # seconds between two looks at whether the work is still wanted
@@ -90,7 +90,7 @@ class TrainingData:
             stop=stop,
             states=None if reading else self.states,
             products=self.products,
-            fixed=FixedSettings.of(self.config),
+            config=self.config,
             metric=self.task.metric,
             texts=self.texts,
             pairs=self.pairs,

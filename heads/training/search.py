@@ -6,7 +6,7 @@ Legend: s seeds, m development rows of a seed.
 
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,16 @@ from heads.evaluation.predictions import CellPredictions
 from heads.settings import ExperimentConfig
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
-from heads.training.fitters.base import Chosen, FittedHead, SearchResult, TriedSettings
+from heads.training.fitters.base import (
+    BySeed,
+    Chosen,
+    FittedHead,
+    Searches,
+    Searching,
+    SearchResult,
+    Seeds,
+    TriedSettings,
+)
 from heads.training.objective import TargetScaler, balance_of
 from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
@@ -43,19 +52,11 @@ class TrialOnTask:
     training_task: TrainingTask
     span: TargetScaler | None
 
-    def search(
-        self, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, splits: Splits, seeds: Seeds) -> Searching:
         """Every seed tries settings on its own development rows; the last answer is the best."""
         return self.trial.fitter.search(self.training_task, splits, seeds)
 
-    def learn(
-        self,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
-    ) -> list[FittedHead]:
+    def learn(self, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others."""
         learned = self.trial.fitter.learn(self.training_task, found, rows, asked, seeds)
         if self.span is None:
@@ -262,16 +263,23 @@ def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> S
 def _learned(
     taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
 ) -> TrialResult:
-    """Learns with every seed and the settings that it has chosen."""
-    begun = time.perf_counter()
+    """Learn with every seed and the settings that it has chosen."""
+    begun, trial = time.perf_counter(), taught.trial
     learned = _fitted(taught, searched, training_data, tell)
     return TrialResult(
-        trial=taught.trial,
+        trial=trial,
         chosen=tuple(one.chosen for one in searched.found),
         tried=searched.tried,
         development_score=fmean(one.point.score for one in searched.found),
         learned=tuple(learned),
-        outcome=_outcome(taught, searched.found, learned, training_data),
+        outcome=CellPredictions(
+            name=trial.name,
+            rows=training_data.splits.test,
+            logits=tuple(taught.competing(one.logits) for one in learned),
+            is_random=trial.fitter.is_random,
+            repetition=training_data.splits.repetition,
+            **_held(taught, searched.found, training_data),
+        ),
         rows=len(training_data.splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
@@ -294,31 +302,14 @@ def _fitted(
     return learned
 
 
-def _outcome(
-    taught: TrialOnTask,
-    found: Sequence[SearchResult],
-    learned: Sequence[FittedHead],
-    training_data: TrainingData,
-) -> CellPredictions:
-    """What the heads of all seeds said of the tested rows.
-
-    What a head says of rows that it has not seen is also asked of the development rows, by one
-    that has learned from the others: how sure it is, and from which logit it gives a label.
-    """
-    return CellPredictions(
-        name=taught.trial.name,
-        rows=training_data.splits.test,
-        logits=tuple(taught.competing(one.logits) for one in learned),
-        is_random=taught.trial.fitter.is_random,
-        repetition=training_data.splits.repetition,
-        **_held(taught, found, training_data),
-    )
-
-
 def _held(
     taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
 ) -> dict[str, Any]:
-    """What an `CellPredictions` holds of the development rows of all seeds."""
+    """Return what `CellPredictions` holds of the development rows of all seeds.
+
+    Heads that learned from the other rows answered them: how sure they are, and from which logit
+    they give a label.
+    """
     held_out = [one.held for one in found if one.held is not None]  # none of known settings
     if not training_data.task.problem.has_classes or not held_out:
         return {}

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,45 +17,6 @@ from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig
 from heads.training.objective import Objective, TargetScaler
 from heads.training.whitening import DerivedVectors, InputBasis, basis
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedSettings:
-    """Settings that the run gives to every head, so that none searches them.
-
-    Attributes:
-        learning_rate: Of AdamW; 0 where it is searched.
-        steps: That heads learn; 0 where they learn until they have converged.
-        standardise: Whether the input is standardised; None where that is searched.
-        trials: How many settings a seed tries, whatever is learned; 0: as many as each head has.
-        epochs: Passes over the rows in which a base model is tuned; 0: by how many rows there are.
-        tuning_rate: Of the last layer of a base model that is tuned; 0 where it is searched.
-        spares_memory: Whether a tuned base model computes its layers twice instead of keeping them.
-        precision: Of products, as the setting has it.
-    """
-
-    learning_rate: float = 0.0
-    steps: int = 0
-    standardise: bool | None = None
-    trials: int = 0
-    epochs: int = 0
-    tuning_rate: float = 0.0
-    spares_memory: bool = False
-    precision: str = EXACT
-
-    @classmethod
-    def of(cls, config: ExperimentConfig) -> "FixedSettings":
-        """What a run asks for."""
-        return cls(
-            learning_rate=config.learning_rate,
-            steps=config.steps,
-            standardise={"yes": True, "no": False}.get(config.standardise),
-            trials=config.trials,
-            epochs=config.epochs,
-            tuning_rate=config.tuning_rate,
-            spares_memory=config.gradient_checkpointing,
-            precision=config.precision,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +35,7 @@ class TrainingTask:
         states: The states of all tokens, where the reading is learned.
         products: What matrix products are computed in, in learning; what is learned and the
             answers to what is asked are in 32 bits.
-        fixed: Settings that are not searched.
+        config: The settings of the run; what it fixes no head searches.
         kept: What several heads of the reading ask for.
         metric: What settings are chosen by; that of the kind of labels if None.
         span: Where the numbers lay before they were narrowed; None for classes.
@@ -92,7 +54,7 @@ class TrainingTask:
     stop: threading.Event
     states: TokenStates | None = None
     products: torch.dtype = torch.float32
-    fixed: FixedSettings = FixedSettings()
+    config: ExperimentConfig = field(default_factory=partial(ExperimentConfig, precision=EXACT))
     kept: DerivedVectors = field(default_factory=DerivedVectors)
     metric: MetricName | None = None
     span: TargetScaler | None = None
@@ -111,9 +73,14 @@ class TrainingTask:
         """The metric that settings are chosen by."""
         return SCORES[metric_of(self.metric or AUTO, self.objective.problem, ordered=True)]
 
+    @property
+    def standardise(self) -> bool | None:
+        """Whether the run standardises every input; None where heads search that."""
+        return {"yes": True, "no": False}.get(self.config.standardise)
+
     def products_on(self, device: torch.device) -> torch.dtype:
         """What matrix products are computed in on a device: of a GPU its own probe says it."""
-        return self.products if device == HERE else products(self.fixed.precision, device)
+        return self.products if device == HERE else products(self.config.precision, device)
 
     def of(self, rows: Tensor) -> Tensor:
         """The vectors of some rows, of any shape (…) to (…, w)."""
@@ -132,11 +99,7 @@ class TrainingTask:
         return self.kept.of((rows.numpy().tobytes(), standardise, centred, turned), make)
 
     def check(self) -> None:
-        """Ends the work where that was asked for.
-
-        Raises:
-            Interrupted: It was.
-        """
+        """Raise Interrupted if the work is to end."""
         interruption.check()
         if self.stop.is_set():
             raise interruption.Interrupted

@@ -141,11 +141,7 @@ def _trial(
 
 
 def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
-    """Whether the base model can learn on pairs of texts, where a recipe wants that.
-
-    Raises:
-        RecipeError: The library is not installed, or no row has one class.
-    """
+    """Raise RecipeError if a recipe learns from pairs without its library or one class a row."""
     if not resolved.tuning.paired:
         return
     way = f"{TUNE}={resolved.tune}"
@@ -162,11 +158,7 @@ def _check_paired(resolved: ResolvedRecipe, problem: ProblemType) -> None:
 def _fitter(
     resolved: ResolvedRecipe, backbone: Backbone, module: RecipeModule, classes: int
 ) -> Fitter:
-    """How a recipe is learned; one that learns the base model as well begins as it says.
-
-    Raises:
-        RecipeError: There is nothing of the base model to learn in its way.
-    """
+    """Return what learns a recipe; one that tunes its base model begins as its way says."""
     if not resolved.is_tuned:
         return _frozen_fitter(resolved, backbone, module, classes)
     way, head = resolved.tuning, None

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -249,6 +250,13 @@ NAMES: dict[str, Callable[[str], object]] = {
 }
 
 
+CHOICES: dict[str, Callable[[SelectedHeads, str], object]] = {
+    "label": lambda asked, text: attributions(asked.classifiers[:1], TEXT, label=text),
+    "against": lambda asked, text: attributions(asked.classifiers[:1], TEXT, against=text),
+    "without": lambda asked, text: result(ablation.ablating(asked, TEXT, without=text)),
+}
+
+
 @pytest.fixture(scope="module")
 def warm(asked) -> None:
     """What is read or imported once is read."""
@@ -257,31 +265,15 @@ def warm(asked) -> None:
             call("zzz")
 
 
-@pytest.mark.parametrize("call", NAMES.values(), ids=NAMES)
-def test_a_name_of_megabytes_is_refused_at_once_in_a_short_sentence(call, warm):
+@pytest.mark.parametrize("name", [*NAMES, *CHOICES])
+def test_a_name_of_megabytes_is_refused_at_once_in_a_short_sentence(name, warm, asked):
+    call = NAMES.get(name) or partial(CHOICES[name], asked)
     for kind, text in hostile():
         begun = time.process_time()
         with pytest.raises(heads.HeadsError) as refused:
             call(text)
         assert len(str(refused.value)) <= 320, kind
         assert time.process_time() - begun < 0.6, kind  # 0.2 alone on a machine
-
-
-CHOICES: dict[str, Callable[[SelectedHeads, str], object]] = {
-    "label": lambda asked, text: attributions(asked.classifiers[:1], TEXT, label=text),
-    "against": lambda asked, text: attributions(asked.classifiers[:1], TEXT, against=text),
-    "without": lambda asked, text: result(ablation.ablating(asked, TEXT, without=text)),
-}
-
-
-@pytest.mark.parametrize("work", CHOICES.values(), ids=CHOICES)
-def test_a_class_or_a_layer_of_megabytes_is_refused_at_once(work, asked):
-    for kind, text in hostile():
-        begun = time.process_time()
-        with pytest.raises(heads.HeadsError) as refused:
-            work(asked, text)
-        assert len(str(refused.value)) <= 320, kind
-        assert time.process_time() - begun < 0.6, kind
 
 
 def test_a_text_of_megabytes_is_cut_at_once(asked):

@@ -214,16 +214,14 @@ def test_a_pooler_whose_weights_decayed_is_untrained_until_its_bias_learns(small
     assert pooler_of(model, ["pooler.dense.weight"]) == "new"
 
 
-def test_the_pooler_head_is_new_where_the_base_has_no_pooler(lacking: Backbone) -> None:
-    found = explain("cls+bert", lacking, classes=3)
-    assert set(origins(found).values()) == {"new"}
-    assert found.notes[0] == "The pooler layer of 'bert' is new here: the checkpoint has none."
-    assert found.twins == ("xlnet",)
-
-
-def test_the_pooler_head_is_new_on_a_vector_of_another_width(backbone: Backbone) -> None:
+def test_the_pooler_head_is_new_without_a_pooler_and_on_a_vector_of_another_width(
+    backbone: Backbone, lacking: Backbone
+) -> None:
+    without = explain("cls+bert", lacking, classes=3)
+    assert without.notes[0] == "The pooler layer of 'bert' is new here: the checkpoint has none."
+    assert without.twins == ("xlnet",)
     found = explain("cls_mean+bert", backbone, classes=3)
-    assert set(origins(found).values()) == {"new"}
+    assert {*origins(without).values(), *origins(found).values()} == {"new"}
     assert found.notes == (
         "The pooler layer of 'bert' is new here: the pooled vector has another width.",
         "all-MiniLM-L6-v2 was trained with its own pooling: mean, length 1.",

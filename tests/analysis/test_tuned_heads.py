@@ -10,6 +10,7 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import head_inputs
 from heads.classifier.prediction import predict
 from heads.data.corpus import Corpus
+from heads.events import result
 from heads.runs.trainer import first_split
 from heads.settings import ExperimentConfig
 
@@ -39,13 +40,7 @@ def test_a_tuned_head_is_not_trained_anew_without_a_layer(small: Backbone, rows:
     learned, held = first_split(rows, ONCE)
     classifier = Classifier(backbone=small, head=head)
     asked = SelectedHeads(classifiers=(classifier,), corpus=rows, learned=learned, held=held)
-    events = ablating(asked, TEXT[0], without="dense")
-    while True:
-        try:
-            next(events)
-        except StopIteration as done:
-            [found] = done.value
-            break
+    [found] = result(ablating(asked, TEXT[0], without="dense"))
     assert found.after is not None
     assert found.effect is not None
     assert found.retrained is None

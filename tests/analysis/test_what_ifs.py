@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import collect
 from quick_heads import QUICK, classifiers
 from tiny_models import LIMITS
 from torch.nn.functional import normalize
@@ -44,11 +45,9 @@ def asked(small, rows):
 
 
 def result(events):
-    while True:
-        try:
-            assert isinstance(next(events), Progress)
-        except StopIteration as done:
-            return done.value
+    told, found = collect(events)
+    assert all(isinstance(event, Progress) for event in told)
+    return found
 
 
 def test_a_training_example_is_nearest_to_itself(asked):

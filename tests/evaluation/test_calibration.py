@@ -91,38 +91,27 @@ def test_thresholds_lie_between_logits_and_without_any_label_at_one_half():
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
-def test_the_temperature_has_the_smallest_log_loss_and_prior(scale):
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL], ids=["one", "many"])
+def test_the_temperature_has_the_smallest_log_loss_and_prior(scale, problem):
     rng = torch.Generator().manual_seed(1)
     logits = torch.randn(400, 5, generator=rng).double()
-    targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
-    logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
-    found = temperature(logits, targets, SINGLE_LABEL)
+    if problem is SINGLE_LABEL:
+        loss, targets = cross_entropy, logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
+        logits = scale * logits + torch.arange(400)[:, None]  # what all classes share is nothing
+    else:
+        loss = binary_cross_entropy_with_logits
+        targets = (logits - 1).sigmoid().bernoulli(generator=rng)
+        logits = scale * (logits - 1)
+    found = temperature(logits, targets, problem)
     best = minimize_scalar(
         lambda at: (
-            float(cross_entropy(logits / math.exp(at), targets, reduction="sum"))
+            float(loss(logits / math.exp(at), targets, reduction="sum"))
             + PRIOR * (math.exp(-at) + at)
         ),
         bounds=(-6, 6),
     )
     assert found == pytest.approx(math.exp(best.x), rel=1e-3)
     assert found == pytest.approx(scale, rel=0.3)
-
-
-@pytest.mark.parametrize("scale", [0.05, 1.0, 8.0])
-def test_the_temperature_of_several_labels_has_the_smallest_log_loss_and_prior(scale):
-    rng = torch.Generator().manual_seed(2)
-    logits = torch.randn(300, 4, generator=rng).double() - 1
-    targets = logits.sigmoid().bernoulli(generator=rng)
-    logits = scale * logits
-    found = temperature(logits, targets, MULTI_LABEL)
-    best = minimize_scalar(
-        lambda at: (
-            float(binary_cross_entropy_with_logits(logits / math.exp(at), targets, reduction="sum"))
-            + PRIOR * (math.exp(-at) + at)
-        ),
-        bounds=(-6, 6),
-    )
-    assert found == pytest.approx(math.exp(best.x), rel=1e-3)
 
 
 def test_where_no_temperature_is_best_it_is_one_and_where_logits_mislead_it_is_hot():

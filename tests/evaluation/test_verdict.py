@@ -324,22 +324,18 @@ def test_subsets_are_nested_and_keep_every_class_in_proportion(sizes, seed):
     assert subsets(targets, rows, seed=seed) == (quarter, half, full)
 
 
-def test_the_curve_of_one_head_speaks_of_no_lead():
+def test_the_curve_of_one_head_speaks_of_no_lead_and_names_its_score():
     one = {"best": "linear", "to_best": ()}
-    few = LearningCurvePoint(rows=250, scores={"linear": 0.5}, **one)
-    more = LearningCurvePoint(rows=500, scores={"linear": 0.61}, **one)
+    few, hardly, more = (
+        LearningCurvePoint(rows=rows, scores={"linear": score}, **one)
+        for rows, score in ((250, 0.5), (500, 0.501), (500, 0.61))
+    )
+    says = curve_says([few, hardly], "spearman")
+    assert says.endswith("The Spearman correlation of `linear` hardly grew from 250 to 500 rows.")
     assert curve_says([few, more]) == (
         "`linear` is the only head. The accuracy of `linear` was seen to grow by 11.0 points from "
         "250 to 500 rows: more rows may help."
     )
-
-
-def test_the_curve_names_its_score():
-    one = {"best": "linear", "to_best": ()}
-    few = LearningCurvePoint(rows=250, scores={"linear": 0.5}, **one)
-    more = LearningCurvePoint(rows=500, scores={"linear": 0.501}, **one)
-    says = curve_says([few, more], "spearman")
-    assert says.endswith("The Spearman correlation of `linear` hardly grew from 250 to 500 rows.")
 
 
 def test_the_curve_says_whether_the_choice_hangs_on_the_rows():

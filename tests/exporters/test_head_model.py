@@ -284,7 +284,7 @@ def test_a_part_that_needs_what_is_not_there_is_refused(own_parts, rows, small, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_part_within_a_function_is_refused(rows, small, tmp_path, monkeypatch):
+def test_a_part_within_a_function_is_refused(rows, small, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(pooling, "_parts", dict(pooling._parts))
 
     @heads.pooling
@@ -294,6 +294,8 @@ def test_a_part_within_a_function_is_refused(rows, small, tmp_path, monkeypatch)
 
     with pytest.raises(RecipeError, match="within a function"):
         export(trained("inner+linear", rows, small), tmp_path / "out")
+    with pytest.raises(RecipeError, match="within a function"):  # before it is trained
+        heads.for_transformers("inner+linear", str(tiny()), limits=LIMITS)
 
 
 # --- For Transformers: a new head that Trainer and PEFT train.
@@ -451,18 +453,6 @@ def test_what_has_a_value_for_each_token_moves_with_the_padding(tiny):
     with torch.no_grad():
         alone = model(input_ids=torch.tensor([[2, 7, 3]])).logits
         torch.testing.assert_close(model(**left).logits, alone)
-
-
-def test_a_part_that_cannot_be_saved_is_refused_before_it_is_trained(tiny, monkeypatch):
-    monkeypatch.setattr(pooling, "_parts", dict(pooling._parts))
-
-    @heads.pooling
-    def inner(mask, states):
-        """The tokens."""
-        return mask
-
-    with pytest.raises(RecipeError, match="within a function"):
-        heads.for_transformers("inner+linear", str(tiny()), limits=LIMITS)
 
 
 def test_a_tokenizer_that_grows_without_end_is_refused(rows, small, tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import slow
 import torch
+from few_runs import finished
 from markupsafe import Markup
 from same_runs import bare, tensors
 from scipy.stats import spearmanr
@@ -27,6 +28,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import MAJORITY, TFIDF
+from heads.events import result
 from heads.exporters.model_card import model_card
 from heads.features.store import FeatureStore
 from heads.interfaces.views import charts, format, report
@@ -38,7 +40,7 @@ from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements, label_of
 from heads.runs.folder import RunFolder, all_runs
-from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
+from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.preparation import CellDone, run_features
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, working
@@ -129,12 +131,6 @@ def start(tiny: Callable[..., Path], samples: Callable[[str], Data]) -> Callable
         return begin(RunRequest(**given | settings), limits=LIMITS)
 
     return begun
-
-
-def finished(run: RunFolder) -> Leaderboard:
-    *_, found = working(run, LIMITS)
-    assert isinstance(found, Leaderboard)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -475,11 +471,7 @@ def pair_read(start, small: Backbone) -> tuple[question.RunSpec, FeatureStore, l
     asked = question.load(run)
     backbone = load(asked.model, limits=LIMITS)
     events = run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone)
-    while True:
-        try:
-            next(events)
-        except StopIteration as end:
-            return asked, end.value, readings
+    return asked, result(events), readings
 
 
 def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> None:
@@ -511,13 +503,7 @@ def test_texts_that_stand_on_both_sides_are_read_once(
     run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+linear?pair=uv"])
     asked = question.load(run)
     backbone = load(asked.model, limits=LIMITS)
-    events = run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone)
-    while True:
-        try:
-            next(events)
-        except StopIteration as end:
-            found = end.value
-            break
+    found = result(run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone))
     assert found.joint is None
     assert found.alone is not None
     assert len(found.alone.tokens) == len(set(texts))

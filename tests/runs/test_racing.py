@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import slow
 import torch
+from few_runs import finished
 from safetensors.torch import load_file
 from same_runs import bare, tensors
 from small_training_data import blobs, cells, training_data_of
@@ -219,12 +220,6 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
         return begin(asked, limits=LIMITS)
 
     return begun
-
-
-def finished(run: RunFolder) -> Leaderboard:
-    *_, found = working(run, LIMITS)
-    assert isinstance(found, Leaderboard)
-    return found
 
 
 def heads_of(found: Leaderboard) -> set[str]:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import slow
 import torch
+from few_runs import finished
 from same_runs import bare, tensors
 from small_training_data import blobs, training_data_of
 from tiny_models import LIMITS, rewrite, save_tiny
@@ -109,12 +110,6 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
         return begin(RunRequest(recipes=recipes, **given), **{"limits": LIMITS} | place)
 
     return begun
-
-
-def finished(run: RunFolder) -> Leaderboard:
-    *_, found = working(run, LIMITS)
-    assert isinstance(found, Leaderboard)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -1096,26 +1091,23 @@ def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "ask"),
+    ("name", "ask", "says"),
     [
-        ("cells/000.safetensors", leaderboard),
-        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear", LIMITS)),
+        ("cells/000.safetensors", leaderboard, "is broken"),
+        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear", LIMITS), "is broken"),
+        ("run.json", leaderboard, "of another version"),
     ],
 )
-def test_broken_tensors_of_a_run_are_a_sentence(whole, tmp_path: Path, name: str, ask) -> None:
-    run = RunFolder(path=tmp_path / "copy")
-    shutil.copytree(whole[0].path, run.path)
-    (run.path / name).write_bytes((run.path / name).read_bytes()[:-9])
-    with pytest.raises(DataError, match="is broken"):
+def test_broken_tensors_or_another_version_of_a_run_are_a_sentence(
+    whole, tmp_path: Path, name: str, ask, says: str
+) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
+    if name == "run.json":
+        rewrite(run.path / name, version=99)
+    else:
+        (run.path / name).write_bytes((run.path / name).read_bytes()[:-9])
+    with pytest.raises(DataError, match=says):
         ask(run)
-
-
-def test_a_run_of_another_version_is_refused(whole, tmp_path: Path) -> None:
-    run = RunFolder(path=tmp_path / "copy")
-    shutil.copytree(whole[0].path, run.path)
-    rewrite(run.path / "run.json", version=99)
-    with pytest.raises(DataError, match="of another version"):
-        leaderboard(run)
 
 
 def test_a_run_from_before_one_could_choose_was_exact_and_without_a_race(start) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from boards import board_of
+from few_runs import finished
 from same_runs import bare, tensors
 from tiny_models import LIMITS, WORDS
 from torch.nn.functional import cross_entropy
@@ -79,12 +80,6 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
         return begin(RunRequest(recipes=recipes, **given), limits=limits)
 
     return begun
-
-
-def finished(run: RunFolder) -> Leaderboard:
-    *_, found = working(run, LIMITS)
-    assert isinstance(found, Leaderboard)
-    return found
 
 
 # --- All ways of learning try as many settings, and there are seeds enough to see their luck.

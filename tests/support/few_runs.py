@@ -7,6 +7,8 @@ from tiny_models import LIMITS
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
+from heads.runs.folder import RunFolder
+from heads.runs.leaderboard import Leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
@@ -14,6 +16,13 @@ from heads.training.fitters import successive_halving
 
 ROWS = 90
 CONFIG = ExperimentConfig(folds=2, precision="exact", curve=False)
+
+
+def finished(run: RunFolder) -> Leaderboard:
+    """Work on a run to its end."""
+    *_, found = working(run, LIMITS)
+    assert isinstance(found, Leaderboard)
+    return found
 
 
 class FewRuns:
@@ -42,5 +51,5 @@ class FewRuns:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(successive_halving, "CAP", 24)
             folder = begin(request, limits=LIMITS, out=self.place / sample)
-            *_, _ = working(folder, LIMITS)
+            finished(folder)
         return str(folder.path)

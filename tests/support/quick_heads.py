@@ -9,6 +9,7 @@ from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
+from heads.events import result
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs.trainer import train
@@ -27,14 +28,9 @@ def trained(
     limits: Limits = LIMITS,
 ) -> list[TrainedHead]:
     """The heads of these recipes, in their order."""
-    events = train(
-        [resolve(one) for one in recipes], corpus, backbone, config=config, limits=limits
+    return result(
+        train([resolve(one) for one in recipes], corpus, backbone, config=config, limits=limits)
     )
-    while True:
-        try:
-            next(events)
-        except StopIteration as end:
-            return end.value
 
 
 def classifiers(

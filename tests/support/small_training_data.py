@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
+from loops import collect
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
@@ -14,6 +15,7 @@ from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig, Limits
+from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.objective import Objective
 from heads.training.scheduler import TrainingData, run_trials
 from heads.training.search import CurvePointTried, TrialResult, trial_job
@@ -109,13 +111,15 @@ def result(
     return {event.trial.name: event for event in found if isinstance(event, TrialResult)}
 
 
+def found_of(chosen: Chosen) -> SearchResult:
+    """As if a search had come to that, and a head had still to be learned."""
+    point = TriedSettings(settings=chosen, step=0, score=0.0, loss=0.0)
+    return SearchResult(chosen=chosen, point=point)
+
+
 def ended(search: Generator[object, None, Any]) -> Any:
     """What a search comes to in the end."""
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            return end.value
+    return collect(search)[1]
 
 
 def accuracy(one: TrialResult, training_data: TrainingData) -> float:

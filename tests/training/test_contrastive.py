@@ -26,18 +26,19 @@ from heads.parts.registry import head
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
+from heads.settings import ExperimentConfig
 from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.cost import pace_of
 from heads.training.finetuning.module import Texts
 from heads.training.fitters import base
 from heads.training.fitters.base import FittedHead
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 from heads.training.trial import Trial, trials
 
 pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")
 from heads.training.finetuning import setfit_trainer
 
-QUICK = FixedSettings(learning_rate=1e-3, tuning_rate=1e-3, epochs=1, trials=1, steps=4)
+QUICK = ExperimentConfig(learning_rate=1e-3, tuning_rate=1e-3, epochs=1, trials=1, steps=4)
 
 
 def trial(recipe: str, backbone: Backbone, problem: ProblemType = SINGLE_LABEL) -> Trial:
@@ -89,7 +90,7 @@ def test_texts_of_one_class_come_nearer(small: Backbone) -> None:
 
 
 def test_a_seed_gives_the_same_to_the_bit_and_another_does_not(small: Backbone) -> None:
-    task = task_of(fixed=QUICK)
+    task = task_of(config=QUICK)
     one, same, other = (learned("mean+linear?tune=setfit", small, task, seed) for seed in (0, 0, 1))
     assert torch.equal(one.logits, same.logits)
     assert one.base
@@ -101,7 +102,7 @@ def test_a_seed_gives_the_same_to_the_bit_and_another_does_not(small: Backbone) 
 def test_the_shared_base_model_and_all_random_numbers_stay(small: Backbone) -> None:
     before = {name: own.clone() for name, own in small.model.state_dict().items()}
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1]
-    learned("mean+linear?tune=setfit", small, task_of(fixed=QUICK))
+    learned("mean+linear?tune=setfit", small, task_of(config=QUICK))
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
     assert np.array_equal(np.random.get_state()[1], states[2])
@@ -116,7 +117,7 @@ def test_nothing_is_printed_or_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    learned("mean+linear?tune=setfit", small, task_of(fixed=QUICK))
+    learned("mean+linear?tune=setfit", small, task_of(config=QUICK))
     assert capfd.readouterr() == ("", "")
     assert not list(tmp_path.iterdir())
 
@@ -171,7 +172,7 @@ def test_settings_of_a_head_are_chosen_on_rows_that_the_base_model_has_not_learn
 
     monkeypatch.setattr(base, "judged", noted)
     folds = (torch.arange(len(SPLITS.train[0])) % 5,)
-    result(fitter(recipe, small).search(task_of(fixed=QUICK), replace(SPLITS, folds=folds), [0]))
+    result(fitter(recipe, small).search(task_of(config=QUICK), replace(SPLITS, folds=folds), [0]))
     assert scored
     assert all(torch.equal(rows, SPLITS.development[0]) for rows in scored)
 
@@ -204,8 +205,8 @@ def test_the_time_is_told_whatever_the_head(top: str, small: Backbone) -> None:
 
 
 def test_a_stop_ends_it_within_a_step(small: Backbone) -> None:
-    task = task_of(fixed=replace(QUICK, epochs=10_000))
-    timer = threading.Timer(1.0, task.stop.set)
+    task = task_of(config=replace(QUICK, epochs=100))
+    timer = threading.Timer(0.3, task.stop.set)
     timer.start()
     with pytest.raises(Interrupted):
         learned("mean+linear?tune=setfit", small, task)
@@ -219,7 +220,7 @@ def test_a_stop_ends_it_within_a_step(small: Backbone) -> None:
 def test_what_is_over_is_not_trained_again(
     small: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, trained = task_of(fixed=QUICK, workspace=tmp_path), list[int]()
+    task, trained = task_of(config=QUICK, workspace=tmp_path), list[int]()
     own = setfit_trainer.learn_pairs
 
     def counted(*given: Any, **named: Any) -> int:
@@ -237,7 +238,7 @@ def test_what_is_over_is_not_trained_again(
 
 
 def test_rows_of_one_class_make_no_pairs(small: Backbone) -> None:
-    task = replace(task_of(fixed=QUICK), targets=torch.zeros(ROWS, dtype=torch.long))
+    task = replace(task_of(config=QUICK), targets=torch.zeros(ROWS, dtype=torch.long))
     with pytest.raises(RecipeError, match=r"^mean\+linear\?tune=setfit learns from pairs of texts"):
         learned("mean+linear?tune=setfit", small, task)
 

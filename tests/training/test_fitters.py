@@ -17,6 +17,7 @@ from small_training_data import (
     blobs,
     cells,
     ended,
+    found_of,
     lesson_of,
     result,
     training_data_of,
@@ -39,7 +40,7 @@ from heads.settings import ExperimentConfig, Limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, best, judged, surest
+from heads.training.fitters.base import Chosen, TriedSettings, best, judged, surest
 from heads.training.fitters.batched import BatchedDropout, BatchedHeads
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.sgd import SGDFitter
@@ -69,13 +70,6 @@ def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Seque
         for tensor in chain.state_dict().values():
             tensor.add_(torch.randn_like(tensor) * 0.1)
     return chain
-
-
-def found_of(chosen: Chosen) -> SearchResult:
-    """As if a search had come to that, and a head had still to be learned."""
-    return SearchResult(
-        chosen=chosen, point=TriedSettings(settings=chosen, step=0, score=0.0, loss=0.0)
-    )
 
 
 # Several copies as one
@@ -744,14 +738,12 @@ def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
         recipes_of("tiny", backbone)
 
 
-def test_a_recipe_asked_for_twice_is_one_cell(small: Backbone) -> None:
-    found = trials(["mean+linear", "cls+linear", "mean+linear?dropout=0.1"], small, 3, LIMITS)
-    assert [trial.name for trial in found] == ["mean+linear", "cls+linear"]
-
-
-def test_cells_of_one_reading_stand_side_by_side(small: Backbone) -> None:
-    found = trials(["mean+linear", "cls+linear", "mean+bert", "cls+bert"], small, 3, LIMITS)
-    assert [trial.resolved.reading for trial in found] == ["mean", "mean", "cls", "cls"]
+def test_each_recipe_is_one_cell_and_those_of_one_reading_stand_side_by_side(
+    small: Backbone,
+) -> None:
+    recipes = ["mean+linear", "cls+linear", "mean+linear?dropout=0.1", "mean+bert"]
+    found = trials(recipes, small, 3, LIMITS)
+    assert [trial.name for trial in found] == ["mean+linear", "mean+bert", "cls+linear"]
     assert found[0].parameters == WIDTH * 3 + 3
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from loops import collect
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from small_training_data import WIDTH, blobs, ended
+from small_training_data import WIDTH, blobs, ended, found_of
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -22,7 +23,7 @@ from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig, Limits
 from heads.training.fitters import logistic
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
+from heads.training.fitters.base import SearchResult
 from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, LinearFitter
 from heads.training.fitters.logistic import STRENGTHS as STRENGTHS_TRIED
 from heads.training.objective import Objective, balance_of
@@ -231,13 +232,6 @@ def lesson_of(problem: ProblemType, targets: Tensor, **options: Any) -> Training
     )
 
 
-def found_of(chosen: Chosen) -> SearchResult:
-    """As if a search had come to that."""
-    return SearchResult(
-        chosen=chosen, point=TriedSettings(settings=chosen, step=0, score=0.0, loss=0.0)
-    )
-
-
 def parted(rows: int) -> Splits:
     """One seed, which tries on 90 rows and chooses on 30."""
     own = torch.arange(120)
@@ -281,10 +275,8 @@ def test_a_cell_of_one_versus_the_rest_is_that_of_scikit_learn(
 @pytest.mark.parametrize("C", [0.01, 1.0])
 def test_a_cell_of_hinge_is_the_linear_svm_of_scikit_learn(small: Backbone, C: float) -> None:
     _, targets = blobs(160, 3, apart=0.5, seed=6)
-    task, trial = (
-        lesson_of(SINGLE_LABEL, targets, loss="hinge"),
-        unit_of("mean+linear", small, SINGLE_LABEL),
-    )
+    task = lesson_of(SINGLE_LABEL, targets, loss="hinge")
+    trial = unit_of("mean+linear", small, SINGLE_LABEL)
     rows, asked = torch.arange(120), torch.arange(120, 160)
     given = [found_of({"standardise": True, "C": C})]
     (found,) = trial.fitter.learn(task, given, [rows], [asked], [0])
@@ -333,13 +325,8 @@ def test_numbers_that_the_vectors_do_not_tell_are_shrunk_to_their_mean(small: Ba
 
 def strengths_of(task: TrainingTask, trial: Trial) -> tuple[list[float], SearchResult]:
     """C as it is tried, standardised, in order; and what is found."""
-    search = trial.fitter.search(task, parted(len(task.targets)), [0])
-    tried = list[float]()
-    while True:
-        try:
-            tried.append(float(next(search).settings["C"]))
-        except StopIteration as end:
-            return tried, end.value[0]
+    tried, (found,) = collect(trial.fitter.search(task, parted(len(task.targets)), [0]))
+    return [float(one.settings["C"]) for one in tried], found
 
 
 @pytest.mark.parametrize(("flipped", "edge"), [(False, EDGES[1]), (True, EDGES[0])])

@@ -1,7 +1,7 @@
 """A unit is taught what suits it: its own loss, numbers in their own units, rows kept apart."""
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -25,11 +25,14 @@ from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters.base import (
+    BySeed,
     FittedHead,
     Fitter,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
-    TriedSettings,
     judged,
 )
 from heads.training.objective import balance_of
@@ -156,18 +159,11 @@ class Spying:
     def learns_from(self) -> Source:
         return self.fitter.learns_from
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         return (yield from self.fitter.search(task, splits, seeds))
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         self.rows, self.asked, self.seeds = list(rows), list(asked), list(seeds)
         self.found = self.fitter.learn(task, found, rows, asked, seeds)

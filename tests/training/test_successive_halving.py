@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import collect
 from small_training_data import WIDTH, blobs, ended, lesson_of, training_data_of
 from tolerances import assert_same_training
 from torch import Tensor, nn
@@ -35,7 +36,7 @@ from heads.training.fitters.successive_halving import (
     steps_after,
 )
 from heads.training.objective import Objective, balance_of, factor_of
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 
 CLASSES, ROWS = 3, 200
 
@@ -94,12 +95,8 @@ def written(
         for n, seed in enumerate(seeds or [0] * len(curves))
     ]
     copies = Written(task, curves)
-    told, work = list[TriedSettings](), searched(copies, trials, task)
-    while True:
-        try:
-            told.append(next(work))
-        except StopIteration as end:
-            return end.value, told, copies, trials
+    told, found = collect(searched(copies, trials, task))
+    return found, told, copies, trials
 
 
 def rising(end: float, pace: float) -> Any:
@@ -372,12 +369,7 @@ def stacked(name: str, **options: Any) -> SGDFitter:
 @pytest.fixture(scope="module")
 def three() -> tuple[TrainingTask, Splits, list[TriedSettings], list[SearchResult]]:
     task, splits = lesson_and_splits(3)
-    told, work = list[TriedSettings](), stacked("roberta").search(task, splits, [5, 6, 7])
-    while True:
-        try:
-            told.append(next(work))
-        except StopIteration as end:
-            return task, splits, told, end.value
+    return task, splits, *collect(stacked("roberta").search(task, splits, [5, 6, 7]))
 
 
 def test_held_logits_are_those_of_the_state_on_the_development_rows(three) -> None:
@@ -453,10 +445,10 @@ def test_half_the_steps_of_the_search_are_taken_from_there_and_all_of_them_witho
     settings = {"learning_rate": 1e-3, "epochs": 10.0}
     point = TriedSettings(settings=settings, step=40, score=0.0, loss=0.0)
     fresh = SearchResult(chosen=settings, point=point)
-    assert steps_after(fresh, 5.0, FixedSettings()) == 50
-    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, FixedSettings()) == 25
-    assert steps_after(fresh, 0.1, FixedSettings()) == successive_halving.FIRST[0]
-    assert steps_after(fresh, 5.0, FixedSettings(steps=7)) == 7
+    assert steps_after(fresh, 5.0, ExperimentConfig()) == 50
+    assert steps_after(replace(fresh, state={"a": torch.zeros(1)}), 5.0, ExperimentConfig()) == 25
+    assert steps_after(fresh, 0.1, ExperimentConfig()) == successive_halving.FIRST[0]
+    assert steps_after(fresh, 5.0, ExperimentConfig(steps=7)) == 7
 
 
 def test_a_loss_of_next_to_nothing_has_converged_and_a_hinge_keeps_its_scale() -> None:

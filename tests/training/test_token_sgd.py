@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from loops import collect
 from tolerances import assert_same_training
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -192,12 +193,7 @@ def splits_of(seeds: int) -> Splits:
 def ended(
     fitter: TokenSGDFitter, task: TrainingTask, seeds: list[int]
 ) -> tuple[list[TriedSettings], list[SearchResult]]:
-    work, told = fitter.search(task, splits_of(len(seeds)), seeds), list[TriedSettings]()
-    while True:
-        try:
-            told.append(next(work))
-        except StopIteration as end:
-            return told, end.value
+    return collect(fitter.search(task, splits_of(len(seeds)), seeds))
 
 
 def test_a_search_stops_by_the_rule_of_all_heads_and_hands_on_its_best(task: TrainingTask) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from loops import collect
 from tiny_models import LIMITS
 from tuning_tasks import CLASSES, SPLITS, task_of
 
@@ -17,6 +18,7 @@ from heads.errors import RecipeError
 from heads.events import result
 from heads.interruption import Interrupted
 from heads.parts.resolve import resolve
+from heads.settings import ExperimentConfig
 from heads.training.finetuning import checkpoints, cost
 from heads.training.finetuning.checkpoints import Checkpoints, folder_of, spent
 from heads.training.finetuning.cost import pace_of
@@ -24,7 +26,7 @@ from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.finetuning.learning import TuningRun
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import FittedHead, SearchResult
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 from heads.training.trial import trials
 
 
@@ -44,13 +46,7 @@ def fitter(recipe: str, backbone: Backbone) -> FineTuningFitter:
 
 def learned(own: FineTuningFitter, task: TrainingTask) -> tuple[SearchResult, FittedHead, Any]:
     """What a search and the training after it come to, with all that was looked at."""
-    search, looks = own.search(task, SPLITS, [0]), []
-    while True:
-        try:
-            looks.append(next(search))
-        except StopIteration as end:
-            found = end.value
-            break
+    looks, found = collect(own.search(task, SPLITS, [0]))
     (head,) = own.learn(task, found, SPLITS.train, SPLITS.test, [0])
     return found[0], head, [(look.settings, look.loss) for look in looks]
 
@@ -60,8 +56,8 @@ def test_an_interruption_at_any_step_changes_no_number(
     epochs: int, loaded: Callable[..., Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = fitter("mean+linear?tune=full", loaded("bert"))
-    fixed = FixedSettings(tuning_rate=1e-3, epochs=epochs, trials=1)
-    found, head, looks = learned(own, task_of(fixed=fixed))
+    config = ExperimentConfig(tuning_rate=1e-3, epochs=epochs, trials=1)
+    found, head, looks = learned(own, task_of(config=config))
     step, counted = TuningRun.step, list[int]()
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
     monkeypatch.setattr(checkpoints, "SHARE", 0)
@@ -74,9 +70,9 @@ def test_an_interruption_at_any_step_changes_no_number(
 
     monkeypatch.setattr(TuningRun, "step", stepped)
     limit = 0
-    learned(own, task_of(fixed=fixed))
+    learned(own, task_of(config=config))
     for limit in range(2, len(counted) + 1):
-        task = task_of(fixed=fixed, workspace=tmp_path / str(limit))
+        task = task_of(config=config, workspace=tmp_path / str(limit))
         counted.clear()
         with pytest.raises(Interrupted):
             learned(own, task)
@@ -153,7 +149,7 @@ def test_the_last_layers_of_a_decoder_beside_an_encoder_are_refused(
 
 def test_putting_an_adapter_on_draws_from_nobody(loaded: Callable[..., Backbone]) -> None:
     own = fitter("mean+linear?tune=lora", loaded("bert"))
-    task = task_of(fixed=FixedSettings(epochs=1, trials=1))
+    task = task_of(config=ExperimentConfig(epochs=1, trials=1))
     (head,) = own.learn(task, result(own.search(task, SPLITS, [0])), SPLITS.train, SPLITS.test, [0])
     assert head.base
     before = torch.get_rng_state()

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,9 +19,13 @@ from heads.training.finetuning.learning import BATCH, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import TuningPlan
 from heads.training.fitters.base import (
+    BySeed,
     Chosen,
     FittedHead,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     surest,
@@ -105,23 +109,21 @@ class TuningFitter:
                 self.classes,
                 self.plan,
                 device=for_training(),
-                spares_memory=task.fixed.spares_memory,
+                spares_memory=task.config.gradient_checkpointing,
                 begins_at_cut=texts.kept is not None,
             )
 
     def table(self, task: TrainingTask, rows: int) -> list[TuningSettings]:
         """The settings that are tried: as many as of any other way of learning."""
         steps = math.ceil(rows / BATCH)
-        epochs = task.fixed.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
-        rates = [task.fixed.tuning_rate] if task.fixed.tuning_rate else None
+        epochs = task.config.epochs or min(MOST, max(FEWEST, math.ceil(STEPS / steps)))
+        rates = [task.config.tuning_rate] if task.config.tuning_rate else None
         if rates is None:
-            most = task.fixed.trials or len(RATES)
+            most = task.config.trials or len(RATES)
             rates = [rate * self.resolved.tuning.rate for rate in RATES[-most:]]
         return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         """Every seed trains once with each of the settings of `table`, and keeps the surest."""
         texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
         for number, begin in enumerate(self.begins(task, splits, seeds)):
@@ -142,18 +144,13 @@ class TuningFitter:
         return found
 
     def begins(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+        self, task: TrainingTask, splits: Splits, seeds: Seeds
     ) -> list[Mapping[str, Tensor] | None]:
         """For each seed the head that begins: learned on the frozen base model, or none."""
         return [None] * len(seeds)
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         """Every seed learns with what its search came to, on its own rows, and answers others."""
         texts, learned = Texts.of(task, self.resolved, self.backbone), list[FittedHead]()

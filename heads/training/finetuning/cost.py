@@ -92,7 +92,7 @@ def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningP
     resolved = fitter.resolved
     written = fitter.backbone.for_recipe(resolved).written
     way = (resolved.tune, resolved.pair, written, fitter.backbone.revision)
-    how = (task.fixed.spares_memory, task.products, torch.get_num_threads())
+    how = (task.config.gradient_checkpointing, task.products, torch.get_num_threads())
     key = named(*way, *how, task.texts, task.pairs)
     with _timing:
         if key not in _paces:
@@ -150,11 +150,7 @@ def _timed(work: Callable[..., object], *given: Any) -> float:
 
 
 def check_memory(fitter: TuningFitter) -> None:
-    """Refuses a base model whose numbers alone, tuned so, do not fit into memory.
-
-    Raises:
-        LimitError: They do not.
-    """
+    """Raise LimitError if the numbers of a base model alone, tuned so, do not fit into memory."""
     whole = sum(own.numel() for own in fitter.backbone.model.parameters())
     needed = NUMBER * (whole + KEPT * fitter.plan.parameters)
     free = _free(for_training())

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heads.backbone.device import for_training
 from heads.backbone.tuned import TunedBase
@@ -32,6 +32,7 @@ from heads.training.fitters.base import (
     FittedHead,
     Fitter,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     judged,
@@ -74,7 +75,7 @@ class FineTuningFitter(TuningFitter):
         return work.fitted(epochs, asked, found.point, is_kept=training.is_first)
 
     def begins(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
+        self, task: TrainingTask, splits: Splits, seeds: Seeds
     ) -> list[Mapping[str, Tensor] | None]:
         if self.probe is None:
             return [None] * len(seeds)
@@ -208,7 +209,10 @@ class _Work:
         logits = run.module.answers(self._texts, self._rows, self._task.check)
         loss = scaled_loss(self._task, self._rows, logits)
         constant = constant_loss(self._task, self._rows)
-        done: dict[str, Any] = {"diverged": _has_diverged(loss, point, constant)}
+        # It ends no better than a constant answer, though its search did. (Losses on the way do
+        # not tell: those of a short training are mostly from before it learned.)
+        has_diverged = not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
+        done: dict[str, Any] = {"diverged": has_diverged}
         if done["diverged"]:
             done["rose"] = _rose(losses, constant)
         else:
@@ -229,7 +233,10 @@ class _Work:
         if self._begin is None:
             adamw.at_base_rates(module.recipe.head, task, self._rows)
         else:
-            _begin_with(module.recipe, self._begin)
+            # What the recipe reads may be new yet, but never the head that was learned first.
+            missing, unknown = module.recipe.load_state_dict(dict(self._begin), strict=False)
+            if odd := [*unknown, *(name for name in missing if name.startswith("head."))]:
+                raise ValueError(f"the probed head is of another recipe: {odd[:3]}")
         return TuningRun(module, self._texts, task, self._rows, self._training.settings, rng, seed)
 
     def _looked(
@@ -244,13 +251,6 @@ class _Work:
         return point, logits, factor
 
 
-def _begin_with(recipe: nn.Module, begin: Mapping[str, Tensor]) -> None:
-    """Puts the head that was learned first into a recipe, whose reading may be new yet."""
-    missing, unknown = recipe.load_state_dict(dict(begin), strict=False)
-    if unknown or any(name.startswith("head.") for name in missing):
-        raise ValueError(f"the probed head is of another recipe: {[*unknown, *missing][:3]}")
-
-
 def is_falling(points: Sequence[TriedSettings]) -> bool:
     """Whether a training took all passes that it was given, and its loss fell to the last."""
     if points[-1].settings["epochs"] != points[-1].settings["planned"]:
@@ -261,18 +261,6 @@ def is_falling(points: Sequence[TriedSettings]) -> bool:
 
 def _loss(point: TriedSettings) -> float:
     return math.inf if math.isnan(point.loss) else point.loss
-
-
-def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
-    """Whether a training ends no better than a constant answer, though its search did.
-
-    Args:
-        loss: The `scaled_loss` in the end of the rows that it has learned from. (Not its losses on
-            the way: those of a short training are mostly from before it learned.)
-        point: The look at which the search was best; its loss is scaled as well.
-        constant: The `constant_loss` of the rows.
-    """
-    return not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
 
 
 def _rose(losses: Sequence[float], constant: float) -> bool:

@@ -94,11 +94,7 @@ class TuningRun:
         return self.steps // self.epoch_steps
 
     def learn(self) -> Iterator[float]:
-        """Takes the steps to the end of this pass over the rows; the loss of each.
-
-        Raises:
-            Interrupted: Somebody asked for it.
-        """
+        """Take the steps to the end of this pass over the rows; yield the loss of each."""
         epoch, device = self.epoch, next(self.module.parameters()).device
         order = batches(self._rows, self._texts, self._settings.batch, self._seed, epoch)
         for rows in order[self.steps - epoch * self.epoch_steps :]:

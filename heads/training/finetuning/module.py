@@ -176,15 +176,11 @@ class TunedRecipe(nn.Module):
         top = max(self._plan.depths.values()) + 1
         for name, own in self.base.named_parameters():
             if own.requires_grad:
-                yield self._depth(name), f"base.{name}", own
+                # An adapter's belongs to the layer of the weight that it is added to.
+                place = f"{name.partition('.lora_')[0]}.weight" if self._adapter else name
+                yield self._plan.depths[place], f"base.{name}", own
         for name, own in self.recipe.named_parameters():
             yield top, f"recipe.{name}", own
-
-    def _depth(self, name: str) -> int:
-        """The layer of a parameter; of an adapter's, that of the weight that it is added to."""
-        if self._adapter is None:
-            return self._plan.depths[name]
-        return self._plan.depths[f"{name.partition('.lora_')[0]}.weight"]
 
     def learned(self) -> dict[str, Tensor]:
         """All tensors that are learned, by the names of `groups`; those of here, not copies."""

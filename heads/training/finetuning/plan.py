@@ -45,11 +45,7 @@ class TuningPlan:
 
 
 def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
-    """Finds out what of a base model a recipe learns.
-
-    Raises:
-        RecipeError: There is nothing of it to learn in this way.
-    """
+    """Find what a recipe learns of a base model; raise RecipeError if that is nothing."""
     top, options = resolved.tuning, resolved.tuning_options
     count = options.get("layers", 0)
     if top.above and count > backbone.layers:
@@ -71,7 +67,7 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
     fixed = {one for one, depth in depths.items() if depth <= below}
     names = {name for name, _ in model.named_parameters()}  # of tied parameters the first
     found = {
-        name: (depths.get(id(own), backbone.layers), own.numel())
+        name: depths.get(id(own), backbone.layers)
         for place, module in model.named_modules()
         for leaf, own in module.named_parameters(recurse=False)
         if id(own) in reached - fixed
@@ -82,25 +78,18 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         what = f"{resolved.recipe}: what it reads of {backbone.id} depends on nothing that "
         what += f"{TUNE}={resolved.tune} learns."
         raise RecipeError(what, f"Read the last layer, or write {TUNE}=full.")
+    shapes = [model.get_parameter(name).shape for name in found]
     plan = TuningPlan(
-        depths={name: depth for name, (depth, _) in found.items()},
-        parameters=_adapted(model, found, options) if top.adapter else _sum(found),
+        depths=found,
+        parameters=sum(
+            options["rank"] * sum(shape) if top.adapter else shape.numel() for shape in shapes
+        ),
     )
     if 1 <= below < backbone.layers and not (
         resolved.pair or backbone.for_recipe(resolved).written
     ):
         return _with_cut(plan, resolved, backbone, below)
     return plan
-
-
-def _sum(found: Mapping[str, tuple[int, int]]) -> int:
-    return sum(size for _, size in found.values())
-
-
-def _adapted(model: Any, found: Mapping[str, Any], options: Mapping[str, int]) -> int:
-    """How many numbers an adapter of some weights has."""
-    shapes = [model.get_parameter(name).shape for name in found]
-    return sum(options["rank"] * sum(shape) for shape in shapes)
 
 
 def _leaves(tensor: Tensor) -> set[int]:

@@ -43,7 +43,7 @@ def learn_pairs(
     seed: int,
     rng: IsolatedRng,
 ) -> int:
-    """Lets a copy of a base model learn: texts of one class near each other, of others far.
+    """Let a copy of a base model learn: texts of one class near each other, others far.
 
     Args:
         module: The copy; its head learns nothing.
@@ -53,9 +53,6 @@ def learn_pairs(
 
     Returns:
         The most bytes that it held, as `TrainingMemory` counts them.
-
-    Raises:
-        Interrupted: Somebody asked for it.
     """
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
     numbers = rows[order].tolist()  # the library draws the same pairs of places whatever the seed

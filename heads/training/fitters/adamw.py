@@ -139,11 +139,7 @@ class AdamWCopies:
         self._optimizer = _optimizer(stack, choices)
 
     def learn(self, until: int) -> None:
-        """Goes on until so many steps are taken in all.
-
-        Raises:
-            Stopped: Somebody asked for it.
-        """
+        """Go on until so many steps are taken in all."""
         while self.steps < until:
             self._task.check()
             for group in self._optimizer.param_groups:

@@ -91,6 +91,10 @@ class SearchResult:
 
 
 Source = Literal["vectors", "states", "texts"]  # what is kept of the rows, and learned from
+Seeds = Sequence[int]
+BySeed = Sequence[Tensor]  # for each seed the numbers of some rows
+Searches = Sequence[SearchResult]  # for each seed what its search came to
+Searching = Generator[TriedSettings, None, list[SearchResult]]
 
 
 class Fitter(Protocol):
@@ -111,19 +115,12 @@ class Fitter(Protocol):
         """What it is given of the rows."""
         ...
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         """Every seed tries settings on its own development rows; the last answer is the best."""
         ...
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         """Learns with what searches came to on some rows, a seed each, and answers others.
 
@@ -133,11 +130,7 @@ class Fitter(Protocol):
 
 
 def refitted(
-    fitter: Fitter,
-    task: TrainingTask,
-    splits: Splits,
-    found: Sequence[SearchResult],
-    seeds: Sequence[int],
+    fitter: Fitter, task: TrainingTask, splits: Splits, found: Searches, seeds: Seeds
 ) -> list[SearchResult]:
     """What searches came to, each best head refitted on all rows but the development rows.
 
@@ -220,16 +213,17 @@ def surest(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
 
     Source: the one-standard-error rule (Breiman et al. 1984), of the paired difference.
     """
-    top = best(tried, task)
-    return _of_least_loss([one for one in tried if one is top or _is_near(one, top)])
-
-
-def _is_near(one: TriedSettings, top: TriedSettings) -> bool:
-    """Whether a score is within one standard error of another's."""
-    assert one.parts is not None
-    assert top.parts is not None
-    gaps = (top.parts - one.parts).double()
-    return bool(gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5)
+    top, near = best(tried, task), list[TriedSettings]()
+    for one in tried:
+        if one is top:
+            near.append(one)
+            continue
+        assert one.parts is not None
+        assert top.parts is not None
+        gaps = (top.parts - one.parts).double()
+        if gaps.mean() <= gaps.std(correction=0) / len(gaps) ** 0.5:
+            near.append(one)
+    return _of_least_loss(near)
 
 
 def _of_least_loss(tried: Sequence[TriedSettings]) -> TriedSettings:

@@ -13,9 +13,13 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.training.fitters.base import (
+    BySeed,
     Chosen,
     FittedHead,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     judged,
@@ -44,9 +48,7 @@ class ClosedFormFitter:
     learns_from: Source = "vectors"
     pace: ClassVar[float] = 1.0
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         found = list[SearchResult]()
         for seed in range(len(seeds)):
             rows, is_exact = splits.selection(seed)[0], bool(self._leave_one_out(splits))
@@ -69,7 +71,7 @@ class ClosedFormFitter:
         settings = settings_of(self, len(rows) - int(folds[folds >= 0].bincount().max()))
         if len(settings) == 1:  # nothing to choose: once is enough
             rows, folds = replace(splits, folds=()).selection(seed)
-        settings = _evenly(settings, task.fixed.trials or len(settings))
+        settings = _evenly(settings, task.config.trials or len(settings))
         answers = self._answers(task, rows, folds, settings)
         if exact is not None:
             groups = rows if splits.groups is None else splits.groups[rows]
@@ -95,12 +97,7 @@ class ClosedFormFitter:
             yield logits[folds >= 0]
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         learned: list[FittedHead] = []
         for number, (one, own, others) in enumerate(zip(found, rows, asked, strict=True)):

@@ -11,10 +11,14 @@ from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.training.fitters.base import (
+    BySeed,
     Chosen,
     FirstLinear,
     FittedHead,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
     TriedSettings,
     refitted,
@@ -24,7 +28,7 @@ from heads.training.fitters.base import (
 from heads.training.fitters.lbfgs import Function, Precision, minimise
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
-from heads.training.whitening import MANY_ROWS, InputBasis
+from heads.training.whitening import MANY_ROWS
 
 # --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
@@ -192,9 +196,7 @@ class LinearFitter:
     learns_from: Source = "vectors"
     pace: ClassVar[float] = 30.0
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         found = list[SearchResult]()
         for seed in range(len(seeds)):
             same = [
@@ -212,10 +214,10 @@ class LinearFitter:
         self, task: TrainingTask, splits: Splits, seed: int
     ) -> Generator[TriedSettings, None, SearchResult]:
         fixed, standardise = dict(self.resolved.recipe.options).get("C"), self.resolved.standardise
-        standardise = task.fixed.standardise if standardise is None else standardise
+        standardise = task.standardise if standardise is None else standardise
         first = standardise is not False
         known = STRENGTHS if task.objective.problem.has_classes else OF_NUMBERS
-        limited = task.fixed.trials
+        limited = task.config.trials
         strengths = [float(fixed)] if fixed else [*known][: limited or None]
         rows, folds = splits.selection(seed)
         tries = _Tries(rows=rows, folds=folds, seed=seed)
@@ -261,12 +263,7 @@ class LinearFitter:
             yield tries.tried[-1]
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         # Nothing is drawn at random: seeds with the same rows and settings learn the same.
         solved, learned = list[tuple[Tensor, Chosen, State]](), list[FittedHead]()
@@ -324,13 +321,9 @@ class LinearFitter:
             start=_begun(begin, layer, len(options)) if begin else None,
             products=task.products,
         )
-        return [self._folded(*one, axes) for one in zip(*solved, strict=True)]
-
-    def _folded(self, weight: Tensor, bias: Tensor, axes: InputBasis) -> State:
-        """The tensors of the head that reads vectors as they are."""
-        layer = self.first.layer
-        state = {f"{layer}.weight": weight} | ({f"{layer}.bias": bias} if self.first.bias else {})
-        return axes.folded(state, layer)
+        names = [f"{layer}.weight", *[f"{layer}.bias"] * self.first.bias]
+        states = (dict(zip(names, one, strict=False)) for one in zip(*solved, strict=True))
+        return [axes.folded(state, layer) for state in states]
 
 
 def _begun(states: Sequence[Mapping[str, Tensor]], layer: str, times: int) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
 """The fitter of heads learned by gradient descent: their settings searched, then fitted."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
@@ -14,19 +14,22 @@ from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import CopySettings
 from heads.training.fitters.base import (
+    BySeed,
     Chosen,
     FirstLinear,
     FittedHead,
     Maker,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
-    TriedSettings,
 )
 from heads.training.fitters.batched import BatchedHeads
 from heads.training.fitters.successive_halving import (
     Candidate,
     choice_of,
-    given,
+    narrow_table,
     plain,
     searched,
     steps_after,
@@ -71,9 +74,7 @@ class SGDFitter:
     learns_from: Source = "vectors"
     pace: ClassVar[float] = 10.0
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         table = self._table(task)
         axes = len({(one.standardise, one.principal_axes) for one in table})
         together = _side_by_side(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), task)
@@ -109,23 +110,18 @@ class SGDFitter:
         table = TRIED if self.first and not self.pretrained else AS_IT_IS
         turned = self.first is not None and task.vectors.shape[1] <= WIDEST
         left = [one for one in table if turned or not one.principal_axes]
-        fixed = task.fixed.standardise if self.standardise is None else self.standardise
-        return given(left, replace(task.fixed, standardise=fixed if self.first else None))
+        fixed = task.standardise if self.standardise is None else self.standardise
+        return narrow_table(left, task.config, fixed if self.first else None)
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         learned: dict[int, FittedHead] = {}
         batch = adamw.batch_of(len(rows[0]))
         together = _side_by_side(SIDE_BY_SIDE, len(rows[0]), task)
         for start in range(0, len(rows), together):
             live = list(range(start, min(start + together, len(rows))))
-            ends = {n: steps_after(found[n], len(rows[n]) / batch, task.fixed) for n in live}
+            ends = {n: steps_after(found[n], len(rows[n]) / batch, task.config) for n in live}
             copies = _KeptCopies(
                 self,
                 task,

@@ -8,7 +8,7 @@ each time. A copy has converged where twice as many steps have not made its deve
 Legend: m development rows, c outputs.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import Any, Protocol
@@ -16,10 +16,18 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from heads.settings import ExperimentConfig
 from heads.training.fitters.adamw import CopySettings
-from heads.training.fitters.base import Chosen, SearchResult, TriedSettings, judged, surest
+from heads.training.fitters.base import (
+    Chosen,
+    Searching,
+    SearchResult,
+    TriedSettings,
+    judged,
+    surest,
+)
 from heads.training.objective import factor_of
-from heads.training.task import FixedSettings, TrainingTask
+from heads.training.task import TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
 FIRST = (8, 64)  # steps before the first look: about one pass
@@ -95,7 +103,7 @@ class Candidate:
         loss = inf if isnan(point.loss) else point.loss  # too large steps end in no number
         lowest = min((loss for _, loss in self.looks), default=inf)
         self.looks.append((step, loss))
-        if self.best is None or task.fixed.steps or loss <= lowest:
+        if self.best is None or task.config.steps or loss <= lowest:
             self.best = (point, logits, state)
         return point
 
@@ -139,7 +147,7 @@ def looks(pass_steps: float, cap: int) -> Iterator[int]:
 
 def searched(
     copies: LearningCopies, trials: Sequence[Candidate], task: TrainingTask, fewest_passes: int = 0
-) -> Generator[TriedSettings, None, list[SearchResult]]:
+) -> Searching:
     """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed.
 
     Args:
@@ -149,7 +157,7 @@ def searched(
     live = list(trials)
     passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
     most = max(CAP, round(fewest_passes * passes))
-    cap = task.fixed.steps or min(most, max(DECIDED, round(CAP_PASSES * passes)))
+    cap = task.config.steps or min(most, max(DECIDED, round(CAP_PASSES * passes)))
     steps = list(looks(passes, cap))
     settled = SETTLED * steps[0]
     for step in steps:
@@ -165,7 +173,7 @@ def searched(
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    ended = [] if task.fixed.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
+    ended = [] if task.config.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
     capped = {id(trial) for trial in ended if trial.is_falling()}
     seeds = dict.fromkeys(trial.seed for trial in trials)
     return [_chosen([one for one in trials if one.seed == seed], capped, task) for seed in seeds]
@@ -186,7 +194,7 @@ def _left(
             on = [number for number in own if not _is_behind(live[number], live[lead], task)]
         for number in set(own) - set(on):
             live[number].is_out = True
-        is_fixed = task.fixed.steps > 0
+        is_fixed = task.config.steps > 0
         found += [number for number in on if is_fixed or not live[number].has_converged()]
     return found
 
@@ -208,7 +216,7 @@ def _chosen(trials: Sequence[Candidate], capped: set[int], task: TrainingTask) -
     _, held, state = trial.best
     settings = dict(top.settings) | {"converged": id(trial) not in capped}
     point = replace(top, settings=settings)
-    begin = None if task.fixed.steps else state  # so many steps, from the beginning
+    begin = None if task.config.steps else state  # so many steps, from the beginning
     return SearchResult(chosen=settings, point=point, held=held, state=begin)
 
 
@@ -223,20 +231,16 @@ def choice_of(chosen: Chosen) -> CopySettings:
     return CopySettings(**values)
 
 
-def given(table: Sequence[CopySettings], fixed: FixedSettings) -> list[CopySettings]:
-    """Of settings to try, those that are left where a run fixes some of them."""
-    found = list[CopySettings]()
-    for one in table:
-        if fixed.learning_rate:
-            one = replace(one, learning_rate=fixed.learning_rate)
-        if fixed.standardise is not None:
-            one = replace(one, standardise=fixed.standardise)
-        if one not in found:
-            found.append(one)
-    return found[: fixed.trials or None]
+def narrow_table(
+    table: Sequence[CopySettings], config: ExperimentConfig, standardise: bool | None = None
+) -> list[CopySettings]:
+    """Return the settings to try that are left where a run fixes some of them."""
+    fixed: dict[str, Any] = {"learning_rate": config.learning_rate} if config.learning_rate else {}
+    fixed |= {} if standardise is None else {"standardise": standardise}
+    return list(dict.fromkeys(replace(one, **fixed) for one in table))[: config.trials or None]
 
 
-def steps_after(found: SearchResult, pass_steps: float, fixed: FixedSettings) -> int:
+def steps_after(found: SearchResult, pass_steps: float, config: ExperimentConfig) -> int:
     """How many steps a head takes on all rows of its seed.
 
     Where it goes on from the head of the search, which knows all but the development rows, half
@@ -246,9 +250,9 @@ def steps_after(found: SearchResult, pass_steps: float, fixed: FixedSettings) ->
     Args:
         found: What the search came to.
         pass_steps: How many steps one pass over those rows takes.
-        fixed: What the run does not let it search.
+        config: The settings of the run.
     """
-    if fixed.steps:
-        return fixed.steps
+    if config.steps:
+        return config.steps
     share = 1.0 if found.state is None else AGAIN
     return max(FIRST[0], round(share * choice_of(found.chosen).epochs * pass_steps))

@@ -7,8 +7,8 @@ of others. Each copy draws its own order of batches; copies of equal rows and se
 
 import copy
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar
 
@@ -22,15 +22,18 @@ from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import PARTS, WARM, CopySettings, WeightAverage
 from heads.training.fitters.base import (
+    BySeed,
     FittedHead,
+    Searches,
+    Searching,
     SearchResult,
+    Seeds,
     Source,
-    TriedSettings,
 )
 from heads.training.fitters.successive_halving import (
     Candidate,
     choice_of,
-    given,
+    narrow_table,
     searched,
     steps_after,
 )
@@ -59,11 +62,9 @@ class TokenSGDFitter:
     learns_from: Source = "states"
     pace: ClassVar[float] = 500.0
 
-    def search(
-        self, task: TrainingTask, splits: Splits, seeds: Sequence[int]
-    ) -> Generator[TriedSettings, None, list[SearchResult]]:
+    def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         found = list[SearchResult]()
-        table = given(TRIED, replace(task.fixed, standardise=None))
+        table = narrow_table(TRIED, task.config)
         for number, seed in enumerate(seeds):
             rows = splits.fitted(number)
             trials = [
@@ -80,18 +81,13 @@ class TokenSGDFitter:
         return found
 
     def learn(
-        self,
-        task: TrainingTask,
-        found: Sequence[SearchResult],
-        rows: Sequence[Tensor],
-        asked: Sequence[Tensor],
-        seeds: Sequence[int],
+        self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
         learned = []
         for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
             choices = [choice_of(one.chosen)]
             copies = _RecipeCopies(self.make, task, choices, [own], [seed], one.state)
-            copies.learn(steps_after(one, math.ceil(len(own) / BATCH), task.fixed))
+            copies.learn(steps_after(one, math.ceil(len(own) / BATCH), task.config))
             state = copies.state(0)
             learned.append(FittedHead(logits=copies.answers(state, others), state=state))
         return learned
@@ -212,11 +208,7 @@ def _by_length(task: TrainingTask, rows: Tensor) -> Tensor:
 
 
 def _read(task: TrainingTask, batches: Sequence[Batches]) -> Iterator[tuple[int, Tensor, States]]:
-    """The batches of all copies in turn: whose it is, its rows and the states of their texts.
-
-    Raises:
-        Stopped: Somebody asked for it.
-    """
+    """Yield the batches of all copies in turn: the copy, its rows, the states of their texts."""
     assert task.states is not None
     last = states = None
     for step in zip_longest(*batches):
