@@ -29,4 +29,4 @@ def push(
     """
     options = locals()
     found = verbs.push(options.pop("run"), **options)
-    yield found.as_json(), lambda: cli.tables.describe(found)
+    yield found.as_json(), lambda: cli.tables.show(found)

@@ -78,8 +78,8 @@ def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> A
         found.save(to, address)
     line = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"
     if stage is None:
-        yield found.as_json(), lambda: cli.tables.describe(found, line)
+        yield found.as_json(), lambda: cli.tables.show(found, line)
         return
-    yield stage.as_json(), lambda: cli.tables.describe(stage, *[line] * (to is not None))
+    yield stage.as_json(), lambda: cli.tables.show(stage, *[line] * (to is not None))
     if not stage.is_ready:
         raise DataError("Not all is ready for a stage.", "See what stands there.")

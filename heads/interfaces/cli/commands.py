@@ -50,7 +50,7 @@ def compare(
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
     asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
     found = last_of(comparing(sentence(text), pair, **asked, raw=raw)).comparison
-    yield found.as_json(), lambda: cli.tables.comparison(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 @command(api.explain)
@@ -75,7 +75,7 @@ def explain(
     differs = api.difference(*recipe, model=model) if len(found) == 2 else ""
     told = [one.as_json() for one in found]
     values = {"recipes": told, "difference": differs} if differs else told[0]
-    yield values, lambda: cli.tables.explanations(found, differs)
+    yield values, lambda: cli.tables.show(*found, differs)
 
 
 @command(api.difference)
@@ -88,9 +88,10 @@ def diff(one: str, other: str, *, model: str = BUNDLED) -> Answers:
 @command()
 def parts() -> Answers:
     """Lists all poolings, layers and heads."""
+    from heads.interfaces.views.descriptions import tabulate_parts
     from heads.parts import resolve
 
-    yield resolve.parts(), lambda: cli.tables.parts(resolve.parts())
+    yield resolve.parts(), lambda: cli.tables.show(*tabulate_parts(resolve.parts()))
 
 
 @command()
@@ -102,11 +103,12 @@ def families(family: Sequence[str] = (), *, check: bool = False) -> Answers:
         check: Build each small and compare logits.
     """
     from heads.catalog.catalog import catalogue, entry
+    from heads.interfaces.views.descriptions import describe_families
 
     entries = [entry(name) for name in family] or list(catalogue())
     found = _checked([one.model_type for one in entries]) if check else {}
     values = [one.as_json() | found.get(one.model_type, {}) for one in entries]
-    yield values, lambda: cli.tables.families(entries, found)
+    yield values, lambda: cli.tables.show(describe_families(entries, found))
     if wrong := [name for name, facts in found.items() if facts["equal"] is False]:
         what = f"{', '.join(wrong)}: the recipe is not what the class computes."
         raise DataError(what, "Tell us which version of Transformers this is.")
@@ -133,7 +135,7 @@ def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
 def padding(model: str) -> Answers:
     """Shows what padding does to a classifier's logits, and why."""
     found = api.examine(model)
-    yield found.as_json(), lambda: cli.tables.diagnosis(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 @command()
@@ -186,6 +188,7 @@ def export(
     """
     from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
+    from heads.interfaces.views.descriptions import summarize_head
 
     check_place(to, onnx=onnx)  # before the work, not after it
     check_library(library, adapter=adapter, onnx=onnx)
@@ -213,8 +216,10 @@ def export(
     rows = data if int8 and is_own(recipe) else None
     written = api.export_onnx(classifier, to, refit=False, int8=int8, rows=rows) if onnx else None
     found = written or api.export(classifier, to, **form)
-    told = "" if run or data or is_own(recipe) else SAMPLED
-    yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
+    lines = [f"{summarize_head(classifier)}."]
+    if not (run or data or is_own(recipe)):
+        lines.append(SAMPLED)
+    yield found.as_json(), lambda: cli.tables.show(*lines, found)
 
 
 def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,11 +65,10 @@ def predict(
             **asked,
         )
         found = followed(work, what=f"{to} was not written" if to else "")
-        values = found.as_json()
         if place is None:  # what lies in a place of its own is printed
-            values |= {"to": None, "answers": list(map(dict, found.answers))}
-        cli.tables.answered(found, place)
-        yield values, lambda: _print(target, found.vectors) if place is None else None
+            found = replace(found, to=None)
+        cli.tables.answered(found)
+        yield found.as_json(), lambda: _print(target, found.vectors) if place is None else None
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def evaluate(
         label_names=label_names,
     )
     found = followed(work)
-    yield found.as_json(), lambda: cli.tables.scored_file(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 def followed(work: Generator[Progress, None, Found], what: str = "") -> Found:

@@ -45,7 +45,7 @@ def read(
             a CSV, JSONL or .npy file.
     """
     found = _read(data, columns, header, model, labels_file)
-    yield found.as_json(), lambda: cli.tables.data(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str = "") -> Any:
@@ -175,7 +175,8 @@ def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
-    from heads.interfaces.cli.tables import called, followed, scored
+    from heads.interfaces.cli.tables import followed
+    from heads.interfaces.views.descriptions import mark_baseline, score_with_interval
     from heads.runs.runner import CellDone
     from heads.runs.spec import load
 
@@ -184,7 +185,8 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     event = None
     for event in events:
         if isinstance(event, CellDone):
-            says = f"{event.done}/{event.planned} {called(event.cell)}: {scored(event.cell)}"
+            name, score = mark_baseline(event.cell), score_with_interval(event.cell)
+            says = f"{event.done}/{event.planned} {name}: {score}"
             print(f"heads: {says}", file=sys.stderr, flush=True)
     return event
 
@@ -203,6 +205,7 @@ def runs(
         show: Of one run, print what the answers to these questions rest on, such as layers,rows.
         delete: Delete the runs that are named.
     """
+    from heads.interfaces.views.descriptions import tabulate_runs
     from heads.runs.folder import all_runs, find
     from heads.runs.leaderboard import facts_of, leaderboard
 
@@ -219,7 +222,7 @@ def runs(
         else:
             yield values, lambda: cli.tables.leaderboard(board, run=board.folder)
     else:
-        yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
+        yield [one.as_json() for one in found], lambda: cli.tables.show(tabulate_runs(found))
 
 
 def _delete(names: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ from elsewhere. It takes the notebook's own text colour and ground, so it is rea
 dark ones alike.
 """
 
-from collections.abc import Mapping, Sequence
 from functools import cache, singledispatch
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,11 @@ from heads.analysis.counterfactuals import Counterfactuals
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
-from heads.analysis.scoring import FileScores
 from heads.analysis.selection import Reading
-from heads.catalog.catalog import CatalogEntry, Catalogue
-from heads.classifier.classifier import Classifier
-from heads.classifier.fine_tuned import fine_tuned_warning
+from heads.catalog.catalog import CatalogEntry
 from heads.data.dataset import Data
 from heads.display import Code, Table
 from heads.evaluation.metrics import SCORES
-from heads.exporters.export import Exported
-from heads.exporters.onnx import OnnxReport
 from heads.interfaces.views import (
     dataset,
     interpretation,
@@ -37,7 +31,8 @@ from heads.interfaces.views import (
     whole_files,
 )
 from heads.interfaces.views import explanation as explained
-from heads.interfaces.views.format import accuracy, between, count, counted, titled
+from heads.interfaces.views.descriptions import describe
+from heads.interfaces.views.format import between, count, counted, titled
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
 from heads.runs.cells import Cell
@@ -61,15 +56,21 @@ def _css() -> Markup:
 @singledispatch
 def _body(found: Any) -> Markup:
     """Draw what a result says; those below are drawn in their own way."""
-    description = found.describe()
+    description = describe(found)
     blocks = [
-        render("table.html", headers=block.headers, rows=block.rows, says=block.title)
+        render(
+            "table.html",
+            headers=block.headers,
+            rows=block.rows,
+            says=block.title,
+            is_tall=len(block.rows) > MOST_CELLS,
+        )
         + Markup("<p>{}</p>").format(block.note) * bool(block.note)
         if isinstance(block, Table)
         else Markup("<pre>{}</pre>" if isinstance(block, Code) else "<p>{}</p>").format(
             block.text if isinstance(block, Code) else block
         )
-        for block in description.blocks
+        for block in filter(None, description.blocks)
     ]
     return Markup("<p><strong>{}</strong></p>").format(description.title) + Markup("").join(blocks)
 
@@ -131,62 +132,6 @@ def _(found: Explanation) -> Markup:
 
 
 @_body.register
-def _(found: Catalogue) -> Markup:
-    rows = [(one.model_type, one.called, one.form, one.recipe or one.reason or "") for one in found]
-    here = sum(one.recipe is not None for one in found)
-    return render(
-        "table.html",
-        says=f"{here} of {counted(len(found), 'classifier')} of Transformers are a recipe here.",
-        headers=("family", "class", "form", "recipe, or why there is none"),
-        rows=rows,
-        is_tall=True,
-    )
-
-
-@_body.register
-def _(found: Exported) -> Markup:
-    facts = {"Folder": str(found.folder), "Recipe": str(found.recipe)}
-    return _facts(found.called, facts, (_exact(found.difference), *found.notes), found.files)
-
-
-@_body.register
-def _(found: OnnxReport) -> Markup:
-    facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
-    notes = found.notes if found.int8 else (_exact(found.difference), *found.notes)
-    return _facts("One ONNX file", facts, notes, usage=found.usage)
-
-
-def _exact(difference: float) -> str:
-    return f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
-
-
-def _facts(
-    what: str,
-    facts: Mapping[str, str],
-    notes: Sequence[str] = (),
-    files: tuple[str, ...] = (),
-    usage: str = "",
-) -> Markup:
-    """What something is, with facts and notes below."""
-    return render("written.html", what=what, facts=facts, notes=notes, files=files, usage=usage)
-
-
-@_body.register
-def _(found: Classifier) -> Markup:
-    head = found.head
-    facts = {
-        "Base model": found.backbone.id,
-        "Answers": ", ".join(found.classes) if head.problem.has_classes else "a number",
-        "Learned": f"{head.parameters + head.base_parameters:,} parameters",
-    }
-    if head.scores:
-        facts["Held out"] = f"{accuracy(head.scores)}, of {head.scores.rows:,} rows"
-    notes = ["This head is random: what it says means nothing."] * bool(head.new)
-    notes += filter(None, [fine_tuned_warning(found.backbone) if head.scores else ""])
-    return _facts(str(found.recipe), facts, notes)
-
-
-@_body.register
 def _(found: FileAnswers) -> Markup:
     shown = whole_files.answered(found, None)
     return shown + Markup("<p>Every row is in {}.</p>").format(found.to) if found.to else shown
@@ -199,7 +144,6 @@ _body.register(
 _body.register(CatalogEntry, explained.family)
 _body.register(Counterfactuals, interpretation.edits)
 _body.register(Data, lambda found: dataset.card(found, can_change=False))
-_body.register(FileScores, whole_files.scored)
 _body.register(Neighbourhood, lambda found: interpretation.neighbours([found]))
 _body.register(PaddingReport, explained.padding)
 _body.register(Reading, interpretation.numbers)
