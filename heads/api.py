@@ -7,7 +7,8 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.runs.leaderboard import Leaderboard
-    from heads.runs.runner import Event
     from heads.training.scheduler import Scheduler
 
 __all__ = [
@@ -112,13 +112,15 @@ def compare(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    from heads.analysis.comparison import Compared, comparing
+    options = dict(locals())
+    from heads.analysis.comparison import comparing
 
-    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    for event in comparing(text, pair, **asked, raw=raw, limits=limits):
-        if isinstance(event, Compared):
-            return event.comparison
-    raise AssertionError("a comparison ends in its result")
+    return _last(comparing(**options)).comparison
+
+
+def _last(events: Iterable[Any]) -> Any:
+    """Return the last event of a stream, which is its result."""
+    return deque(events, maxlen=1)[0]
 
 
 # --- Data, and heads trained on them.
@@ -281,7 +283,7 @@ def train_grid(
     )
     place = scheduler(on)  # before anything is written
     run = begin(request, limits=limits, out=Path(out) if out else None)
-    return _leaderboard(working(run, limits, place))
+    return _last(working(run, limits, place))
 
 
 def scheduler(on: str) -> Scheduler:
@@ -324,16 +326,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     from heads.runs.runner import working
 
     place = scheduler(on)
-    return _leaderboard(working(find(run), limits_here(), place))
-
-
-def _leaderboard(events: Iterator[Event]) -> Leaderboard:
-    from heads.runs.leaderboard import Leaderboard
-
-    for event in events:
-        if isinstance(event, Leaderboard):
-            return event
-    raise DataError("The run ended without a leaderboard.", "Resume it.")
+    return _last(working(find(run), limits_here(), place))
 
 
 def train(
@@ -370,13 +363,7 @@ def train(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    from heads.classifier.classifier import Classifier
-
-    asked = {"test": test, "group": group, "model": model, "config": config}
-    for event in training(recipe, data, **asked, limits=limits):
-        if isinstance(event, Classifier):
-            return event
-    raise AssertionError("training ends in its result")
+    return _last(training(**locals()))
 
 
 def training(
@@ -506,28 +493,10 @@ def predict(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    options = dict(locals())
     from heads.analysis.answering import predicting
 
-    return result(
-        predicting(
-            file,
-            to=to,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            header=header,
-            lines=lines,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
-            excel_safe=excel_safe,
-            limits=limits,
-        )
-    )
+    return result(predicting(**options))
 
 
 def evaluate(
@@ -591,26 +560,23 @@ def evaluate(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    from heads.analysis.scoring import LabelHints, evaluating
+    return result(evaluating(**locals()))
 
-    return result(
-        evaluating(
-            file,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            labels=LabelHints(label=label, labels=labels, separator=separator, group=group),
-            labels_file=labels_file,
-            metric=metric,
-            header=header,
-            label_names=label_names,
-            limits=limits,
-        )
-    )
+
+def evaluating(
+    file: str | Path | Frame,
+    *,
+    label: str = "",
+    labels: Sequence[str] = (),
+    separator: str | None = None,
+    group: str = "",
+    **options: Any,
+) -> Generator[Progress, None, FileScores]:
+    """Do the work of `evaluate`: progress, then the scores."""
+    from heads.analysis import scoring
+
+    hints = scoring.LabelHints(label=label, labels=labels, separator=separator, group=group)
+    return scoring.evaluating(file, labels=hints, **options)
 
 
 # --- What a head is, what sets two apart, and what padding does to one.
@@ -641,12 +607,10 @@ def explain(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    from heads.analysis.explanation import Explanation, explaining
+    options = dict(locals())
+    from heads.analysis.explanation import explaining
 
-    for event in explaining(recipe, text, pair, model=model, sample=sample, limits=limits):
-        if isinstance(event, Explanation):
-            return event
-    raise AssertionError("an explanation ends in its result")
+    return _last(explaining(**options))
 
 
 def difference(

@@ -20,7 +20,6 @@ from heads.interfaces.cli.shell import (
     last_of,
     sentence,
 )
-from heads.parts.resolved_recipe import JOINT
 from heads.settings import limits
 
 MOST_PORT = 65_535
@@ -30,27 +29,23 @@ SAMPLED = "It was trained on the sample sentiment: --run RUN or --data FILE take
 
 @command(api.compare)
 def compare(
-    text: str,
-    *,
-    recipes: Sequence[str] = RECIPES,
-    pair: str = "",
-    pairs: str = JOINT,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    raw: bool = False,
+    text: str, *, recipes: Sequence[str] = RECIPES, pair: str = "", **options: Any
 ) -> Answers:
     """Compares a text under several recipes.
 
     Args:
         text: The sentence, or - to read it from standard input.
     """
+    found = compare_recipes(text, recipes=recipes, pair=pair, **options)
+    yield found.as_json(), lambda: cli.tables.show(found)
+
+
+def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
+    """Return the comparison that a command asks for; its progress is shown."""
     from heads.analysis.comparison import comparing
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
-    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    found = last_of(comparing(sentence(text), pair, **asked, raw=raw)).comparison
-    yield found.as_json(), lambda: cli.tables.show(found)
+    return last_of(comparing(sentence(text), pair, recipes=recipes, **options)).comparison
 
 
 @command(api.explain)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heads import api
-from heads.backbone.models import BUNDLED
 from heads.events import Progress
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
@@ -27,18 +26,9 @@ def predict(
     *,
     to: str = "",
     recipe: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
     header: Header = "guess",
     lines: bool = False,
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    excel_safe: bool = False,
+    **options: Any,
 ) -> Answers:
     """Answers every row of a file.
 
@@ -49,26 +39,15 @@ def predict(
     """
     from heads.analysis.answering import predicting
 
-    asked: dict[str, Any] = {"recipe": recipe, "run": run, "model": model, "sample": sample}
-    asked |= {"text": text, "pair": pair, "vectors": vectors, "logits": logits}
-    asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
-    place = Path(to) if to else None
-    with _given(file) as given, _printed(place) as target:
-        is_piped = file == "-"
-        work = predicting(
-            given,
-            to=target,
-            header=HEADERS[header],
-            lines=lines or is_piped,
-            excel_safe=excel_safe,
-            is_printed=place is None,
-            **asked,
-        )
+    options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
+    path = Path(to) if to else None
+    with _given(file) as source, _printed(path) as target:
+        work = predicting(source, to=target, is_printed=path is None, **options)
         found = followed(work, what=f"{to} was not written" if to else "")
-        if place is None:  # what lies in a place of its own is printed
+        if path is None:  # what lies in a folder of its own is printed
             found = replace(found, to=None)
         cli.tables.answered(found)
-        yield found.as_json(), lambda: _print(target, found.vectors) if place is None else None
+        yield found.as_json(), lambda: _print(target, found.vectors) if path is None else None
 
 
 @contextmanager
@@ -108,40 +87,16 @@ def evaluate(
     file: str,
     *,
     recipe: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    label: str = "",
-    labels: Sequence[str] = (),
     labels_file: str = "",
     separator: str = "",
-    group: str = "",
-    metric: str = "auto",
     header: Header = "guess",
     label_names: Sequence[str] = (),
+    **options: Any,
 ) -> Answers:
     """Scores a head on a file with labels."""
-    from heads.analysis.scoring import LabelHints, evaluating
-
-    work = evaluating(
-        file,
-        recipe=recipe,
-        run=run,
-        model=model,
-        sample=sample,
-        text=text,
-        pair=pair,
-        vectors=vectors,
-        labels=LabelHints(label=label, labels=labels, separator=separator or None, group=group),
-        labels_file=labels_file,
-        metric=metric,
-        header=HEADERS[header],
-        label_names=label_names,
-    )
-    found = followed(work)
+    options |= {"recipe": recipe, "labels_file": labels_file, "label_names": label_names}
+    options |= {"separator": separator or None, "header": HEADERS[header]}
+    found = followed(api.evaluating(file, **options))
     yield found.as_json(), lambda: cli.tables.show(found)
 
 
