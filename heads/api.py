@@ -161,15 +161,12 @@ def read(
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    limits = limits or limits_here()
-    found = _opened(
-        data, columns, header, ColumnHints(group=group, vectors=vectors), labels, limits
-    )
-    return _with_token_findings(found, model, limits)
+    limits, hints = limits or limits_here(), ColumnHints(group=group, vectors=vectors)
+    return warn_of_cuts(open_data(data, hints, limits, columns, header, labels), model, limits)
 
 
-def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
-    """The rows, with a warning of those that the base model cuts."""
+def warn_of_cuts(data: Data, model: str, limits: Limits) -> Data:
+    """Return the rows, with a warning of those that the base model cuts."""
     if data.corpus.vectors is not None:
         return data
     from heads.backbone.loading import load
@@ -178,20 +175,20 @@ def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
     return with_token_findings(data, load(model, limits=limits))
 
 
-def _opened(
+def open_data(
     data: str | Path | Frame,
-    columns: Columns | None,
-    header: bool | None,
-    said: ColumnHints,
-    labels: Any,
+    hints: ColumnHints,
     limits: Limits,
+    columns: Columns | None = None,
+    header: bool | None = None,
+    labels: Any = None,
 ) -> Data:
-    """The rows of a file or a table, without what a tokenizer knows of them."""
+    """Return the rows of a file or a table, without what a tokenizer knows of them."""
     table, name = open_source(data, limits, header, labels)
-    if said:
-        given = {"group": said.group, "vectors": said.vectors}
-        known = {one: column for one, column in given.items() if column}
-        columns = replace(columns or guess(table, said), **known)
+    if hints:
+        named = {"group": hints.group, "vectors": hints.vectors}
+        named = {role: column for role, column in named.items() if column}
+        columns = replace(columns or guess(table, hints), **named)
     return data_of(table, limits, columns, name=name)
 
 
@@ -267,10 +264,10 @@ def train_grid(
     named_recipes(recipes, limits)  # before anything is read
     rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
     if not isinstance(data, Data):
-        rows = _with_token_findings(rows, model, limits)
+        rows = warn_of_cuts(rows, model, limits)
     request = RunRequest(
         data=rows,
-        test=_scored(test, rows, limits, test_labels),
+        test=open_test(test, rows, limits, labels=test_labels),
         recipes=recipes,
         grid=grid,
         pairs=_several(pairs),
@@ -302,13 +299,17 @@ def _several(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _scored(
-    test: str | Path | Frame | Data | None, data: Data, limits: Limits, labels: Any = None
+def open_test(
+    test: str | Path | Frame | Data | None,
+    data: Data,
+    limits: Limits,
+    header: bool | None = None,
+    labels: Any = None,
 ) -> Data | None:
-    """The rows to be scored, read as the data were."""
+    """Return the test rows; their columns are those of the data, where they are called so."""
     if isinstance(test, Data) or test is None:
         return test
-    table, name = open_source(test, limits, labels=labels)
+    table, name = open_source(test, limits, header, labels)
     return data_of(table, limits, fitting(data.columns, table), name=name)
 
 
@@ -418,16 +419,16 @@ def _corpus(
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
     rows = _data(data, ColumnHints(group=group), limits)
-    return rows_of(rows, _scored(test, rows, limits), config.unseen)[0]
+    return rows_of(rows, open_test(test, rows, limits), config.unseen)[0]
 
 
 def _data(
-    data: str | Path | Frame | Data, said: ColumnHints, limits: Limits, labels: Any = None
+    data: str | Path | Frame | Data, hints: ColumnHints, limits: Limits, labels: Any = None
 ) -> Data:
-    """The rows of a file, read now or before."""
+    """Return the rows of a file, read now or before."""
     if not isinstance(data, Data):
-        return _opened(data, None, None, said, labels, limits)
-    for what, name in (("group", said.group), ("vectors", said.vectors)):
+        return open_data(data, hints, limits, labels=labels)
+    for what, name in (("group", hints.group), ("vectors", hints.vectors)):
         if name and name != getattr(data.columns, what):
             told = "The rows are read already, without this column."
             raise DataError(told, f"Write heads.read(…, {what}={name!r}).")

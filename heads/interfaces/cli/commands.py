@@ -2,7 +2,7 @@
 
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
+from heads.interfaces.cli.files import followed
 from heads.interfaces.cli.shell import (
     LOCAL,
     Answers,
@@ -204,7 +205,7 @@ def export(
     else:
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if refit:
-        classifier = last_of(_refitting(classifier))
+        classifier = followed(classifier.refitted())
     if raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
     form = {"library": library, "adapter": adapter, "refit": False}
@@ -226,11 +227,6 @@ def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:
     if int8 and is_own(recipe) and not data:
         what = "A head that a model came with does not know the rows of its training."
         raise DataError(what, "Name a file of labelled rows: --data FILE.")
-
-
-def _refitting(classifier: Any) -> Iterator[Any]:
-    """Yield the progress of training a head again on all rows, then the classifier."""
-    yield (yield from classifier.refitted())
 
 
 def _check_form(recipe: str, model: str, library: str, data: str) -> None:

@@ -17,7 +17,6 @@ from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
-from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 Header = Literal["guess", "yes", "no"]
@@ -48,31 +47,11 @@ def read(
     yield found.as_json(), lambda: cli.tables.show(found)
 
 
-def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str = "") -> Any:
-    """A sample or a file, its columns as the user named them."""
-    from heads.backbone.loading import load
-    from heads.data.columns import guess
-    from heads.data.dataset import data_of
-    from heads.data.sources import open_source
-    from heads.features.truncation import with_token_findings
-
-    table, called = open_source(name, limits(), HEADERS[header], labels)
-    said = columns if columns.separator != "none" else replace(columns, separator="")
-    named = guess(table, said) if said else None
-    found = data_of(table, limits(), named, name=called)
-    if found.corpus.vectors is not None:
-        return found
-    return with_token_findings(found, load(model, limits=limits()))
-
-
-def _read_test(name: str, header: Header, data: Any, labels: str) -> Any:
-    """The rows that are scored; their columns are those of the data, where they are called so."""
-    from heads.data.columns import fitting
-    from heads.data.dataset import data_of
-    from heads.data.sources import open_source
-
-    table, called = open_source(name, limits(), HEADERS[header], labels)
-    return data_of(table, limits(), fitting(data.columns, table), name=called)
+def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str) -> Any:
+    """Return the rows of a sample or a file, its columns as the user named them."""
+    hints = columns if columns.separator != "none" else replace(columns, separator="")
+    rows = api.open_data(name, hints, limits(), header=HEADERS[header], labels=labels)
+    return api.warn_of_cuts(rows, model, limits())
 
 
 def _tell(data: Any, name: str) -> list[str]:
@@ -119,9 +98,12 @@ def train(
     from heads.runs.spec import RunRequest, load, named_recipes
 
     told: list[str] = []
+    options: dict[str, Any] = {"recipes": recipes, "grid": grid, "pairs": pairs, "losses": losses}
+    options |= {"tunes": tune, "prefixes": prefixes, "config": config, "label_names": label_names}
+    options = {name: value for name, value in options.items() if value}
     scheduler = api.scheduler(on)  # before files are read: the place may not be there
     if resume:
-        if any((data, test, recipes, grid, out, pairs, losses, tune, prefixes, config)):
+        if data or test or out or options:
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
         run = find(resume)
@@ -132,22 +114,10 @@ def train(
     else:
         named_recipes(recipes, limits())  # before files are read, which may take long
         rows = _read(data, columns, header, model, labels_file)
-        scored = _read_test(test, header, rows, test_labels_file) if test else None
+        scored = api.open_test(test or None, rows, limits(), HEADERS[header], test_labels_file)
         told += _tell(rows, data)
         told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
-        request = RunRequest(
-            data=rows,
-            test=scored,
-            recipes=recipes,
-            grid=grid or "small",
-            pairs=pairs or (JOINT,),
-            losses=losses or (SOFTMAX,),
-            tunes=tune or (FROZEN,),
-            prefixes=prefixes,
-            model=model,
-            config=config or ExperimentConfig(),
-            label_names=label_names,
-        )
+        request = RunRequest(data=rows, test=scored, model=model, **options)
         run = begin(request, limits=limits(), out=out)
         if any(one.is_tuned for one in load(run).resolved):
             print("heads: timing some steps of what learns the base model", file=sys.stderr)
