@@ -23,7 +23,6 @@ from heads.analysis.selection import Reading
 from heads.catalog.catalog import CatalogEntry
 from heads.data.dataset import Data
 from heads.display import Code, Table
-from heads.evaluation.metrics import SCORES
 from heads.interfaces.views import (
     dataset,
     interpretation,
@@ -31,15 +30,13 @@ from heads.interfaces.views import (
     whole_files,
 )
 from heads.interfaces.views import explanation as explained
-from heads.interfaces.views.descriptions import describe
-from heads.interfaces.views.format import between, count, counted, titled
+from heads.interfaces.views.descriptions import describe, tabulate_cells
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
-from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 
 CSS = Path(__file__).with_name("notebook.css")
-MOST_CELLS = 20  # rows that are not folded away
+MOST_ROWS = 20  # of a table that does not scroll
 
 
 def html(found: Any) -> str:
@@ -57,22 +54,18 @@ def _css() -> Markup:
 def _body(found: Any) -> Markup:
     """Draw what a result says; those below are drawn in their own way."""
     description = describe(found)
-    blocks = [
-        render(
-            "table.html",
-            headers=block.headers,
-            rows=block.rows,
-            says=block.title,
-            is_tall=len(block.rows) > MOST_CELLS,
-        )
-        + Markup("<p>{}</p>").format(block.note) * bool(block.note)
-        if isinstance(block, Table)
-        else Markup("<pre>{}</pre>" if isinstance(block, Code) else "<p>{}</p>").format(
-            block.text if isinstance(block, Code) else block
-        )
-        for block in filter(None, description.blocks)
-    ]
-    return Markup("<p><strong>{}</strong></p>").format(description.title) + Markup("").join(blocks)
+    title = Markup("<p><strong>{}</strong></p>").format(description.title)
+    return title + Markup("").join(map(_draw_block, filter(None, description.blocks)))
+
+
+def _draw_block(block: str | Table | Code) -> Markup:
+    if isinstance(block, Code):
+        return Markup("<pre>{}</pre>").format(block.text)
+    if isinstance(block, str):
+        return Markup("<p>{}</p>").format(block)
+    is_tall, note = len(block.rows) > MOST_ROWS, Markup("<p>{}</p>").format(block.note)
+    table = {"headers": block.headers, "rows": block.rows, "says": block.title}
+    return render("table.html", **table, is_tall=is_tall) + note * bool(block.note)
 
 
 @_body.register
@@ -84,45 +77,7 @@ def _(found: Comparison) -> Markup:
 
 @_body.register
 def _(found: Leaderboard) -> Markup:
-    rows, name = _rows(found), SCORES[found.metric]
-    return render(
-        "cells.html",
-        result=result(found),
-        score=name.title,
-        rows=rows[:MOST_CELLS],
-        more=rows[MOST_CELLS:],
-        told=counted(len(rows) - MOST_CELLS, "more row"),
-    )
-
-
-def _rows(found: Leaderboard) -> list[dict[str, Any]]:
-    """The cells, each with its interval as places on one scale, from 0 to 100."""
-    heads = [cell.measures for cell in found.cells if not cell.is_baseline]
-    if not heads:
-        return []
-    low, high = min(one.low for one in heads), max(one.high for one in heads)
-    span, use = (high - low) or 1.0, found.recommendation
-    return [
-        {
-            "name": titled(cell),
-            "title": recipe.title if (recipe := found.recipes.get(cell.name)) else "",
-            "score": SCORES[found.metric].told(cell.measures.score),
-            "between": between(cell.measures),
-            "size": count(cell.learned) if cell.learned else "",
-            "is_used": cell.name == use.name,
-            "is_alike": cell.name in use.alike,
-            **_places(cell, low, span),
-        }
-        for cell in found.cells
-    ]
-
-
-def _places(cell: Cell, low: float, span: float) -> dict[str, str]:
-    """Where score and interval are drawn; baselines far away are drawn at the edge."""
-    own = cell.measures
-    ends = [min(max(100 * (one - low) / span, 0), 100) for one in (own.low, own.score, own.high)]
-    start, at, end = ends
-    return {"start": f"{start:.1f}", "width": f"{end - start:.1f}", "at": f"{at:.1f}"}
+    return result(found) + _draw_block(tabulate_cells(found, is_wide=True))
 
 
 @_body.register

@@ -27,6 +27,7 @@ from heads.evaluation.metrics import SCORES
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.views.dataset import ROLES
+from heads.interfaces.views.explanation import headline, list_notes
 from heads.interfaces.views.format import (
     BRIEF,
     MEASURES,
@@ -123,24 +124,15 @@ def _(explanation: Explanation) -> Description:
         size = f"{step.parameters:,}" if step.parameters else ""
         origin = "; ".join(sorted(origins)) or "pretrained" * is_base
         rows.append((name, step.does, " × ".join(map(str, step.shape)), size, origin))
-    notes = [f"Note: {note}" for note in explanation.notes]
-    if explanation.equals:
-        notes.append(f"The class that it equals: {explanation.equals}.")
-    if explanation.twins:
-        notes.append(f"The same layers under other names: {', '.join(explanation.twins)}.")
     reads = "  ".join(f"{word} {percent(fraction, 0)}" for word, fraction in explanation.reads)
-    head = f"{explanation.recipe} on {explanation.model}, {counted(explanation.classes, 'class')}"
-    to_learn = " to learn" * explanation.is_to_be_trained
-    base = explanation.base_parameters
-    of_base = f", and {base:,} of the base model" * bool(base)
     headers = ("layer", "does", "shape", "parameters", "weights")
     return Description(
-        title=f"{head}: {explanation.parameters:,} parameters{to_learn}{of_base}.",
+        title=headline(explanation),
         blocks=(
             Table(headers=headers, rows=tuple(rows)),
             *explanation.formula,
             f"Reads: {reads}",
-            *notes,
+            *(f"Note: {note}" for note in list_notes(explanation)),
             *explanation.sources,
         ),
     )
@@ -486,14 +478,12 @@ def describe_leaderboard(
     notes = [note for note in board.notes if note not in known and note not in board.reading]
     lines = [*[f"Warning: {board.warning}"] * bool(board.warning), *verdict]
     lines += [f"Note: {note}" for note in notes]
-    key = "★ recommended. " * bool(board.recommendation.name)
-    if any(cell.to_reference and cell.to_reference.differs for cell in board.cells):
-        key += f"* significantly different from {board.reference}, over all comparisons (95 %)."
-    blocks = (*lines, _tabulate_cells(board, is_wide), key.strip(), *remark_run(board))
+    blocks = (*lines, tabulate_cells(board, is_wide=is_wide), *remark_run(board))
     return Description(title=title, blocks=blocks)
 
 
-def _tabulate_cells(board: Leaderboard, is_wide: bool) -> Table:
+def tabulate_cells(board: Leaderboard, *, is_wide: bool) -> Table:
+    """Return a row a cell, and below what its signs mean."""
     score, metric = of_metric(board.metric), SCORES[board.metric]
     known = {measure.name: measure for measure in MEASURES[board.problem]}
     measures = [known[name] for name in BRIEF[board.problem]] if is_wide else []
@@ -512,8 +502,11 @@ def _tabulate_cells(board: Leaderboard, is_wide: bool) -> Table:
             )
         )
     titles = [*(measure.heading for measure in measures), *["parameters"] * is_wide]
+    key = "★ recommended. " * bool(board.recommendation.name)
+    if any(cell.to_reference and cell.to_reference.differs for cell in board.cells):
+        key += f"* significantly different from {board.reference}, over all comparisons (95 %)."
     headers = ("", score.heading, "95 %", f"against {board.reference}", *titles)
-    return Table(headers=headers, rows=tuple(rows))
+    return Table(headers=headers, rows=tuple(rows), note=key.strip())
 
 
 def remark_run(board: Leaderboard) -> list[str]:
