@@ -1,39 +1,17 @@
 """`heads train` on pairs, several labels and numbers: ways in, losses and layers."""
 
-import csv
 import json
 
 import pytest
+from shell_runs import QUICK, run, write_rows
 
-from heads.interfaces.cli.app import main
-
-ROWS = 60
-QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture(scope="module")
 def some(place):
     """The first rows of a sample."""
-    from heads.data.samples import SAMPLES
-
-    def of(name):
-        with SAMPLES[name].path.open(encoding="utf-8", newline="") as whole:
-            rows = list(csv.reader(whole))
-        path = place / f"{name}.csv"
-        with path.open("w", encoding="utf-8", newline="") as part:
-            csv.writer(part).writerows(rows[: ROWS + 1])
-        return path
-
-    return of
-
-
-def run(capfd, *arguments):
-    capfd.readouterr()
-    code = main(list(map(str, arguments)))
-    out, err = capfd.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
+    return lambda name: write_rows(name, place / f"{name}.csv")
 
 
 def trained(capfd, *arguments):

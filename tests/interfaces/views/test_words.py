@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from boards import CLOSE, FAR, LOOK, SCALED, board_of, label
+from shown_results import Tags
 
 from heads import plugins
 from heads.data.table import Columns
@@ -22,22 +22,6 @@ from heads.runs.drill_down import Disagreement
 
 HOSTILE = '<img src=x onerror="x">" style="x'
 POINTS = SCALED.coverage
-
-
-class Tags(HTMLParser):
-    """Collects tags and attributes, and checks that all are closed."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen, self.open = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        if tag not in ("br", "wbr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize(
@@ -64,8 +48,7 @@ class Tags(HTMLParser):
     ],
 )  # fmt: skip
 def test_hostile_names_are_text_everywhere(drawn):
-    parser = Tags()
-    parser.feed(str(drawn))
+    parser = Tags(str(drawn))
     assert parser.open == []
     for tag, attributes in parser.seen:
         assert tag not in ("img", "script", "a")
