@@ -4,8 +4,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,37 +39,18 @@ def predict(
     from heads.analysis.answering import predicting
 
     options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
-    path = Path(to) if to else None
-    with _given(file) as source, _printed(path) as target:
-        work = predicting(source, to=target, is_printed=path is None, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        source: str | Path = file
+        if file == "-":
+            source = Path(folder) / "standard input"
+            with source.open("wb") as stream:
+                shutil.copyfileobj(sys.stdin.buffer, stream)
+        target = Path(to) if to else Path(folder) / "answers.csv"  # nothing is printed by half
+        work = predicting(source, to=target, is_printed=not to, **options)
         found = followed(work, what=f"{to} was not written" if to else "")
-        if path is None:  # what lies in a folder of its own is printed
-            found = replace(found, to=None)
+        found = found if to else replace(found, to=None)
         cli.tables.answered(found)
-        yield found.as_json(), lambda: _print(target, found.vectors) if path is None else None
-
-
-@contextmanager
-def _given(file: str) -> Iterator[str | Path]:
-    """Within it, what comes from standard input lies in a file."""
-    if file != "-":
-        yield file
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "standard input"
-        with path.open("wb") as kept:
-            shutil.copyfileobj(sys.stdin.buffer, kept)
-        yield path
-
-
-@contextmanager
-def _printed(to: Path | None) -> Iterator[Path]:
-    """Within it, what is to be printed is written to a file first: nothing is printed by half."""
-    if to is not None:
-        yield to
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "answers.csv"
+        yield found.as_json(), lambda: None if to else _print(target, found.vectors)
 
 
 def _print(path: Path, vectors: str) -> None:

@@ -22,7 +22,13 @@ from heads.errors import printable
 from heads.evaluation.metrics import SCORES
 from heads.events import Progress
 from heads.interfaces.views import descriptions
-from heads.interfaces.views.sections import find_sections, find_subject, result_sections
+from heads.interfaces.views.sections import (
+    ResultSection,
+    SectionAnswer,
+    find_sections,
+    find_subject,
+    result_sections,
+)
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder, all_runs
@@ -197,20 +203,13 @@ def leaderboard(
 
 def answer_questions(board: Leaderboard, names: Sequence[str] = ()) -> None:
     """Print the short answer to every question about a run; the whole answer to those named."""
-    chosen, subject = find_sections(names), find_subject(board, runs=all_runs())
-    if not subject.head:
-        return
-    for section in chosen:
-        answer = section.open_answer(subject)
-        blocks = (answer.phrase, *answer.sentences, *answer.tables)
-        show(Description(title=section.question, blocks=blocks))
-    if chosen:
-        return
-    rows = [
-        (section.name, f"{section.question} {phrase}")
-        for section in result_sections()
-        if section.has_answer(board) and (phrase := section.find_answer(subject).phrase)
-    ]
+    rows = []
+    for section, answer in _find_answers(board, names):
+        if names:
+            blocks = (answer.phrase, *answer.sentences, *answer.tables)
+            show(Description(title=section.question, blocks=blocks))
+        elif answer.phrase:
+            rows.append((section.name, f"{section.question} {answer.phrase}"))
     if rows:
         note = f"What an answer rests on: heads runs {board.run} --show NAME"
         show(Table(headers=("--show", "question and answer"), rows=tuple(rows), note=note))
@@ -218,17 +217,22 @@ def answer_questions(board: Leaderboard, names: Sequence[str] = ()) -> None:
 
 def answers_as_json(board: Leaderboard, names: Sequence[str] = ()) -> dict[str, Any]:
     """Return the answers to the questions about a run by the names of their sections."""
-    subject, chosen = find_subject(board, runs=all_runs()), find_sections(names)
     return {
         section.name: {"question": section.question}
-        | (
-            section.open_answer(subject).as_json()
-            if section in chosen
-            else {"phrase": section.find_answer(subject).phrase}
-        )
-        for section in chosen or result_sections()
-        if subject.head and section.has_answer(board)
+        | (answer.as_json() if names else {"phrase": answer.phrase})
+        for section, answer in _find_answers(board, names)
     }
+
+
+def _find_answers(
+    board: Leaderboard, names: Sequence[str]
+) -> Iterator[tuple[ResultSection, SectionAnswer]]:
+    """Yield the sections of a run with their answers: short ones of all, whole ones of some."""
+    subject = find_subject(board, runs=all_runs())
+    for section in find_sections(names) or result_sections():
+        if subject.head and section.has_answer(board):
+            find = section.open_answer if names else section.find_answer
+            yield section, find(subject)
 
 
 def listed(runs: Sequence[Mapping[str, Any]]) -> None:

@@ -427,7 +427,8 @@ def _(ablation: Ablation) -> Description:
         (name, *(signed(value, 3) for value in values))
         for name, *values in zip(ablation.before.classes, *logits.values(), strict=True)
     ]
-    table = Table(headers=("logit of", *logits), rows=tuple(rows))
+    corner = "logit of" if ablation.before.problem.has_classes else "number"
+    table = Table(headers=(corner, *logits), rows=tuple(rows))
     return Description(title=ablation.says, blocks=(table,) * (len(logits) > 1))
 
 

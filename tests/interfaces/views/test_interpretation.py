@@ -124,14 +124,14 @@ def test_layers_before_and_after():
                    effect=effect)  # fmt: skip
     html = interpretation.ablations([one])
     assert "from 61.9 to 35.2 % right" in html
-    assert html.count("+1.00") == 2
+    assert html.count("+1.000") == 2
     assert "trained without" not in html
     worth = Worth(metric="accuracy", rows=105, seeds=3, whole=0.62, without=0.61, difference=0.01,
                   low=-0.05, high=0.07)  # fmt: skip
     anew = replace(SAID, logits=(0.5, -0.5))
     html = interpretation.ablations([replace(one, retrained=anew, worth=worth)])
-    assert "<th>taken out</th><th>trained without</th>" in html
-    assert "+0.50" in html
+    assert "taken out</th><th>trained without dense</th>" in html
+    assert "+0.500" in html
     assert "answers 61.0 % right; with dense it answers 62.0 % right" in html
     assert "is +1.0 points on 105 tested rows (95 %: −5.0 to +7.0; over 3 seeds)" in html
     none = Ablation(name="a+b", layer="dense", does="", before=SAID, after=None, why_not="No.")
