@@ -14,13 +14,7 @@ from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
 from heads.interfaces.cli.files import followed
-from heads.interfaces.cli.shell import (
-    LOCAL,
-    Answers,
-    command,
-    last_of,
-    sentence,
-)
+from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
 from heads.settings import limits
 
 MOST_PORT = 65_535

@@ -162,12 +162,7 @@ def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
 
 
 @command()
-def runs(
-    run: Sequence[str] = (),
-    *,
-    delete: bool = False,
-    show: Sequence[str] = (),
-) -> Answers:
+def runs(run: Sequence[str] = (), *, delete: bool = False, show: Sequence[str] = ()) -> Answers:
     """Lists the runs that are kept, shows one, or compares some.
 
     Args:

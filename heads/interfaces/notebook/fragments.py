@@ -23,12 +23,7 @@ from heads.analysis.selection import Reading
 from heads.catalog.catalog import CatalogEntry
 from heads.data.dataset import Data
 from heads.display import Code, Table
-from heads.interfaces.views import (
-    dataset,
-    interpretation,
-    lanes,
-    whole_files,
-)
+from heads.interfaces.views import dataset, interpretation, lanes, whole_files
 from heads.interfaces.views import explanation as explained
 from heads.interfaces.views.descriptions import describe, tabulate_cells
 from heads.interfaces.views.html import render

@@ -176,11 +176,7 @@ def _of_cells(cells: Sequence[Cell], name: Metric) -> Figure:
         )
         for cell in cells
     ]
-    return {
-        "customdata": [cell.name for cell in cells],
-        "hoverinfo": "text",
-        "hovertext": hovers,
-    }
+    return {"customdata": [cell.name for cell in cells], "hoverinfo": "text", "hovertext": hovers}
 
 
 def _colour_points(cells: Sequence[Cell], colours: Sequence[str], name: Metric) -> list[Figure]:

@@ -366,10 +366,7 @@ def tabulate_tokens(attributions: Sequence[Attribution]) -> list[Table]:
         Table(
             headers=("token", *(f"{head.name}: {head.label}" for head in heads)),
             rows=tuple(
-                (
-                    word,
-                    *("" if h.why_not else signed(h.tokens[at].score, 3) for h in heads),
-                )
+                (word, *("" if h.why_not else signed(h.tokens[at].score, 3) for h in heads))
                 for at, word in enumerate(words)
             ),
         )

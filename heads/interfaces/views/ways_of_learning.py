@@ -7,13 +7,7 @@ from heads.interfaces.views.format import apart, between, count, of_metric
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolved_recipe import FROZEN
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.ways_of_learning import (
-    WayOfLearning,
-    WaysOfLearning,
-    gained,
-    nearest_of,
-    times,
-)
+from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, gained, nearest_of, times
 
 NONE = "–"
 STAR = "* significantly different, over all ways of this recipe (95 %). "
