@@ -295,7 +295,6 @@ def scheduler(on: str) -> Scheduler:
 
 
 def _several(names: Iterable[str]) -> tuple[str, ...]:
-    """Names, one or several, however they come."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -406,12 +405,7 @@ def _corpus(
     config: ExperimentConfig,
     limits: Limits,
 ) -> Corpus:
-    """The rows of a sample or of a file, with those of its test.
-
-    Raises:
-        DataError: There is no such file, it cannot be used, or the two do not fit.
-        LimitError: A file or a table, where only samples are allowed.
-    """
+    """Return the rows of a sample or of a file, with those of its test."""
     from heads.runs.spec import rows_of
 
     if isinstance(data, str) and data in SAMPLES and test is None and not group:

@@ -74,7 +74,6 @@ def readings(
 
 
 def _asked(text: str, heads: api.Inspector) -> str:
-    """The sentence that heads are asked about."""
     if heads.run and heads.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
     return sentence(text)

@@ -162,7 +162,6 @@ def _fields(held: Any) -> Iterator[Parameter]:
 
 
 def _argument(one: Parameter, says: str) -> Parameter:
-    """An argument as typer reads it."""
     kind, default, is_flag = one.annotation, one.default, one.kind is Parameter.KEYWORD_ONLY
     says = "; ".join(filter(None, (flag(says), NOTES.get(one.name))))
     known: dict[str, Any] = {}

@@ -137,7 +137,6 @@ def train(
 
 
 def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
-    """A leaderboard and where its run is, without the notes that were told before."""
     values = found.as_json() | {"folder": str(run.path)}
     values |= {"answers": cli.tables.answers_as_json(found)}
     return values, lambda: cli.tables.leaderboard(found, told, run)

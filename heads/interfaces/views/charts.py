@@ -200,7 +200,6 @@ def _colour_points(cells: Sequence[Cell], colours: Sequence[str], name: Metric) 
 
 
 def _band(at: int, fill: str, line: str = NOTHING) -> Figure:
-    """A band behind a row, from edge to edge."""
     return {
         "type": "rect",
         "layer": "below",
@@ -227,7 +226,6 @@ def _beside(text: str, at: int) -> Figure:
 
 
 def _in_words(board: Leaderboard) -> Mapping[str, str]:
-    """The baselines of a run in two words each."""
     return {**IN_WORDS, "majority": board.problem.usual_answer}
 
 
@@ -255,7 +253,6 @@ def _baseline(
 
 
 def _dashed(at: float, colour: str) -> Figure:
-    """Draw a dashed upright line below the points, over the whole height."""
     return {
         "type": "line",
         "layer": "below",
@@ -543,16 +540,19 @@ def growth(board: Leaderboard) -> Chart | None:
     names = sorted(board.curve[-1]["scores"], key=lambda one: one != use)[: len(COLOURS)]
     traces, ends, table = [], [], []
     for recipe, colour in zip(names, COLOURS, strict=False):
-        stages = [stage for stage in board.curve if recipe in stage["scores"]]
-        found = [(stage["rows"], stage["scores"][recipe]) for stage in stages]
-        spans = [(own["score"], own["low"], own["high"]) for _, own in found]
+        stages = [
+            (stage["rows"], own["score"], own["low"], own["high"])
+            for stage in board.curve
+            if (own := stage["scores"].get(recipe))
+        ]
+        spans = [(score, low, high) for _, score, low, high in stages]
         own = _line(
-            [(at, factor * score) for (at, _), (score, _, _) in zip(found, spans, strict=True)],
+            [(at, factor * score) for at, score, _, _ in stages],
             recipe,
             colour,
             [
                 f"{recipe}, {at:,} rows: {name.told(score)} ({name.between(low, high)})"
-                for (at, _), (score, low, high) in zip(found, spans, strict=True)
+                for at, score, low, high in stages
             ],
         )
         if recipe == names[0]:  # of all of them the intervals would lie on each other
@@ -562,7 +562,7 @@ def growth(board: Leaderboard) -> Chart | None:
         ends += [score for score, _, _ in spans]
         table += [
             (recipe, f"{at:,}", name.told(score), name.between(low, high))
-            for (at, _), (score, low, high) in zip(found, spans, strict=True)
+            for at, score, low, high in stages
         ]
     return Chart(
         figure=build_figure(

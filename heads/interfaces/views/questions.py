@@ -141,7 +141,6 @@ def find_mistakes(subject: SectionSubject) -> SectionAnswer:
 
 
 def _measure_table(cell: Cell) -> Table:
-    """Return every measure of predicted numbers."""
     rows = [
         (measure.label, measure.shown(value))
         for measure in ranked(REGRESSION, cell.measures.metric)

@@ -55,7 +55,6 @@ def held_out(scores: FileScores) -> list[str]:
 
 
 def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """The texts and our columns of the first rows."""
     names, *rows = found.first
     ours = range(len(names) - len(found.columns), len(names))
     known = {name for name in (found.text, found.pair) if name}
@@ -68,7 +67,6 @@ def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
 
 
 def _rounded(cell: str) -> str:
-    """A number with as many digits as one reads; what is no number as it is."""
     try:
         return f"{float(cell):.3f}"
     except ValueError:
