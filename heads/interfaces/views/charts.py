@@ -613,7 +613,9 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
     # Below the scores the estimates, each from its lowest to its highest.
     lower = {"domain": [0, 0.3], "range": [-0.1, 1.1], "tickvals": [0, 1]}
     upper = {"domain": [0.42, 1]} if columns else {}
-    layout = {"yaxis2": build_axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
+    layout: dict[str, Any] = {}
+    if columns:
+        layout["yaxis2"] = build_axis(ticktext=["lowest", "highest"], **lower)
     names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
     headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
     rows = [
