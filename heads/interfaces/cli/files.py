@@ -49,7 +49,7 @@ def predict(
         work = predicting(source, to=target, is_printed=not to, **options)
         found = followed(work, what=f"{to} was not written" if to else "")
         found = found if to else replace(found, to=None)
-        cli.tables.answered(found)
+        cli.tables.report_answers(found)
         yield found.as_json(), lambda: None if to else _print(target, found.vectors)
 
 

@@ -134,7 +134,7 @@ def fit_table(table: Table, console: Console) -> list[rich_table.Table]:
     return [drawn]
 
 
-def answered(answers: FileAnswers) -> None:
+def report_answers(answers: FileAnswers) -> None:
     """Print what became of the rows of a file on stderr, since answers may be printed."""
     console = Terminal(stderr=True, soft_wrap=True)
     description = descriptions.describe(answers)
@@ -145,10 +145,10 @@ def answered(answers: FileAnswers) -> None:
 # --- Runs, one of them live.
 
 
-def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
-    """Shows a run while it works: what it does, and a grid that fills; its leaderboard."""
-    told, recipes = SCORES[asked.metric].told, dict(zip(asked.recipes, asked.resolved, strict=True))
-    found: Leaderboard | None = None
+def follow_run(events: Iterator[Event], spec: RunSpec) -> Leaderboard:
+    """Show what a run does while it works, and a grid that fills; return its leaderboard."""
+    told, recipes = SCORES[spec.metric].told, dict(zip(spec.recipes, spec.resolved, strict=True))
+    board: Leaderboard | None = None
     cells: dict[str, Cell] = {}
     says, trying = "Starting", ""
     with Live(console=Terminal(stderr=True), refresh_per_second=A_SECOND, transient=True) as live:
@@ -158,16 +158,16 @@ def followed(events: Iterator[Event], asked: RunSpec) -> Leaderboard:
             elif isinstance(event, CurvePointTried):
                 trying = f"{event.name}: {told(event.point.score)} on held-out rows"
             elif isinstance(event, SeedFitting):
-                trying = f"{event.name}: training {event.seed + 1} of {len(asked.splits)}"
+                trying = f"{event.name}: training {event.seed + 1} of {len(spec.splits)}"
             elif isinstance(event, CellDone):
                 cells[event.cell.name] = event.cell
                 says = f"{event.done} of {event.planned} heads trained"
             else:
-                found = event
+                board = event
             tables = fit_table(_tabulate_grid(cells, recipes), live.console)
             live.update(Group(*tables, Text(says), Text(trying)))
-    assert found is not None
-    return found
+    assert board is not None
+    return board
 
 
 def _tabulate_grid(cells: Mapping[str, Cell], recipes: Mapping[str, ResolvedRecipe]) -> Table:
@@ -235,7 +235,7 @@ def _find_answers(
             yield section, find(subject)
 
 
-def listed(runs: Sequence[Mapping[str, Any]]) -> None:
+def show_runs(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a run a row, the newest first."""
     if not runs:
         show("There are no runs yet. Write: heads train data.csv")

@@ -144,13 +144,13 @@ def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
-    from heads.interfaces.cli.tables import followed
+    from heads.interfaces.cli.tables import follow_run
     from heads.interfaces.views.descriptions import mark_baseline, score_with_interval
     from heads.runs.runner import CellDone
     from heads.runs.spec import load
 
     if live:
-        return followed(events, load(run))
+        return follow_run(events, load(run))
     event = None
     for event in events:
         if isinstance(event, CellDone):
@@ -177,7 +177,7 @@ def runs(run: Sequence[str] = (), *, delete: bool = False, show: Sequence[str] =
         _delete(run)
     elif not run:
         listed = [facts_of(one) for one in all_runs()]
-        yield listed, lambda: cli.tables.listed(listed)
+        yield listed, lambda: cli.tables.show_runs(listed)
     elif len(found := [leaderboard(find(name)) for name in run]) == 1:
         board, answers = found[0], cli.tables.answers_as_json(found[0], show)
         values = board.as_json() | {"answers": answers}

@@ -333,6 +333,14 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
         (["train", "FILE", "--test", "pairs"], "Only one of"),
         (["train", "FILE", "--test", "intents"], "the two are different tasks"),
         (["train", "FILE", "--per-class", "1"], "at least 2 of every class"),
+        (["train", "FILE", "--pairs", "siamese"], "has one text a row, and a siamese way in needs"),
+        (["train", "pairs", "--pairs", "siamse"], "There is no pairing called 'siamse'"),
+        (["train", "pairs", "--loss", "softmax,hing"], "There is no loss called 'hing'"),
+        (["train", "FILE", "--loss", "ordinal"], "have no order, which loss=ordinal needs"),
+        (["train", "aspects", "--loss", "ovr"], "loss=ovr has no meaning here"),
+        (["train", "similarity", "--per-class", "4"], "per_class is for classes"),
+        (["train", "FILE", "--grid", "layer"], "There is no grid called 'layer'"),
+        (["train", "FILE", "--smoothing", "0.9"], "smoothing must be a number"),
         (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "../.."], "There is no run called"),
@@ -389,7 +397,7 @@ def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
     from heads.settings import limits
 
     run = find(trained["run"])
-    found = tables.followed(working(run, limits()), load(run))
+    found = tables.follow_run(working(run, limits()), load(run))
     assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
 
 

@@ -75,23 +75,3 @@ def test_settings_of_a_loss_are_flags(capfd, some):
     plain, heads = trained(capfd, some("sentiment"), "-r", "mean+linear", *flags)
     assert heads["mean+linear"]["score"] > 0
     assert plain["state"] == "finished"
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "sentence"),
-    [
-        ("sentiment", ["--pairs", "siamese"], "has one text a row, and a siamese way in needs two"),
-        ("pairs", ["--pairs", "siamse"], "There is no pairing called 'siamse'"),
-        ("pairs", ["--loss", "softmax,hing"], "There is no loss called 'hing'"),
-        ("sentiment", ["--loss", "ordinal"], "have no order, which loss=ordinal needs"),
-        ("aspects", ["--loss", "ovr"], "loss=ovr has no meaning here"),
-        ("similarity", ["--per-class", "4"], "per_class is for classes"),
-        ("sentiment", ["--grid", "layer"], "There is no grid called 'layer'"),
-        ("sentiment", ["--smoothing", "0.9"], "smoothing must be a number"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, some, name, flags, sentence):
-    code, out, err = run(capfd, "train", some(name), *flags)
-    assert code == 2
-    assert sentence in err
-    assert out == ""
