@@ -2,7 +2,7 @@
 
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
-from heads.interfaces.cli.files import followed
 from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
 from heads.settings import limits
 
@@ -96,7 +95,7 @@ def families(family: Sequence[str] = (), *, check: bool = False) -> Answers:
     from heads.interfaces.views.descriptions import describe_families
 
     entries = [entry(name) for name in family] or list(catalogue())
-    found = _checked([one.model_type for one in entries]) if check else {}
+    found = _check_families([one.model_type for one in entries]) if check else {}
     values = [one.as_json() | found.get(one.model_type, {}) for one in entries]
     yield values, lambda: cli.tables.show(describe_families(entries, found))
     if wrong := [name for name, facts in found.items() if facts["equal"] is False]:
@@ -104,21 +103,19 @@ def families(family: Sequence[str] = (), *, check: bool = False) -> Answers:
         raise DataError(what, "Tell us which version of Transformers this is.")
 
 
-def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
-    """Whether the recipe of each family gives the logits of its class."""
+def _check_families(model_types: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return whether the recipe of each family gives the logits of its class."""
+    from rich.console import Console
+
     from heads.analysis.catalog_check import compare_family
-    from heads.events import Progress
 
-    found: dict[str, dict[str, Any]] = {}
-
-    def steps() -> Iterable[Progress]:
+    checks: dict[str, dict[str, Any]] = {}
+    with Console(stderr=True).status("Starting") as status:
         for number, model_type in enumerate(model_types):
-            yield Progress(says=f"Building {model_type}", share=number / len(model_types))
-            step = compare_family(model_type)
-            found[model_type] = {"equal": step.equal, "max_difference": step.max_difference}
-
-    last_of(steps())
-    return found
+            status.update(f"Building {model_type} ({number / len(model_types):.0%})")
+            check = compare_family(model_type)
+            checks[model_type] = {"equal": check.equal, "max_difference": check.max_difference}
+    return checks
 
 
 @command(api.examine, formerly="doctor")
@@ -178,6 +175,7 @@ def export(
     """
     from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
+    from heads.interfaces.cli.files import followed
     from heads.interfaces.views.descriptions import summarize_head
 
     check_place(to, onnx=onnx)  # before the work, not after it
@@ -253,7 +251,15 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
     tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
     lines = plugins.enter_server()  # and not left: threads that end after the server may yet write
     try:
-        _serve(host, port, tells, lines)
+        tells("Starting. At the very first start the example heads are trained, behind the page.")
+        from heads.interfaces.web.app import build
+
+        page = build()
+        url = page.launch(host, port)
+        for line in lines or [LOCAL_MODE]:
+            tells(line)
+        tells(f"Head to Head is at {url} (Ctrl+C stops it).")
+        page.wait()
     except Exception:
         plugins.leave_server()  # what is wrong is said by the command itself
         raise
@@ -268,15 +274,3 @@ def _check_place(host: str, port: int | None) -> None:
     except (OSError, UnicodeError):
         hint = "Leave --host out, or give 0.0.0.0 to let other machines in."
         raise DataError(f"This machine has no address '{host:.60}'.", hint) from None
-
-
-def _serve(host: str, port: int | None, tells: Callable[[str], None], lines: list[str]) -> None:
-    tells("Starting. At the very first start the example heads are trained, behind the page.")
-    from heads.interfaces.web.app import build
-
-    page = build()
-    url = page.launch(host, port)
-    for line in lines or [LOCAL_MODE]:
-        tells(line)
-    tells(f"Head to Head is at {url} (Ctrl+C stops it).")
-    page.wait()
