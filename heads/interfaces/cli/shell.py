@@ -39,14 +39,8 @@ FLAGS = {
     "paired": ("--pairs",),
     "headers": ("--header",),
 }
-REPEATED = (
-    "recipes",
-    "readings",
-    "prefixes",
-    "texts",
-    "pair",
-    "headers",
-)  # a flag each; other lists are separated by commas
+# A flag for each value; other lists are separated by commas.
+REPEATED = ("recipes", "readings", "prefixes", "texts", "pair", "headers")
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 # Annotations of flags that a command may inherit; those of `heads.api` are strings.
 PLAIN = {"str": str, "bool": bool, "float": float, "Sequence[str]": Sequence[str]}

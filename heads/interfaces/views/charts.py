@@ -312,9 +312,15 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     found = {c.name: (c, value) for c in board.cells if (value := asked.of(c)) is not None}
     heads = {name: own for name, own in found.items() if not own[0].is_baseline}
     values = [value for _, value in heads.values()]
-    texts = _measured(values, asked)
+    span = max(values, default=0.0) - min(values, default=0.0)
+    is_share = asked.form == "share"
+    texts = shares(values, span or 1.0) if is_share else list(map(asked.shown, values))
     tiles = {
-        name: Tile(value=value, shown=text, below=_interval(cell, asked))
+        name: Tile(
+            value=value,
+            shown=text,
+            below=f"{between(cell.measures, 'to')}, 95 %" * (asked.name == cell.measures.metric),
+        )
         for (name, (cell, value)), text in zip(heads.items(), texts, strict=True)
     }
     out = [one.recipe for one in board.stopped]
@@ -332,17 +338,6 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     says = f"{asked.label} by pooling and head: the best is {best} with {told}."
     star = "★ recommended. " * bool(board.recommendation.name in tiles)
     return Chart(figure=drawn, says=says, key=f"{star}The darker, the better. {' '.join(beside)}")
-
-
-def _measured(values: Sequence[float], measure: Measure) -> list[str]:
-    if measure.form != "share":
-        return [measure.shown(value) for value in values]
-    return shares(values, max(values, default=0.0) - min(values, default=0.0) or 1.0)
-
-
-def _interval(cell: Cell, measure: Measure) -> str:
-    own = cell.measures
-    return f"{between(own, 'to')}, 95 %" if measure.name == own.metric else ""
 
 
 def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
