@@ -69,8 +69,10 @@ def readings(
     text: str, *, heads: api.Inspector, pair: str = "", temperature: float = 2.0
 ) -> Answers:
     """Shows the same logits as softmax, as sigmoid, and tempered."""
+    from heads.interfaces.views.descriptions import list_readings
+
     found = heads.readings(_asked(text, heads), pair, temperature=temperature)
-    yield [one.as_json() for one in found], lambda: cli.tables.show(*found)
+    yield [one.as_json() for one in found], lambda: cli.tables.show(*list_readings(found))
 
 
 def _asked(text: str, heads: api.Inspector) -> str:

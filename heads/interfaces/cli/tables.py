@@ -74,9 +74,9 @@ class Terminal(Console):
 
 
 def show(*items: str | Table | Code | Description | Displayed) -> None:
-    """Print sentences, tables, code and results; nothing for an empty text, none of them twice."""
+    """Print sentences, tables, code and results; nothing for an empty text."""
     console = _console()
-    for block, style in dict.fromkeys(_list_blocks(items)):
+    for block, style in _list_blocks(items):
         if isinstance(block, Table):
             show(block.title)
             console.print(*fit_table(block, console), sep="\n")

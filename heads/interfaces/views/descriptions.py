@@ -325,7 +325,7 @@ def _(scores: FileScores) -> Description:
         blocks=(
             *lines,
             *scores.told,
-            Table(headers=("measure", "value"), rows=tuple(rows), note=note),
+            Table(headers=("Measure", "Value"), rows=tuple(rows), note=note),
             *_tabulate_classes(scores),
         ),
     )
@@ -344,7 +344,7 @@ def _tabulate_classes(scores: FileScores) -> list[Table]:
             (name, *(f"{number:,}" for number in numbers))
             for name, numbers in zip(scores.classes, confusion.tolist(), strict=True)
         ]
-        tables.append(Table(headers=("is \\ answered", *scores.classes), rows=tuple(counts)))
+        tables.append(Table(headers=("Is \\ answered", *scores.classes), rows=tuple(counts)))
     return tables
 
 
@@ -431,19 +431,28 @@ def _(ablation: Ablation) -> Description:
 
 @describe.register
 def _(reading: Reading) -> Description:
-    output = reading.said
-    if not output.problem.has_classes:
-        return Description(title=f"{output.name} says {output.spoken}: a number, no probability.")
-    columns = (output.classes, output.logits, reading.softmax, reading.sigmoid, reading.tempered)
-    rows = [
-        (name, signed(logit, 3), *map(percent, fractions))
-        for name, logit, *fractions in zip(*columns, strict=True)
-    ]
-    headers = ("class", "logit", "softmax", "sigmoid", f"at temperature {reading.temperature:g}")
-    return Description(
-        title=f"{output.name} says {output.spoken}.",
-        blocks=(Table(headers=headers, rows=tuple(rows)), SOFTMAX, SIGMOID, TEMPERATURE),
-    )
+    title, *blocks = list_readings([reading])
+    return Description(title=str(title), blocks=tuple(blocks))
+
+
+def list_readings(readings: Sequence[Reading]) -> list[str | Table]:
+    """Return a sentence and a table for each head, and below what softmax and sigmoid ask."""
+    blocks = list[str | Table]()
+    for reading in readings:
+        output, temperature = reading.said, f"at temperature {reading.temperature:g}"
+        has_classes = output.problem.has_classes
+        remark = "." if has_classes else ": a number, no probability."
+        blocks.append(f"{output.name} says {output.spoken}{remark}")
+        logits = [signed(logit, 3) for logit in output.logits]
+        fractions = zip(reading.softmax, reading.sigmoid, reading.tempered, strict=True)
+        rows = [
+            (name, logit, *map(percent, own))
+            for name, logit, own in zip(output.classes, logits, fractions, strict=False)
+        ]
+        headers = ("class", "logit", "softmax", "sigmoid", temperature)
+        blocks += [Table(headers=headers, rows=tuple(rows))] * has_classes
+    has_fractions = any(reading.softmax for reading in readings)
+    return blocks + [SOFTMAX, SIGMOID, TEMPERATURE] * has_fractions
 
 
 # --- Leaderboards.
