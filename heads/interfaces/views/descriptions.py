@@ -46,6 +46,7 @@ from heads.interfaces.views.format import (
     titled,
 )
 from heads.interfaces.views.head_details import chosen_says
+from heads.interfaces.views.lanes import trained_on
 from heads.interfaces.views.leaderboard import behind
 from heads.interfaces.views.questions import NOT_ALIKE
 from heads.interfaces.views.sections import find_subject
@@ -72,19 +73,12 @@ def _(comparison: Comparison) -> Description:
     predictions = comparison.predictions
     sets = dict.fromkeys(prediction.classes for prediction in predictions)
     tables = [_tabulate_answers([p for p in predictions if p.classes == own]) for own in sets]
-    caption = f"Probability and logit on {comparison.model}"
-    trained = next((p for p in predictions if p.scores), None)
-    if trained and trained.scores:
-        rows, scored = trained.rows, trained.scores.rows
-        caption += (
-            f"; trained on {rows} rows of the sample {comparison.sample}, scored on {scored} others"
-            if comparison.sample
-            else f"; trained on {rows} rows, scored on {scored} held-out rows"
-        )
+    title = "" if comparison.sample else comparison.run or "other data"
+    caption = f"Probability and logit on {comparison.model}. {trained_on(comparison, title)}"
     thresholds = "Each label is given above a threshold of its own (--json shows them)."
     has_thresholds = any(p.thresholds and p.scores for p in predictions)
     notes = [f"Note: {note}" for note in comparison.notes]
-    blocks = (*tables, *notes, f"{caption}.", *[thresholds] * has_thresholds)
+    blocks = (*tables, *notes, caption.strip(), *[thresholds] * has_thresholds)
     return Description(title=comparison.verdict, blocks=blocks)
 
 
