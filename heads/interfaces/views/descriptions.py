@@ -433,18 +433,18 @@ def list_readings(readings: Sequence[Reading]) -> list[str | Table]:
     """Return a sentence and a table for each head, and below what softmax and sigmoid ask."""
     blocks = list[str | Table]()
     for reading in readings:
-        output, temperature = reading.said, f"at temperature {reading.temperature:g}"
-        has_classes = output.problem.has_classes
-        remark = "." if has_classes else ": a number, no probability."
-        blocks.append(f"{output.name} says {output.spoken}{remark}")
-        logits = [signed(logit, 3) for logit in output.logits]
-        fractions = zip(reading.softmax, reading.sigmoid, reading.tempered, strict=True)
+        output = reading.said
+        if not output.problem.has_classes:
+            blocks.append(f"{output.name} says {output.spoken}: a number, no probability.")
+            continue
+        columns = (output.logits, reading.softmax, reading.sigmoid, reading.tempered)
         rows = [
-            (name, logit, *map(percent, own))
-            for name, logit, own in zip(output.classes, logits, fractions, strict=False)
+            (name, signed(logit, 3), *map(percent, fractions))
+            for name, logit, *fractions in zip(output.classes, *columns, strict=True)
         ]
+        temperature = f"at temperature {reading.temperature:g}"
         headers = ("class", "logit", "softmax", "sigmoid", temperature)
-        blocks += [Table(headers=headers, rows=tuple(rows))] * has_classes
+        blocks += [f"{output.name} says {output.spoken}.", Table(headers=headers, rows=tuple(rows))]
     has_fractions = any(reading.softmax for reading in readings)
     return blocks + [SOFTMAX, SIGMOID, TEMPERATURE] * has_fractions
 
