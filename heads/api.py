@@ -7,7 +7,8 @@ the page's menus are there at once. What a function does stands in the rooms bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.runs.leaderboard import Leaderboard
-    from heads.runs.runner import Event
     from heads.training.scheduler import Scheduler
 
 __all__ = [
@@ -112,13 +112,15 @@ def compare(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    from heads.analysis.comparison import Compared, comparing
+    options = dict(locals())
+    from heads.analysis.comparison import comparing
 
-    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    for event in comparing(text, pair, **asked, raw=raw, limits=limits):
-        if isinstance(event, Compared):
-            return event.comparison
-    raise AssertionError("a comparison ends in its result")
+    return _last(comparing(**options)).comparison
+
+
+def _last(events: Iterable[Any]) -> Any:
+    """Return the last event of a stream, which is its result."""
+    return deque(events, maxlen=1)[0]
 
 
 # --- Data, and heads trained on them.
@@ -159,15 +161,12 @@ def read(
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    limits = limits or limits_here()
-    found = _opened(
-        data, columns, header, ColumnHints(group=group, vectors=vectors), labels, limits
-    )
-    return _with_token_findings(found, model, limits)
+    limits, hints = limits or limits_here(), ColumnHints(group=group, vectors=vectors)
+    return warn_of_cuts(open_data(data, hints, limits, columns, header, labels), model, limits)
 
 
-def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
-    """The rows, with a warning of those that the base model cuts."""
+def warn_of_cuts(data: Data, model: str, limits: Limits) -> Data:
+    """Return the rows, with a warning of those that the base model cuts."""
     if data.corpus.vectors is not None:
         return data
     from heads.backbone.loading import load
@@ -176,20 +175,20 @@ def _with_token_findings(data: Data, model: str, limits: Limits) -> Data:
     return with_token_findings(data, load(model, limits=limits))
 
 
-def _opened(
+def open_data(
     data: str | Path | Frame,
-    columns: Columns | None,
-    header: bool | None,
-    said: ColumnHints,
-    labels: Any,
+    hints: ColumnHints,
     limits: Limits,
+    columns: Columns | None = None,
+    header: bool | None = None,
+    labels: Any = None,
 ) -> Data:
-    """The rows of a file or a table, without what a tokenizer knows of them."""
+    """Return the rows of a file or a table, without what a tokenizer knows of them."""
     table, name = open_source(data, limits, header, labels)
-    if said:
-        given = {"group": said.group, "vectors": said.vectors}
-        known = {one: column for one, column in given.items() if column}
-        columns = replace(columns or guess(table, said), **known)
+    if hints:
+        named = {"group": hints.group, "vectors": hints.vectors}
+        named = {role: column for role, column in named.items() if column}
+        columns = replace(columns or guess(table, hints), **named)
     return data_of(table, limits, columns, name=name)
 
 
@@ -265,10 +264,10 @@ def train_grid(
     named_recipes(recipes, limits)  # before anything is read
     rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
     if not isinstance(data, Data):
-        rows = _with_token_findings(rows, model, limits)
+        rows = warn_of_cuts(rows, model, limits)
     request = RunRequest(
         data=rows,
-        test=_scored(test, rows, limits, test_labels),
+        test=open_test(test, rows, limits, labels=test_labels),
         recipes=recipes,
         grid=grid,
         pairs=_several(pairs),
@@ -281,7 +280,7 @@ def train_grid(
     )
     place = scheduler(on)  # before anything is written
     run = begin(request, limits=limits, out=Path(out) if out else None)
-    return _leaderboard(working(run, limits, place))
+    return _last(working(run, limits, place))
 
 
 def scheduler(on: str) -> Scheduler:
@@ -296,17 +295,20 @@ def scheduler(on: str) -> Scheduler:
 
 
 def _several(names: Iterable[str]) -> tuple[str, ...]:
-    """Names, one or several, however they come."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _scored(
-    test: str | Path | Frame | Data | None, data: Data, limits: Limits, labels: Any = None
+def open_test(
+    test: str | Path | Frame | Data | None,
+    data: Data,
+    limits: Limits,
+    header: bool | None = None,
+    labels: Any = None,
 ) -> Data | None:
-    """The rows to be scored, read as the data were."""
+    """Return the test rows; their columns are those of the data, where they are called so."""
     if isinstance(test, Data) or test is None:
         return test
-    table, name = open_source(test, limits, labels=labels)
+    table, name = open_source(test, limits, header, labels)
     return data_of(table, limits, fitting(data.columns, table), name=name)
 
 
@@ -324,16 +326,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     from heads.runs.runner import working
 
     place = scheduler(on)
-    return _leaderboard(working(find(run), limits_here(), place))
-
-
-def _leaderboard(events: Iterator[Event]) -> Leaderboard:
-    from heads.runs.leaderboard import Leaderboard
-
-    for event in events:
-        if isinstance(event, Leaderboard):
-            return event
-    raise DataError("The run ended without a leaderboard.", "Resume it.")
+    return _last(working(find(run), limits_here(), place))
 
 
 def train(
@@ -370,13 +363,7 @@ def train(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    from heads.classifier.classifier import Classifier
-
-    asked = {"test": test, "group": group, "model": model, "config": config}
-    for event in training(recipe, data, **asked, limits=limits):
-        if isinstance(event, Classifier):
-            return event
-    raise AssertionError("training ends in its result")
+    return _last(training(**locals()))
 
 
 def training(
@@ -418,12 +405,7 @@ def _corpus(
     config: ExperimentConfig,
     limits: Limits,
 ) -> Corpus:
-    """The rows of a sample or of a file, with those of its test.
-
-    Raises:
-        DataError: There is no such file, it cannot be used, or the two do not fit.
-        LimitError: A file or a table, where only samples are allowed.
-    """
+    """Return the rows of a sample or of a file, with those of its test."""
     from heads.runs.spec import rows_of
 
     if isinstance(data, str) and data in SAMPLES and test is None and not group:
@@ -431,16 +413,16 @@ def _corpus(
     if limits.public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
     rows = _data(data, ColumnHints(group=group), limits)
-    return rows_of(rows, _scored(test, rows, limits), config.unseen)[0]
+    return rows_of(rows, open_test(test, rows, limits), config.unseen)[0]
 
 
 def _data(
-    data: str | Path | Frame | Data, said: ColumnHints, limits: Limits, labels: Any = None
+    data: str | Path | Frame | Data, hints: ColumnHints, limits: Limits, labels: Any = None
 ) -> Data:
-    """The rows of a file, read now or before."""
+    """Return the rows of a file, read now or before."""
     if not isinstance(data, Data):
-        return _opened(data, None, None, said, labels, limits)
-    for what, name in (("group", said.group), ("vectors", said.vectors)):
+        return open_data(data, hints, limits, labels=labels)
+    for what, name in (("group", hints.group), ("vectors", hints.vectors)):
         if name and name != getattr(data.columns, what):
             told = "The rows are read already, without this column."
             raise DataError(told, f"Write heads.read(…, {what}={name!r}).")
@@ -506,28 +488,10 @@ def predict(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    options = dict(locals())
     from heads.analysis.answering import predicting
 
-    return result(
-        predicting(
-            file,
-            to=to,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            header=header,
-            lines=lines,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
-            excel_safe=excel_safe,
-            limits=limits,
-        )
-    )
+    return result(predicting(**options))
 
 
 def evaluate(
@@ -591,26 +555,23 @@ def evaluate(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    from heads.analysis.scoring import LabelHints, evaluating
+    return result(evaluating(**locals()))
 
-    return result(
-        evaluating(
-            file,
-            recipe=recipe,
-            run=run,
-            model=model,
-            sample=sample,
-            text=text,
-            pair=pair,
-            vectors=vectors,
-            labels=LabelHints(label=label, labels=labels, separator=separator, group=group),
-            labels_file=labels_file,
-            metric=metric,
-            header=header,
-            label_names=label_names,
-            limits=limits,
-        )
-    )
+
+def evaluating(
+    file: str | Path | Frame,
+    *,
+    label: str = "",
+    labels: Sequence[str] = (),
+    separator: str | None = None,
+    group: str = "",
+    **options: Any,
+) -> Generator[Progress, None, FileScores]:
+    """Do the work of `evaluate`: progress, then the scores."""
+    from heads.analysis import scoring
+
+    hints = scoring.LabelHints(label=label, labels=labels, separator=separator, group=group)
+    return scoring.evaluating(file, labels=hints, **options)
 
 
 # --- What a head is, what sets two apart, and what padding does to one.
@@ -641,12 +602,10 @@ def explain(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    from heads.analysis.explanation import Explanation, explaining
+    options = dict(locals())
+    from heads.analysis.explanation import explaining
 
-    for event in explaining(recipe, text, pair, model=model, sample=sample, limits=limits):
-        if isinstance(event, Explanation):
-            return event
-    raise AssertionError("an explanation ends in its result")
+    return _last(explaining(**options))
 
 
 def difference(

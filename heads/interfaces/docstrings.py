@@ -84,5 +84,4 @@ def _parsed(docstring: str | None) -> Docstring:
 
 
 def _plain(text: str | None) -> str:
-    """On one line, without the marks of code."""
     return " ".join((text or "").split()).replace("`", "")

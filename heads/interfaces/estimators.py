@@ -263,7 +263,6 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
             raise ArrayError(what, "Make them all texts, with str(), or all numbers.") from error
 
     def _single(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
-        """Rows with one label each."""
         check_classification_targets(y)
         self.classes_, targets = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         names, is_number = _class_names(self.classes_), self.classes_.dtype.kind in "iuf"
@@ -381,5 +380,4 @@ def _class_names(classes: np.ndarray) -> list[str]:
 
 
 def _names(values: Any) -> list[str]:
-    """Each value of a column as a text."""
     return [str(value) for value in np.asarray(values).ravel().tolist()]

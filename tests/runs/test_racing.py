@@ -30,6 +30,7 @@ from heads.evaluation.predictions import EvaluationTask
 from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
+from heads.interfaces.views.descriptions import remark_run
 from heads.interfaces.views.report import report
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.runs import racing as heats
@@ -469,7 +470,7 @@ def test_a_race_that_stops_nobody_says_so(start, monkeypatch: pytest.MonkeyPatch
     assert heads_of(found) == set(RECIPES)
     says = "The race stopped no head: none is behind the leader by more than chance"
     assert any(note.startswith(says) for note in found.notes)
-    assert says in " ".join(tables._remarks(found))
+    assert says in " ".join(remark_run(found))
     plain = finished(start(config=ExperimentConfig(folds=2, curve=False)))
     assert "race" not in json.dumps(plain.as_json() | {"run": ""})
 

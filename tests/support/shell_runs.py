@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from heads.data.samples import SAMPLES
 from heads.interfaces.cli.app import main
 
 ROWS = 60
@@ -15,17 +16,18 @@ TRAIN = [part for recipe in RECIPES for part in ("-r", recipe)]
 QUICK = ["--folds", "2", "--no-curve"]
 
 
-@pytest.fixture(scope="module")
-def file(place):
-    """Sixty rows of a sample."""
-    from heads.data.samples import SAMPLES
-
-    with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as whole:
+def write_rows(name, path):
+    """Write sixty rows of a sample."""
+    with SAMPLES[name].path.open(encoding="utf-8", newline="") as whole:
         rows = list(csv.reader(whole))
-    path = place / "reviews.csv"
     with path.open("w", encoding="utf-8", newline="") as part:
         csv.writer(part).writerows(rows[: ROWS + 1])
     return path
+
+
+@pytest.fixture(scope="module")
+def file(place):
+    return write_rows("sentiment", place / "reviews.csv")
 
 
 def quiet(*arguments):

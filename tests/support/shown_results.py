@@ -19,7 +19,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("br", "wbr", "img"):
+        if tag not in ("br", "wbr", "img", "meta"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

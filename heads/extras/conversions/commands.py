@@ -1,5 +1,6 @@
 """The command `heads convert`."""
 
+from heads.display import Table
 from heads.extras.conversions.rules import TWINS, converted_id
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
@@ -22,4 +23,7 @@ def convert(family: str = "") -> Answers:
     else:
         rows = [(converted_id(name), twin.says) for name, twin in TWINS.items()]
         values = [{"model": name, "says": says} for name, says in rows]
-        yield values, lambda: cli.tables.listing(("model", "what it is"), rows)
+        yield (
+            values,
+            lambda: cli.tables.show(Table(headers=("model", "what it is"), rows=tuple(rows))),
+        )

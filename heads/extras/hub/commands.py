@@ -1,6 +1,6 @@
 """The command `heads push`."""
 
-from collections.abc import Sequence
+from typing import Any
 
 from heads.extras.hub import verbs
 from heads.interfaces import cli
@@ -8,25 +8,11 @@ from heads.interfaces.cli.shell import Answers, command
 
 
 @command(verbs.push)
-def push(
-    run: str,
-    repo: str,
-    *,
-    recipe: str = "",
-    library: str = "",
-    adapter: bool = False,
-    private: bool = False,
-    license: str = "",
-    language: Sequence[str] = (),
-    replace: bool = False,
-    dry_run: bool = False,
-    refit: bool = True,
-) -> Answers:
+def push(run: str, repo: str, **options: Any) -> Answers:
     """Puts a run's best head onto the Hub.
 
     Args:
         run: The id of the run, as `heads runs` lists it, or its folder.
     """
-    options = locals()
-    found = verbs.push(options.pop("run"), **options)
-    yield found.as_json(), lambda: cli.tables.describe(found)
+    found = verbs.push(run, repo, **options)
+    yield found.as_json(), lambda: cli.tables.show(found)

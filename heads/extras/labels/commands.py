@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from heads.display import Description
 from heads.errors import DataError
 from heads.extras.labels.verbs import doubtful_labels
 from heads.interfaces import cli
@@ -41,4 +42,5 @@ def labels(
         rows = len(found.spec.corpus) if all else len(found.rows)
         print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
     tables = (found.table(most),) if found.rows else ()
-    yield found.as_json(), lambda: cli.tables.show_blocks(found.says, *found.notes, *tables)
+    description = Description(title=found.says, blocks=(*found.notes, *tables))
+    yield found.as_json(), lambda: cli.tables.show(description)

@@ -49,4 +49,4 @@ def map(
             lines += ["Embedding Atlas opens it (pip install embedding-atlas):", Code(atlas)]
         else:
             write_figure(found.plot(), to)
-    yield found.as_json(), lambda: cli.tables.describe(found, *lines)
+    yield found.as_json(), lambda: cli.tables.show(found, *lines)

@@ -30,4 +30,4 @@ def ranks(
     if to:
         write_figure(found.plot(), to)
     lines = [f"The diagram: {to}"] * bool(to)
-    yield found.as_json(), lambda: cli.tables.describe(found, *lines)
+    yield found.as_json(), lambda: cli.tables.show(found, *lines)

@@ -18,4 +18,4 @@ def reproduce(name: str, *, data: Path) -> Answers:
     from heads.extras.reproduce import mteb
 
     found = last_of(mteb.reproduce(name, data, limits()))
-    yield found.as_json(), lambda: cli.tables.describe(found)
+    yield found.as_json(), lambda: cli.tables.show(found)

@@ -22,7 +22,7 @@ def _add_command(stream: Callable[..., Any], summary: str) -> None:
 
     def run(data: Any, **options: Any) -> Answers:
         found = followed(stream(data, **options), what=RESUMES)
-        yield found.as_json(), lambda: cli.tables.describe(found)
+        yield found.as_json(), lambda: cli.tables.show(found)
 
     parameters = []
     for name, one in inspect.signature(stream).parameters.items():
@@ -82,7 +82,7 @@ def fit_shards(
     exported = write(comparison.best, to) if to else None
     values = comparison.as_json() | ({"exported": exported.as_json()} if exported else {})
     more = [f"{comparison.cells[0].name} is now in {to}."] if to else []
-    yield values, lambda: cli.tables.describe(comparison, *more)
+    yield values, lambda: cli.tables.show(comparison, *more)
 
 
 def _parse_rungs(rungs: Sequence[str]) -> list[int]:

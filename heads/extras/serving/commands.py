@@ -13,7 +13,7 @@ from heads.interfaces.cli.shell import Answers, command
 def adapter(folder: str, *, base: str = "") -> Answers:
     """Checks whether an adapter of PEFT has its head."""
     report = api.check_adapter(folder, base=base)
-    yield report.as_json(), lambda: cli.tables.describe(report)
+    yield report.as_json(), lambda: cli.tables.show(report)
 
 
 @command(api.check_endpoint)
@@ -43,7 +43,7 @@ def check_endpoint(
         texts, pair = _read_texts(texts_file)
     options = {"paired": paired, "headers": headers, "endpoint": endpoint, "long": long}
     report = api.check_endpoint(url, model, server=server, texts=texts, pairs=pair, **options)
-    yield report.as_json(), lambda: cli.tables.describe(report)
+    yield report.as_json(), lambda: cli.tables.show(report)
     if not report.is_right:
         raise EndpointError(report.verdict)
 

@@ -1,46 +1,27 @@
 """The commands `heads demo` and `heads story`."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from heads import api
-from heads.backbone.models import BUNDLED
 from heads.caching import check_free
-from heads.data.samples import RECIPES
 from heads.errors import DataError
 from heads.extras.talks.verbs import save_story
 from heads.extras.talks.verbs import tour as tour_verb
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import Answers, command, last_of, sentence
-from heads.parts.resolved_recipe import JOINT
+from heads.interfaces.cli.commands import compare, compare_recipes
+from heads.interfaces.cli.shell import Answers, command, last_of
 from heads.settings import limits
 
 
-@command(api.compare, save_story)
-def story(
-    text: str,
-    *,
-    to: Path,
-    address: str = "",
-    recipes: Sequence[str] = RECIPES,
-    pair: str = "",
-    pairs: str = JOINT,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    raw: bool = False,
-) -> Answers:
+@command(save_story, compare)
+def story(text: str, *, to: Path, address: str = "", **options: Any) -> Answers:
     """Compares a text under several recipes, as one HTML file for a talk.
 
     Args:
         text: The sentence, or - to read it from standard input.
     """
-    from heads.analysis.comparison import comparing
-
-    recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
-    options = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
     _check_file(to, address)
-    found = last_of(comparing(sentence(text), pair, **options, raw=raw)).comparison
+    found = compare_recipes(text, **options)
     save_story(found, to, address=address)
     values = found.as_json() | {"file": str(to)}
     yield values, lambda: cli.tables.show(found.verdict, f"The comparison as one HTML file: {to}")
@@ -78,8 +59,8 @@ def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> A
         found.save(to, address)
     line = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"
     if stage is None:
-        yield found.as_json(), lambda: cli.tables.describe(found, line)
+        yield found.as_json(), lambda: cli.tables.show(found, line)
         return
-    yield stage.as_json(), lambda: cli.tables.describe(stage, *[line] * (to is not None))
+    yield stage.as_json(), lambda: cli.tables.show(stage, *[line] * (to is not None))
     if not stage.is_ready:
         raise DataError("Not all is ready for a stage.", "See what stands there.")

@@ -17,4 +17,4 @@ def track(run: str, tracker: str, *, project: str = api.PROJECT) -> Answers:
     from heads.extras.tracking.trackers import iter_tracking
 
     tracked = followed(iter_tracking(run, tracker, project))
-    yield tracked.as_json(), lambda: cli.tables.describe(tracked)
+    yield tracked.as_json(), lambda: cli.tables.show(tracked)

@@ -2,7 +2,7 @@
 
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,7 @@ from heads.backbone.models import BUNDLED
 from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import (
-    LOCAL,
-    Answers,
-    command,
-    last_of,
-    sentence,
-)
-from heads.parts.resolved_recipe import JOINT
+from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
 from heads.settings import limits
 
 MOST_PORT = 65_535
@@ -30,27 +23,23 @@ SAMPLED = "It was trained on the sample sentiment: --run RUN or --data FILE take
 
 @command(api.compare)
 def compare(
-    text: str,
-    *,
-    recipes: Sequence[str] = RECIPES,
-    pair: str = "",
-    pairs: str = JOINT,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    raw: bool = False,
+    text: str, *, recipes: Sequence[str] = RECIPES, pair: str = "", **options: Any
 ) -> Answers:
     """Compares a text under several recipes.
 
     Args:
         text: The sentence, or - to read it from standard input.
     """
+    found = compare_recipes(text, recipes=recipes, pair=pair, **options)
+    yield found.as_json(), lambda: cli.tables.show(found)
+
+
+def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
+    """Return the comparison that a command asks for; its progress is shown."""
     from heads.analysis.comparison import comparing
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
-    asked = {"recipes": recipes, "model": model, "sample": sample, "run": run, "pairs": pairs}
-    found = last_of(comparing(sentence(text), pair, **asked, raw=raw)).comparison
-    yield found.as_json(), lambda: cli.tables.comparison(found)
+    return last_of(comparing(sentence(text), pair, recipes=recipes, **options)).comparison
 
 
 @command(api.explain)
@@ -75,7 +64,7 @@ def explain(
     differs = api.difference(*recipe, model=model) if len(found) == 2 else ""
     told = [one.as_json() for one in found]
     values = {"recipes": told, "difference": differs} if differs else told[0]
-    yield values, lambda: cli.tables.explanations(found, differs)
+    yield values, lambda: cli.tables.show(*found, differs)
 
 
 @command(api.difference)
@@ -88,9 +77,10 @@ def diff(one: str, other: str, *, model: str = BUNDLED) -> Answers:
 @command()
 def parts() -> Answers:
     """Lists all poolings, layers and heads."""
+    from heads.interfaces.views.descriptions import tabulate_parts
     from heads.parts import resolve
 
-    yield resolve.parts(), lambda: cli.tables.parts(resolve.parts())
+    yield resolve.parts(), lambda: cli.tables.show(*tabulate_parts(resolve.parts()))
 
 
 @command()
@@ -102,38 +92,37 @@ def families(family: Sequence[str] = (), *, check: bool = False) -> Answers:
         check: Build each small and compare logits.
     """
     from heads.catalog.catalog import catalogue, entry
+    from heads.interfaces.views.descriptions import describe_families
 
     entries = [entry(name) for name in family] or list(catalogue())
-    found = _checked([one.model_type for one in entries]) if check else {}
+    found = _check_families([one.model_type for one in entries]) if check else {}
     values = [one.as_json() | found.get(one.model_type, {}) for one in entries]
-    yield values, lambda: cli.tables.families(entries, found)
+    yield values, lambda: cli.tables.show(describe_families(entries, found))
     if wrong := [name for name, facts in found.items() if facts["equal"] is False]:
         what = f"{', '.join(wrong)}: the recipe is not what the class computes."
         raise DataError(what, "Tell us which version of Transformers this is.")
 
 
-def _checked(model_types: list[str]) -> dict[str, dict[str, Any]]:
-    """Whether the recipe of each family gives the logits of its class."""
+def _check_families(model_types: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return whether the recipe of each family gives the logits of its class."""
+    from rich.console import Console
+
     from heads.analysis.catalog_check import compare_family
-    from heads.events import Progress
 
-    found: dict[str, dict[str, Any]] = {}
-
-    def steps() -> Iterable[Progress]:
+    checks: dict[str, dict[str, Any]] = {}
+    with Console(stderr=True).status("Starting") as status:
         for number, model_type in enumerate(model_types):
-            yield Progress(says=f"Building {model_type}", share=number / len(model_types))
-            step = compare_family(model_type)
-            found[model_type] = {"equal": step.equal, "max_difference": step.max_difference}
-
-    last_of(steps())
-    return found
+            status.update(f"Building {model_type} ({number / len(model_types):.0%})")
+            check = compare_family(model_type)
+            checks[model_type] = {"equal": check.equal, "max_difference": check.max_difference}
+    return checks
 
 
 @command(api.examine, formerly="doctor")
 def padding(model: str) -> Answers:
     """Shows what padding does to a classifier's logits, and why."""
     found = api.examine(model)
-    yield found.as_json(), lambda: cli.tables.diagnosis(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 @command()
@@ -186,6 +175,8 @@ def export(
     """
     from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
+    from heads.interfaces.cli.files import followed
+    from heads.interfaces.views.descriptions import summarize_head
 
     check_place(to, onnx=onnx)  # before the work, not after it
     check_library(library, adapter=adapter, onnx=onnx)
@@ -206,15 +197,17 @@ def export(
     else:
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if refit:
-        classifier = last_of(_refitting(classifier))
+        classifier = followed(classifier.refitted())
     if raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
     form = {"library": library, "adapter": adapter, "refit": False}
     rows = data if int8 and is_own(recipe) else None
     written = api.export_onnx(classifier, to, refit=False, int8=int8, rows=rows) if onnx else None
     found = written or api.export(classifier, to, **form)
-    told = "" if run or data or is_own(recipe) else SAMPLED
-    yield found.as_json(), lambda: cli.tables.exported(found, classifier, told)
+    lines = [f"{summarize_head(classifier)}."]
+    if not (run or data or is_own(recipe)):
+        lines.append(SAMPLED)
+    yield found.as_json(), lambda: cli.tables.show(*lines, found)
 
 
 def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:
@@ -226,11 +219,6 @@ def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:
     if int8 and is_own(recipe) and not data:
         what = "A head that a model came with does not know the rows of its training."
         raise DataError(what, "Name a file of labelled rows: --data FILE.")
-
-
-def _refitting(classifier: Any) -> Iterator[Any]:
-    """Yield the progress of training a head again on all rows, then the classifier."""
-    yield (yield from classifier.refitted())
 
 
 def _check_form(recipe: str, model: str, library: str, data: str) -> None:
@@ -263,7 +251,15 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
     tells = partial(print, file=sys.stdout, flush=True)  # for whoever started it, not for the log
     lines = plugins.enter_server()  # and not left: threads that end after the server may yet write
     try:
-        _serve(host, port, tells, lines)
+        tells("Starting. At the very first start the example heads are trained, behind the page.")
+        from heads.interfaces.web.app import build
+
+        page = build()
+        url = page.launch(host, port)
+        for line in lines or [LOCAL_MODE]:
+            tells(line)
+        tells(f"Head to Head is at {url} (Ctrl+C stops it).")
+        page.wait()
     except Exception:
         plugins.leave_server()  # what is wrong is said by the command itself
         raise
@@ -278,15 +274,3 @@ def _check_place(host: str, port: int | None) -> None:
     except (OSError, UnicodeError):
         hint = "Leave --host out, or give 0.0.0.0 to let other machines in."
         raise DataError(f"This machine has no address '{host:.60}'.", hint) from None
-
-
-def _serve(host: str, port: int | None, tells: Callable[[str], None], lines: list[str]) -> None:
-    tells("Starting. At the very first start the example heads are trained, behind the page.")
-    from heads.interfaces.web.app import build
-
-    page = build()
-    url = page.launch(host, port)
-    for line in lines or [LOCAL_MODE]:
-        tells(line)
-    tells(f"Head to Head is at {url} (Ctrl+C stops it).")
-    page.wait()

@@ -4,13 +4,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from heads import api
-from heads.backbone.models import BUNDLED
 from heads.events import Progress
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
@@ -26,18 +25,9 @@ def predict(
     *,
     to: str = "",
     recipe: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
     header: Header = "guess",
     lines: bool = False,
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    excel_safe: bool = False,
+    **options: Any,
 ) -> Answers:
     """Answers every row of a file.
 
@@ -48,50 +38,19 @@ def predict(
     """
     from heads.analysis.answering import predicting
 
-    asked: dict[str, Any] = {"recipe": recipe, "run": run, "model": model, "sample": sample}
-    asked |= {"text": text, "pair": pair, "vectors": vectors, "logits": logits}
-    asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
-    place = Path(to) if to else None
-    with _given(file) as given, _printed(place) as target:
-        is_piped = file == "-"
-        work = predicting(
-            given,
-            to=target,
-            header=HEADERS[header],
-            lines=lines or is_piped,
-            excel_safe=excel_safe,
-            is_printed=place is None,
-            **asked,
-        )
+    options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
+    with tempfile.TemporaryDirectory() as folder:
+        source: str | Path = file
+        if file == "-":
+            source = Path(folder) / "standard input"
+            with source.open("wb") as stream:
+                shutil.copyfileobj(sys.stdin.buffer, stream)
+        target = Path(to) if to else Path(folder) / "answers.csv"  # nothing is printed by half
+        work = predicting(source, to=target, is_printed=not to, **options)
         found = followed(work, what=f"{to} was not written" if to else "")
-        values = found.as_json()
-        if place is None:  # what lies in a place of its own is printed
-            values |= {"to": None, "answers": list(map(dict, found.answers))}
-        cli.tables.answered(found, place)
-        yield values, lambda: _print(target, found.vectors) if place is None else None
-
-
-@contextmanager
-def _given(file: str) -> Iterator[str | Path]:
-    """Within it, what comes from standard input lies in a file."""
-    if file != "-":
-        yield file
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "standard input"
-        with path.open("wb") as kept:
-            shutil.copyfileobj(sys.stdin.buffer, kept)
-        yield path
-
-
-@contextmanager
-def _printed(to: Path | None) -> Iterator[Path]:
-    """Within it, what is to be printed is written to a file first: nothing is printed by half."""
-    if to is not None:
-        yield to
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "answers.csv"
+        found = found if to else replace(found, to=None)
+        cli.tables.report_answers(found)
+        yield found.as_json(), lambda: None if to else _print(target, found.vectors)
 
 
 def _print(path: Path, vectors: str) -> None:
@@ -108,41 +67,17 @@ def evaluate(
     file: str,
     *,
     recipe: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    label: str = "",
-    labels: Sequence[str] = (),
     labels_file: str = "",
     separator: str = "",
-    group: str = "",
-    metric: str = "auto",
     header: Header = "guess",
     label_names: Sequence[str] = (),
+    **options: Any,
 ) -> Answers:
     """Scores a head on a file with labels."""
-    from heads.analysis.scoring import LabelHints, evaluating
-
-    work = evaluating(
-        file,
-        recipe=recipe,
-        run=run,
-        model=model,
-        sample=sample,
-        text=text,
-        pair=pair,
-        vectors=vectors,
-        labels=LabelHints(label=label, labels=labels, separator=separator or None, group=group),
-        labels_file=labels_file,
-        metric=metric,
-        header=HEADERS[header],
-        label_names=label_names,
-    )
-    found = followed(work)
-    yield found.as_json(), lambda: cli.tables.scored_file(found)
+    options |= {"recipe": recipe, "labels_file": labels_file, "label_names": label_names}
+    options |= {"separator": separator or None, "header": HEADERS[header]}
+    found = followed(api.evaluating(file, **options))
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 def followed(work: Generator[Progress, None, Found], what: str = "") -> Found:

@@ -27,6 +27,7 @@ def inspect(
         nearest: How many training examples of each head; 0: none.
     """
     from heads.analysis.neighbors import MOST
+    from heads.interfaces.views.descriptions import tabulate_tokens
 
     if not 0 <= nearest <= MOST:
         what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {nearest}."
@@ -38,7 +39,8 @@ def inspect(
         "attributions": [one.as_json() for one in found],
         "nearest": [one.as_json() for one in near],
     }
-    yield values, lambda: cli.tables.attributions(found, near)
+    says = [attribution.says for attribution in found]
+    yield values, lambda: cli.tables.show(*tabulate_tokens(found), *says, *near)
 
 
 @command(inspect)
@@ -49,7 +51,7 @@ def edit(text: str, edited: Sequence[str], *, heads: api.Inspector, pair: str = 
         edited: The sentence with something changed.
     """
     found = heads.flips(_asked(text, heads), edited, pair)
-    yield found.as_json(), lambda: cli.tables.flips(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
 @command(inspect, api.Inspector.ablate)
@@ -58,7 +60,8 @@ def ablate(
 ) -> Answers:
     """Shows heads with a layer taken out."""
     found = heads.ablate(_asked(text, heads), pair, without=without, retrain=retrain)
-    yield [one.as_json() for one in found], lambda: cli.tables.ablations(found)
+    nothing = "" if found else "These heads have one layer that does anything: it gives the logits."
+    yield [one.as_json() for one in found], lambda: cli.tables.show(nothing, *found)
 
 
 @command(inspect, api.Inspector.readings)
@@ -66,12 +69,13 @@ def readings(
     text: str, *, heads: api.Inspector, pair: str = "", temperature: float = 2.0
 ) -> Answers:
     """Shows the same logits as softmax, as sigmoid, and tempered."""
+    from heads.interfaces.views.descriptions import list_readings
+
     found = heads.readings(_asked(text, heads), pair, temperature=temperature)
-    yield [one.as_json() for one in found], lambda: cli.tables.readings(found)
+    yield [one.as_json() for one in found], lambda: cli.tables.show(*list_readings(found))
 
 
 def _asked(text: str, heads: api.Inspector) -> str:
-    """The sentence that heads are asked about."""
     if heads.run and heads.sample:
         raise DataError("A run has its own data.", "Leave out --sample, or --run.")
     return sentence(text)

@@ -1,9 +1,9 @@
 """Functions as commands: the signature is the command line, the docstrings are its help.
 
 What stands before the `*` of a signature is positional, what stands behind it is a flag; a sequence
-is several values, a dataclass a flag for each of its fields. Each is described once, in the
-docstring of the command or of what it calls. What a command yields is printed, as JSON has it or as
-a terminal shows it.
+is several values, a dataclass a flag for each of its fields, and `**options` all flags of what the
+command calls. Each is described once, in the docstring of the command or of what it calls. What a
+command yields is printed, as JSON has it or as a terminal shows it.
 """
 
 import functools
@@ -39,16 +39,11 @@ FLAGS = {
     "paired": ("--pairs",),
     "headers": ("--header",),
 }
-REPEATED = (
-    "recipes",
-    "readings",
-    "prefixes",
-    "texts",
-    "pair",
-    "headers",
-)  # a flag each; other lists are separated by commas
+# A flag for each value; other lists are separated by commas.
+REPEATED = ("recipes", "readings", "prefixes", "texts", "pair", "headers")
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
-
+# Annotations of flags that a command may inherit; those of `heads.api` are strings.
+PLAIN = {"str": str, "bool": bool, "float": float, "Sequence[str]": Sequence[str]}
 DASHED = re.compile(r" *-([\d.]|[^\s=]*\s)")  # what begins like a flag, and is a text or number
 
 Answers = Iterator[tuple[Any, Callable[[], object]]]  # as JSON has it, and what shows it
@@ -68,7 +63,8 @@ def command(
     """Makes a function a command.
 
     Args:
-        sources: What describes arguments that the docstring of the function does not.
+        sources: What describes arguments that the docstring of the function does not; the flags
+            of the last one stand in the place of `**options`.
         formerly: The name that the command had, to which it still answers.
         inherits: Whether it takes the parts that the process which started it was given.
 
@@ -77,6 +73,7 @@ def command(
     """
 
     def register(function: Command) -> Command:
+        _inherit_flags(function, *sources[-1:])
         asked = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
         asked += _parameters(described(*sources)(function))
         answers = inspect.isgeneratorfunction(function)
@@ -101,6 +98,23 @@ def command(
         return function
 
     return register
+
+
+def _inherit_flags(function: Callable[..., Any], source: Any = None) -> None:
+    """Put the flags of a source that are texts, numbers or switches in the place of `**options`."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[-1].kind is not Parameter.VAR_KEYWORD:
+        return
+    names = {parameter.name for parameter in parameters}
+    flags = [
+        flag.replace(annotation=PLAIN.get(flag.annotation, flag.annotation))
+        for flag in inspect.signature(source).parameters.values()
+        if flag.kind is Parameter.KEYWORD_ONLY and flag.name not in names
+        if {flag.annotation} & {*PLAIN, *PLAIN.values()}
+    ]
+    order = {name: at for at, name in enumerate(inspect.signature(source).parameters)}
+    flags = sorted([*parameters[:-1], *flags], key=lambda one: (one.kind, order.get(one.name, -1)))
+    function.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
 
 
 def unguard(value: Any) -> Any:
@@ -142,7 +156,6 @@ def _fields(held: Any) -> Iterator[Parameter]:
 
 
 def _argument(one: Parameter, says: str) -> Parameter:
-    """An argument as typer reads it."""
     kind, default, is_flag = one.annotation, one.default, one.kind is Parameter.KEYWORD_ONLY
     says = "; ".join(filter(None, (flag(says), NOTES.get(one.name))))
     known: dict[str, Any] = {}

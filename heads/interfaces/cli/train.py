@@ -17,7 +17,6 @@ from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
-from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.settings import ExperimentConfig, limits
 
 Header = Literal["guess", "yes", "no"]
@@ -45,34 +44,14 @@ def read(
             a CSV, JSONL or .npy file.
     """
     found = _read(data, columns, header, model, labels_file)
-    yield found.as_json(), lambda: cli.tables.data(found)
+    yield found.as_json(), lambda: cli.tables.show(found)
 
 
-def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str = "") -> Any:
-    """A sample or a file, its columns as the user named them."""
-    from heads.backbone.loading import load
-    from heads.data.columns import guess
-    from heads.data.dataset import data_of
-    from heads.data.sources import open_source
-    from heads.features.truncation import with_token_findings
-
-    table, called = open_source(name, limits(), HEADERS[header], labels)
-    said = columns if columns.separator != "none" else replace(columns, separator="")
-    named = guess(table, said) if said else None
-    found = data_of(table, limits(), named, name=called)
-    if found.corpus.vectors is not None:
-        return found
-    return with_token_findings(found, load(model, limits=limits()))
-
-
-def _read_test(name: str, header: Header, data: Any, labels: str) -> Any:
-    """The rows that are scored; their columns are those of the data, where they are called so."""
-    from heads.data.columns import fitting
-    from heads.data.dataset import data_of
-    from heads.data.sources import open_source
-
-    table, called = open_source(name, limits(), HEADERS[header], labels)
-    return data_of(table, limits(), fitting(data.columns, table), name=called)
+def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str) -> Any:
+    """Return the rows of a sample or a file, its columns as the user named them."""
+    hints = columns if columns.separator != "none" else replace(columns, separator="")
+    rows = api.open_data(name, hints, limits(), header=HEADERS[header], labels=labels)
+    return api.warn_of_cuts(rows, model, limits())
 
 
 def _tell(data: Any, name: str) -> list[str]:
@@ -119,9 +98,12 @@ def train(
     from heads.runs.spec import RunRequest, load, named_recipes
 
     told: list[str] = []
+    options: dict[str, Any] = {"recipes": recipes, "grid": grid, "pairs": pairs, "losses": losses}
+    options |= {"tunes": tune, "prefixes": prefixes, "config": config, "label_names": label_names}
+    options = {name: value for name, value in options.items() if value}
     scheduler = api.scheduler(on)  # before files are read: the place may not be there
     if resume:
-        if any((data, test, recipes, grid, out, pairs, losses, tune, prefixes, config)):
+        if data or test or out or options:
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
         run = find(resume)
@@ -132,22 +114,10 @@ def train(
     else:
         named_recipes(recipes, limits())  # before files are read, which may take long
         rows = _read(data, columns, header, model, labels_file)
-        scored = _read_test(test, header, rows, test_labels_file) if test else None
+        scored = api.open_test(test or None, rows, limits(), HEADERS[header], test_labels_file)
         told += _tell(rows, data)
         told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
-        request = RunRequest(
-            data=rows,
-            test=scored,
-            recipes=recipes,
-            grid=grid or "small",
-            pairs=pairs or (JOINT,),
-            losses=losses or (SOFTMAX,),
-            tunes=tune or (FROZEN,),
-            prefixes=prefixes,
-            model=model,
-            config=config or ExperimentConfig(),
-            label_names=label_names,
-        )
+        request = RunRequest(data=rows, test=scored, model=model, **options)
         run = begin(request, limits=limits(), out=out)
         if any(one.is_tuned for one in load(run).resolved):
             print("heads: timing some steps of what learns the base model", file=sys.stderr)
@@ -167,7 +137,6 @@ def train(
 
 
 def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
-    """A leaderboard and where its run is, without the notes that were told before."""
     values = found.as_json() | {"folder": str(run.path)}
     values |= {"answers": cli.tables.answers_as_json(found)}
     return values, lambda: cli.tables.leaderboard(found, told, run)
@@ -175,27 +144,24 @@ def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
 
 def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
     """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
-    from heads.interfaces.cli.tables import called, followed, scored
+    from heads.interfaces.cli.tables import follow_run
+    from heads.interfaces.views.descriptions import mark_baseline, score_with_interval
     from heads.runs.runner import CellDone
     from heads.runs.spec import load
 
     if live:
-        return followed(events, load(run))
+        return follow_run(events, load(run))
     event = None
     for event in events:
         if isinstance(event, CellDone):
-            says = f"{event.done}/{event.planned} {called(event.cell)}: {scored(event.cell)}"
+            name, score = mark_baseline(event.cell), score_with_interval(event.cell)
+            says = f"{event.done}/{event.planned} {name}: {score}"
             print(f"heads: {says}", file=sys.stderr, flush=True)
     return event
 
 
 @command()
-def runs(
-    run: Sequence[str] = (),
-    *,
-    delete: bool = False,
-    show: Sequence[str] = (),
-) -> Answers:
+def runs(run: Sequence[str] = (), *, delete: bool = False, show: Sequence[str] = ()) -> Answers:
     """Lists the runs that are kept, shows one, or compares some.
 
     Args:
@@ -203,6 +169,7 @@ def runs(
         show: Of one run, print what the answers to these questions rest on, such as layers,rows.
         delete: Delete the runs that are named.
     """
+    from heads.interfaces.views.descriptions import tabulate_runs
     from heads.runs.folder import all_runs, find
     from heads.runs.leaderboard import facts_of, leaderboard
 
@@ -210,7 +177,7 @@ def runs(
         _delete(run)
     elif not run:
         listed = [facts_of(one) for one in all_runs()]
-        yield listed, lambda: cli.tables.listed(listed)
+        yield listed, lambda: cli.tables.show_runs(listed)
     elif len(found := [leaderboard(find(name)) for name in run]) == 1:
         board, answers = found[0], cli.tables.answers_as_json(found[0], show)
         values = board.as_json() | {"answers": answers}
@@ -219,7 +186,7 @@ def runs(
         else:
             yield values, lambda: cli.tables.leaderboard(board, run=board.folder)
     else:
-        yield [one.as_json() for one in found], lambda: cli.tables.side_by_side(found)
+        yield [one.as_json() for one in found], lambda: cli.tables.show(tabulate_runs(found))
 
 
 def _delete(names: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ from elsewhere. It takes the notebook's own text colour and ground, so it is rea
 dark ones alike.
 """
 
-from collections.abc import Mapping, Sequence
 from functools import cache, singledispatch
 from pathlib import Path
 from typing import Any
@@ -20,31 +19,19 @@ from heads.analysis.counterfactuals import Counterfactuals
 from heads.analysis.explanation import Explanation
 from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.padding.report import PaddingReport
-from heads.analysis.scoring import FileScores
 from heads.analysis.selection import Reading
-from heads.catalog.catalog import CatalogEntry, Catalogue
-from heads.classifier.classifier import Classifier
-from heads.classifier.fine_tuned import fine_tuned_warning
+from heads.catalog.catalog import CatalogEntry
 from heads.data.dataset import Data
 from heads.display import Code, Table
-from heads.evaluation.metrics import SCORES
-from heads.exporters.export import Exported
-from heads.exporters.onnx import OnnxReport
-from heads.interfaces.views import (
-    dataset,
-    interpretation,
-    lanes,
-    whole_files,
-)
+from heads.interfaces.views import dataset, interpretation, lanes, whole_files
 from heads.interfaces.views import explanation as explained
-from heads.interfaces.views.format import accuracy, between, count, counted, titled
+from heads.interfaces.views.descriptions import describe, tabulate_cells
 from heads.interfaces.views.html import render
 from heads.interfaces.views.leaderboard import result
-from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 
 CSS = Path(__file__).with_name("notebook.css")
-MOST_CELLS = 20  # rows that are not folded away
+MOST_ROWS = 20  # of a table that does not scroll
 
 
 def html(found: Any) -> str:
@@ -61,17 +48,19 @@ def _css() -> Markup:
 @singledispatch
 def _body(found: Any) -> Markup:
     """Draw what a result says; those below are drawn in their own way."""
-    description = found.describe()
-    blocks = [
-        render("table.html", headers=block.headers, rows=block.rows, says=block.title)
-        + Markup("<p>{}</p>").format(block.note) * bool(block.note)
-        if isinstance(block, Table)
-        else Markup("<pre>{}</pre>" if isinstance(block, Code) else "<p>{}</p>").format(
-            block.text if isinstance(block, Code) else block
-        )
-        for block in description.blocks
-    ]
-    return Markup("<p><strong>{}</strong></p>").format(description.title) + Markup("").join(blocks)
+    description = describe(found)
+    title = Markup("<p><strong>{}</strong></p>").format(description.title)
+    return title + Markup("").join(map(_draw_block, filter(None, description.blocks)))
+
+
+def _draw_block(block: str | Table | Code) -> Markup:
+    if isinstance(block, Code):
+        return Markup("<pre>{}</pre>").format(block.text)
+    if isinstance(block, str):
+        return Markup("<p>{}</p>").format(block)
+    is_tall, note = len(block.rows) > MOST_ROWS, Markup("<p>{}</p>").format(block.note)
+    table = {"headers": block.headers, "rows": block.rows, "says": block.title}
+    return render("table.html", **table, is_tall=is_tall) + note * bool(block.note)
 
 
 @_body.register
@@ -83,107 +72,13 @@ def _(found: Comparison) -> Markup:
 
 @_body.register
 def _(found: Leaderboard) -> Markup:
-    rows, name = _rows(found), SCORES[found.metric]
-    return render(
-        "cells.html",
-        result=result(found),
-        score=name.title,
-        rows=rows[:MOST_CELLS],
-        more=rows[MOST_CELLS:],
-        told=counted(len(rows) - MOST_CELLS, "more row"),
-    )
-
-
-def _rows(found: Leaderboard) -> list[dict[str, Any]]:
-    """The cells, each with its interval as places on one scale, from 0 to 100."""
-    heads = [cell.measures for cell in found.cells if not cell.is_baseline]
-    if not heads:
-        return []
-    low, high = min(one.low for one in heads), max(one.high for one in heads)
-    span, use = (high - low) or 1.0, found.recommendation
-    return [
-        {
-            "name": titled(cell),
-            "title": recipe.title if (recipe := found.recipes.get(cell.name)) else "",
-            "score": SCORES[found.metric].told(cell.measures.score),
-            "between": between(cell.measures),
-            "size": count(cell.learned) if cell.learned else "",
-            "is_used": cell.name == use.name,
-            "is_alike": cell.name in use.alike,
-            **_places(cell, low, span),
-        }
-        for cell in found.cells
-    ]
-
-
-def _places(cell: Cell, low: float, span: float) -> dict[str, str]:
-    """Where score and interval are drawn; baselines far away are drawn at the edge."""
-    own = cell.measures
-    ends = [min(max(100 * (one - low) / span, 0), 100) for one in (own.low, own.score, own.high)]
-    start, at, end = ends
-    return {"start": f"{start:.1f}", "width": f"{end - start:.1f}", "at": f"{at:.1f}"}
+    return result(found) + _draw_block(tabulate_cells(found, is_wide=True))
 
 
 @_body.register
 def _(found: Explanation) -> Markup:
     read = lanes.tokens(found.reads)
     return render("explained.html", body=explained.explanation(found, ""), tokens=read)
-
-
-@_body.register
-def _(found: Catalogue) -> Markup:
-    rows = [(one.model_type, one.called, one.form, one.recipe or one.reason or "") for one in found]
-    here = sum(one.recipe is not None for one in found)
-    return render(
-        "table.html",
-        says=f"{here} of {counted(len(found), 'classifier')} of Transformers are a recipe here.",
-        headers=("family", "class", "form", "recipe, or why there is none"),
-        rows=rows,
-        is_tall=True,
-    )
-
-
-@_body.register
-def _(found: Exported) -> Markup:
-    facts = {"Folder": str(found.folder), "Recipe": str(found.recipe)}
-    return _facts(found.called, facts, (_exact(found.difference), *found.notes), found.files)
-
-
-@_body.register
-def _(found: OnnxReport) -> Markup:
-    facts = {"File": str(found.path), "Size": f"{found.size_bytes / 1e6:.0f} MB"}
-    notes = found.notes if found.int8 else (_exact(found.difference), *found.notes)
-    return _facts("One ONNX file", facts, notes, usage=found.usage)
-
-
-def _exact(difference: float) -> str:
-    return f"Loaded anew, its logits differ from ours by at most {difference:.1g}."
-
-
-def _facts(
-    what: str,
-    facts: Mapping[str, str],
-    notes: Sequence[str] = (),
-    files: tuple[str, ...] = (),
-    usage: str = "",
-) -> Markup:
-    """What something is, with facts and notes below."""
-    return render("written.html", what=what, facts=facts, notes=notes, files=files, usage=usage)
-
-
-@_body.register
-def _(found: Classifier) -> Markup:
-    head = found.head
-    facts = {
-        "Base model": found.backbone.id,
-        "Answers": ", ".join(found.classes) if head.problem.has_classes else "a number",
-        "Learned": f"{head.parameters + head.base_parameters:,} parameters",
-    }
-    if head.scores:
-        facts["Held out"] = f"{accuracy(head.scores)}, of {head.scores.rows:,} rows"
-    notes = ["This head is random: what it says means nothing."] * bool(head.new)
-    notes += filter(None, [fine_tuned_warning(found.backbone) if head.scores else ""])
-    return _facts(str(found.recipe), facts, notes)
 
 
 @_body.register
@@ -199,7 +94,6 @@ _body.register(
 _body.register(CatalogEntry, explained.family)
 _body.register(Counterfactuals, interpretation.edits)
 _body.register(Data, lambda found: dataset.card(found, can_change=False))
-_body.register(FileScores, whole_files.scored)
 _body.register(Neighbourhood, lambda found: interpretation.neighbours([found]))
 _body.register(PaddingReport, explained.padding)
 _body.register(Reading, interpretation.numbers)

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from heads.analysis.comparison import Comparison
 from heads.errors import DataError, did_you_mean
+from heads.evaluation.details import Measures
 from heads.interfaces.views import charts
 from heads.interfaces.views.charts import Chart
 from heads.interfaces.views.format import offered
 from heads.interfaces.views.sections import find_subject
-from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+Picture = Callable[[Leaderboard, str, str], Chart | None]
 
 LINE = 110  # characters of a line above a figure
 LINE_HEIGHT = 18  # pixels
@@ -58,8 +60,6 @@ def build_plotly_figure(chart: Chart) -> "Figure":
 
 # --- Of a run. Each takes the leaderboard, a measure and a recipe, and gives None without them.
 
-Picture = Callable[[Leaderboard, str, str], Chart | None]
-
 
 def _heat_map(board: Leaderboard, measure: str, recipe: str) -> Chart:
     known = [one.name for one in offered(board.cells)]
@@ -79,24 +79,17 @@ def _ways(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
     return charts.ways(found.get(recipe) or next(iter(found.values()))) if found else None
 
 
-def _reliability(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
-    measures = _cell(board, recipe).measures
-    return charts.reliability(measures) if measures.bins else None
+def _of_head(draw: Callable[[Measures, Leaderboard], Chart | None]) -> Picture:
+    """Return the picture of one head: the named one, the recommended one, else the best."""
 
+    def picture(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
+        name = find_subject(board, recipe).head
+        if not any(cell.name == name for cell in board.cells):
+            what = f"{recipe} is not done yet." if recipe else "No head is done yet."
+            raise DataError(what, "Resume the run.")
+        return draw(board.cell(name).measures, board)
 
-def _coverage(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
-    scaled = _cell(board, recipe).measures.calibration
-    return charts.coverage(scaled.coverage, board.problem) if scaled else None
-
-
-def _confusion(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
-    table = _cell(board, recipe).measures.confusion
-    return None if table is None else charts.confusion(table, board.classes)
-
-
-def _f1(board: Leaderboard, measure: str, recipe: str) -> Chart | None:
-    found = _cell(board, recipe).measures.f1
-    return charts.f1(found, board.classes) if found else None
+    return picture
 
 
 PICTURES: Mapping[str, Picture] = {
@@ -106,10 +99,18 @@ PICTURES: Mapping[str, Picture] = {
     "growth": lambda board, measure, recipe: charts.growth(board),
     "layers": _layers,
     "ways": _ways,
-    "reliability": _reliability,
-    "coverage": _coverage,
-    "confusion": _confusion,
-    "f1": _f1,
+    "reliability": _of_head(lambda own, board: charts.reliability(own) if own.bins else None),
+    "coverage": _of_head(
+        lambda own, board: (
+            charts.coverage(own.calibration.coverage, board.problem) if own.calibration else None
+        )
+    ),
+    "confusion": _of_head(
+        lambda own, board: (
+            None if own.confusion is None else charts.confusion(own.confusion, board.classes)
+        )
+    ),
+    "f1": _of_head(lambda own, board: charts.f1(own.f1, board.classes) if own.f1 else None),
 }
 
 
@@ -121,12 +122,3 @@ def _of_run(board: Leaderboard, kind: str, measure: str, recipe: str) -> Chart:
     if chart := PICTURES[kind](board, measure, recipe):
         return chart
     raise DataError(f"This run has nothing that a picture '{kind}' would show.", "Draw another.")
-
-
-def _cell(board: Leaderboard, recipe: str) -> Cell:
-    """The cell of a head: the one asked for, the recommended one, else the best."""
-    name = find_subject(board, recipe).head
-    if not any(cell.name == name for cell in board.cells):
-        what = f"{recipe} is not done yet." if recipe else "No head is done yet."
-        raise DataError(what, "Resume the run.")
-    return board.cell(name)

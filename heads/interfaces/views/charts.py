@@ -27,6 +27,7 @@ from heads.interfaces.views.figures import (
     Chart,
     Figure,
     axis_factor,
+    bar_trace,
     build_axis,
     build_bars,
     build_figure,
@@ -105,24 +106,18 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     low, high = axis["range"]
     texts = _told([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
-    hovers = [_of_cell(cell, name) for cell in kept]
-    recipes, places = [cell.name for cell in kept], list(range(len(kept)))
+    recipes = [cell.name for cell in kept]
     rows = {
         "type": "bar",
         "orientation": "h",
         "base": low,
         "x": [high - low] * len(kept),
-        "y": places,
+        "y": list(range(len(kept))),
         "width": 0.98,
         "marker": {"color": NOTHING},
-        "customdata": recipes,
-        "hoverinfo": "text",
-        "hovertext": hovers,
+        **_of_cells(kept, name),
     }
-    points = [
-        _points(kept, places, colour, name, [at for at in places if colours[at] == colour])
-        for colour in dict.fromkeys(colours)
-    ]
+    points = _colour_points(kept, colours, name)
     shapes = [_band(at, BAND) for at, c in enumerate(kept) if c.name in (use.name, *use.alike)]
     shapes += [_band(at, NOTHING, COLOURS[0]) for at, c in enumerate(kept) if c.name == chosen]
     notes = [
@@ -145,7 +140,8 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
         figure=build_figure(
             [rows, *points],
             ROW * len(kept) + 40 + 46,
-            margin={"l": 8, "r": 80, "t": 40, "b": 8},
+            top=40,
+            right=80,
             xaxis=axis,
             yaxis=names,
             shapes=shapes,
@@ -170,34 +166,40 @@ def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
     return shares(values, span) if name.is_share else [name.told(value) for value in values]
 
 
-def _of_cell(cell: Cell, name: Metric) -> str:
-    size = f"{cell.learned:,} parameters"
-    interval = f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)"
-    return hover_text(cell.name, interval, size)
+def _of_cells(cells: Sequence[Cell], name: Metric) -> Figure:
+    """Return what a trace with a point a cell shows of each: its recipe, score and size."""
+    hovers = [
+        hover_text(
+            cell.name,
+            f"{name.told(cell.measures.score)} ({between(cell.measures, 'to')}, 95 %)",
+            f"{cell.learned:,} parameters",
+        )
+        for cell in cells
+    ]
+    return {"customdata": [cell.name for cell in cells], "hoverinfo": "text", "hovertext": hovers}
 
 
-def _points(
-    cells: Sequence[Cell], places: Sequence[int], colour: str, name: Metric, own: Sequence[int]
-) -> Figure:
-    """Points with their intervals, all of one colour."""
-    factor, measured = axis_factor(name), [cells[at].measures for at in own]
-    spans = [(one.score, one.low, one.high) for one in measured]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [factor * one.score for one in measured],
-        "y": [places[at] for at in own],
-        "error_x": _spans(spans, colour, factor) | {"thickness": 3},
-        "marker": {"color": colour, "size": 11},
-        "customdata": [cells[at].name for at in own],
-        "hoverinfo": "text",
-        "hovertext": [_of_cell(cells[at], name) for at in own],
-        "cliponaxis": False,
-    }
+def _colour_points(cells: Sequence[Cell], colours: Sequence[str], name: Metric) -> list[Figure]:
+    """Return points with their intervals, a row a cell, a trace for each colour."""
+    factor, traces = axis_factor(name), list[Figure]()
+    for colour in dict.fromkeys(colours):
+        rows = [row for row, own in enumerate(colours) if own == colour]
+        own = [cells[row] for row in rows]
+        spans = [(c.measures.score, c.measures.low, c.measures.high) for c in own]
+        trace = _line(
+            [(factor * score, row) for (score, _, _), row in zip(spans, rows, strict=True)],
+            "",
+            colour,
+            mode="markers",
+            error_x=_spans(spans, colour, factor) | {"thickness": 3},
+            marker={"color": colour, "size": 11},
+            **_of_cells(own, name),
+        )
+        traces.append(trace)
+    return traces
 
 
 def _band(at: int, fill: str, line: str = NOTHING) -> Figure:
-    """A band behind a row, from edge to edge."""
     return {
         "type": "rect",
         "layer": "below",
@@ -224,7 +226,6 @@ def _beside(text: str, at: int) -> Figure:
 
 
 def _in_words(board: Leaderboard) -> Mapping[str, str]:
-    """The baselines of a run in two words each."""
     return {**IN_WORDS, "majority": board.problem.usual_answer}
 
 
@@ -252,7 +253,6 @@ def _baseline(
 
 
 def _dashed(at: float, colour: str) -> Figure:
-    """Draw a dashed upright line below the points, over the whole height."""
     return {
         "type": "line",
         "layer": "below",
@@ -312,9 +312,15 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     found = {c.name: (c, value) for c in board.cells if (value := asked.of(c)) is not None}
     heads = {name: own for name, own in found.items() if not own[0].is_baseline}
     values = [value for _, value in heads.values()]
-    texts = _measured(values, asked)
+    span = max(values, default=0.0) - min(values, default=0.0)
+    is_share = asked.form == "share"
+    texts = shares(values, span or 1.0) if is_share else list(map(asked.shown, values))
     tiles = {
-        name: Tile(value=value, shown=text, below=_interval(cell, asked))
+        name: Tile(
+            value=value,
+            shown=text,
+            below=f"{between(cell.measures, 'to')}, 95 %" * (asked.name == cell.measures.metric),
+        )
         for (name, (cell, value)), text in zip(heads.items(), texts, strict=True)
     }
     out = [one.recipe for one in board.stopped]
@@ -332,17 +338,6 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     says = f"{asked.label} by pooling and head: the best is {best} with {told}."
     star = "★ recommended. " * bool(board.recommendation.name in tiles)
     return Chart(figure=drawn, says=says, key=f"{star}The darker, the better. {' '.join(beside)}")
-
-
-def _measured(values: Sequence[float], measure: Measure) -> list[str]:
-    if measure.form != "share":
-        return [measure.shown(value) for value in values]
-    return shares(values, max(values, default=0.0) - min(values, default=0.0) or 1.0)
-
-
-def _interval(cell: Cell, measure: Measure) -> str:
-    own = cell.measures
-    return f"{between(own, 'to')}, 95 %" if measure.name == own.metric else ""
 
 
 def in_order(recipes: Iterable[ResolvedRecipe]) -> list[ResolvedRecipe]:
@@ -504,9 +499,7 @@ def sizes(board: Leaderboard) -> Chart | None:
                 colour,
                 mode="markers",
                 marker={"color": colour, "size": 10},
-                customdata=[cell.name for cell in own],
-                hoverinfo="text",
-                hovertext=[_of_cell(cell, name) for cell in own],
+                **_of_cells(own, name),
                 # Heads of one kind are of one size: their intervals would lie on each other.
                 error_y=_spans(spans, FADED, factor) | {"visible": colour != GREY},
             )
@@ -542,16 +535,19 @@ def growth(board: Leaderboard) -> Chart | None:
     names = sorted(board.curve[-1]["scores"], key=lambda one: one != use)[: len(COLOURS)]
     traces, ends, table = [], [], []
     for recipe, colour in zip(names, COLOURS, strict=False):
-        stages = [stage for stage in board.curve if recipe in stage["scores"]]
-        found = [(stage["rows"], stage["scores"][recipe]) for stage in stages]
-        spans = [(own["score"], own["low"], own["high"]) for _, own in found]
+        stages = [
+            (stage["rows"], own["score"], own["low"], own["high"])
+            for stage in board.curve
+            if (own := stage["scores"].get(recipe))
+        ]
+        spans = [(score, low, high) for _, score, low, high in stages]
         own = _line(
-            [(at, factor * score) for (at, _), (score, _, _) in zip(found, spans, strict=True)],
+            [(at, factor * score) for at, score, _, _ in stages],
             recipe,
             colour,
             [
                 f"{recipe}, {at:,} rows: {name.told(score)} ({name.between(low, high)})"
-                for (at, _), (score, low, high) in zip(found, spans, strict=True)
+                for at, score, low, high in stages
             ],
         )
         if recipe == names[0]:  # of all of them the intervals would lie on each other
@@ -561,14 +557,13 @@ def growth(board: Leaderboard) -> Chart | None:
         ends += [score for score, _, _ in spans]
         table += [
             (recipe, f"{at:,}", name.told(score), name.between(low, high))
-            for (at, _), (score, low, high) in zip(found, spans, strict=True)
+            for at, score, low, high in stages
         ]
     return Chart(
         figure=build_figure(
             traces,
             300,
             showlegend=True,
-            margin={"l": 8, "r": 12, "t": 36, "b": 8},
             xaxis=build_axis(
                 "Rows learned from",
                 range=[0, 1.06 * max(rows)],
@@ -598,9 +593,7 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
         name.title,
         COLOURS[0],
         error_y=_spans(spans, FADED, factor),
-        customdata=[cell.name for cell in found.cells],
-        hoverinfo="text",
-        hovertext=[_of_cell(cell, name) for cell in found.cells],
+        **_of_cells(found.cells, name),
     )
     traces, columns = [score], []
     for (measure, title), colour in zip(ESTIMATES.items(), COLOURS[1:], strict=True):
@@ -615,7 +608,9 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
     # Below the scores the estimates, each from its lowest to its highest.
     lower = {"domain": [0, 0.3], "range": [-0.1, 1.1], "tickvals": [0, 1]}
     upper = {"domain": [0.42, 1]} if columns else {}
-    layout = {"yaxis2": build_axis(ticktext=["lowest", "highest"], **lower)} if columns else {}
+    layout: dict[str, Any] = {}
+    if columns:
+        layout["yaxis2"] = build_axis(ticktext=["lowest", "highest"], **lower)
     names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
     headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
     rows = [
@@ -627,7 +622,6 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
             traces,
             400 if columns else 280,
             showlegend=bool(columns),
-            margin={"l": 8, "r": 12, "t": 36 if columns else 8, "b": 8},
             xaxis=build_axis(
                 tickvals=list(places),
                 ticktext=names,
@@ -650,12 +644,7 @@ def ways(found: WaysOfLearning) -> Chart:
     name = SCORES[cells[0].measures.metric]
     ends = [end for cell in cells for end in (cell.measures.low, cell.measures.high)]
     used = [found.best is not None and cell is found.best.cell for cell in cells]
-    places = list(range(len(cells)))
-    points = [
-        _points(cells, places, colour, name, [at for at in places if used[at] == is_used])
-        for colour, is_used in ((GREY, False), (COLOURS[0], True))
-        if is_used in used
-    ]
+    points = _colour_points(cells, [COLOURS[0] if is_used else GREY for is_used in used], name)
     texts = _told([cell.measures.score for cell in cells], name, max(ends) - min(ends))
     told = [f"<b>{text}</b>" if used[at] else text for at, text in enumerate(texts)]
     first = axis_factor(name) * cells[0].measures.score
@@ -669,7 +658,7 @@ def ways(found: WaysOfLearning) -> Chart:
         figure=build_figure(
             points,
             ROW * len(cells) + 60,
-            margin={"l": 8, "r": 80, "t": 8, "b": 8},
+            right=80,
             xaxis=score_axis(ends, name, **FEW),
             yaxis=names,
             shapes=[_dashed(first, ZERO)],
@@ -701,8 +690,15 @@ def comparison(found: Comparison) -> Chart:
         names = sorted(known, key=lambda name: -likely[name])[:MOST_CLASSES]
     written = chance if is_share else signed
     told = [tuple(written(own[name]) if name in own else "" for name in names) for own in values]
+    factor = 100 if is_share else 1
     traces = [
-        _group(one.name, own, names, texts, COLOURS[at % len(COLOURS)], 100 if is_share else 1)
+        bar_trace(
+            [factor * own[name] if name in own else None for name in names],
+            texts,
+            [hover_text(one.name, f"{n}: {text}") for n, text in zip(names, texts, strict=True)],
+            COLOURS[at % len(COLOURS)],
+        )
+        | {"name": escape(one.name)}
         for at, (one, own, texts) in enumerate(zip(shown, values, told, strict=True))
     ]
     ends: Figure = {"range": [0, 112], "tickvals": [0, 25, 50, 75, 100]} if is_share else {}
@@ -713,7 +709,7 @@ def comparison(found: Comparison) -> Chart:
             barmode="group",
             bargap=0.25,
             showlegend=True,
-            margin={"l": 8, "r": 24, "t": 36, "b": 8},
+            right=24,
             xaxis=build_axis("Probability" if is_share else "", ticksuffix=" %" * is_share, **ends),
             yaxis=name_axis(names),
         ),
@@ -722,32 +718,6 @@ def comparison(found: Comparison) -> Chart:
         headers=("Class" if is_share else "", *(one.name for one in shown)),
         rows=tuple(zip(names, *told, strict=True)),
     )
-
-
-def _group(
-    name: str,
-    values: Mapping[str, float],
-    classes: Sequence[str],
-    texts: Sequence[str],
-    colour: str,
-    factor: float,
-) -> Figure:
-    """The bars of one head, one in the group of each class."""
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": escape(name),
-        "x": [factor * values[one] if one in values else None for one in classes],
-        "y": list(range(len(classes))),
-        "text": list(texts),
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hoverinfo": "text",
-        "hovertext": [
-            hover_text(name, f"{one}: {text}") for one, text in zip(classes, texts, strict=True)
-        ],
-        "marker": {"color": colour, "cornerradius": 3},
-    }
 
 
 # --- One head closely.
@@ -771,7 +741,7 @@ def reliability(measures: Measures) -> Chart:
             traces,
             320,
             showlegend=True,
-            margin={"l": 8, "r": 16, "t": 36, "b": 8},
+            right=16,
             xaxis=build_axis(sure, range=[0, 100], ticksuffix=" %"),
             yaxis=build_axis("Answered right", range=[0, 100], ticksuffix=" %"),
         ),

@@ -116,7 +116,6 @@ def problem(says: str, table: Table, columns: Columns) -> Markup:
 
 
 def _bars(data: Data) -> list[tuple[str, str, str, bool]]:
-    """How many rows there are of each class, or of numbers of each size."""
     numbers = data.corpus.numbers
     rows = counts.by_size(numbers) if numbers else counts.by_class(data.classes)[:MOST_BARS]
     most = max(1, *(number for _, number in rows))

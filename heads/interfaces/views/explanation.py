@@ -18,17 +18,11 @@ FROM_BASE = ("pretrained", "untrained")
 
 def explanation(one: Explanation, trained_on: str) -> Markup:
     """A recipe from tokens to logits: stations, sentences, formula, every tensor."""
-    notes = [*one.notes]
-    if one.twins:
-        names = ", ".join(one.twins)
-        notes.append(f"Here the same layers under other names: {names}. Only chance differs.")
-    if one.equals:
-        notes.append(f"Same computation as {one.equals}.")
     return render(
         "how.html",
         one=one,
         headline=headline(one, trained_on),
-        notes=notes,
+        notes=list_notes(one),
         steps=[
             {
                 "kind": step.kind,
@@ -57,6 +51,17 @@ def explanation(one: Explanation, trained_on: str) -> Markup:
     )
 
 
+def list_notes(one: Explanation) -> list[str]:
+    """Return what to know of a recipe: its notes, and which others compute the same."""
+    notes = [*one.notes]
+    if one.twins:
+        names = ", ".join(one.twins)
+        notes.append(f"Here the same layers under other names: {names}. Only chance differs.")
+    if one.equals:
+        notes.append(f"Same computation as {one.equals}.")
+    return notes
+
+
 def weights(one: Explanation) -> Markup:
     """Draw a table of where each tensor comes from, and say it in a sentence."""
     steps = [step for step in one.steps if step.tensors and step.kind != "base"]
@@ -74,7 +79,7 @@ def weights(one: Explanation) -> Markup:
     return render("weights.html", says=says, base=count(base.parameters), rows=rows)
 
 
-def headline(one: Explanation, trained_on: str) -> str:
+def headline(one: Explanation, trained_on: str = "") -> str:
     """What is being explained, in a line."""
     begun = sum(
         step.parameters

@@ -50,11 +50,19 @@ class Chart:
 # --- What all figures share: the frame, axes and bars.
 
 
-def build_figure(data: list[Figure], height: int, **layout: Any) -> Figure:
-    """A figure without a frame of its own; it does not zoom, so that a page scrolls over it."""
+def build_figure(
+    data: list[Figure], height: int, *, top: int = 8, right: int = 12, **layout: Any
+) -> Figure:
+    """A figure without a frame of its own; it does not zoom, so that a page scrolls over it.
+
+    Args:
+        data: The traces.
+        height: In pixels, as are the margins `top` and `right`; a legend has room at the top.
+        layout: What differs from other figures.
+    """
     usual = {
         "height": height,
-        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "margin": {"l": 8, "r": right, "t": 36 if layout.get("showlegend") else top, "b": 8},
         "minreducedheight": 20,  # of a single row there is room for its names all the same
         "showlegend": False,
         "dragmode": False,
@@ -117,39 +125,36 @@ def hover_text(*lines: str) -> str:
 
 
 def build_bars(
-    rows: Sequence[tuple[str, float]],
-    texts: Sequence[str],
-    *,
-    most: int = MOST_BARS,
-    colours: str | Sequence[str] = COLOURS[0],
+    rows: Sequence[tuple[str, float]], texts: Sequence[str], *, most: int = MOST_BARS
 ) -> Figure:
     """A bar a row, from the top down, every number printed; of many the first."""
-    shown = rows[:most]
-    longest = max([value for _, value in shown] or [1.0]) or 1.0
-    trace = {
+    names, values = [name for name, _ in rows[:most]], [value for _, value in rows[:most]]
+    hovers = [hover_text(*pair) for pair in zip(names, texts, strict=False)]
+    return build_figure(
+        [bar_trace(values, texts[:most], hovers, COLOURS[0])],
+        ROW * len(names) + 20,
+        bargap=0.4,
+        xaxis=build_axis(range=[0, 1.3 * (max(values, default=1.0) or 1.0)], visible=False),
+        yaxis=name_axis(names),
+    )
+
+
+def bar_trace(
+    values: Sequence[float | None], texts: Sequence[str], hovers: Sequence[str], colour: str
+) -> Figure:
+    """Return horizontal bars from the top down, each with its text at its end."""
+    return {
         "type": "bar",
         "orientation": "h",
-        "x": [value for _, value in shown],
-        "y": list(range(len(shown))),
-        "text": list(texts[:most]),
+        "x": list(values),
+        "y": list(range(len(values))),
+        "text": list(texts),
         "textposition": "outside",
         "cliponaxis": False,
         "hoverinfo": "text",
-        "hovertext": [
-            hover_text(name, text) for (name, _), text in zip(shown, texts, strict=False)
-        ],
-        "marker": {
-            "color": colours if isinstance(colours, str) else list(colours[:most]),
-            "cornerradius": 3,
-        },
+        "hovertext": list(hovers),
+        "marker": {"color": colour, "cornerradius": 3},
     }
-    return build_figure(
-        [trace],
-        ROW * len(shown) + 20,
-        bargap=0.4,
-        xaxis=build_axis(range=[0, 1.3 * longest], visible=False),
-        yaxis=name_axis([name for name, _ in shown]),
-    )
 
 
 def name_axis(names: Sequence[str], most: int = NAME) -> Figure:

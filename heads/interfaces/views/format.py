@@ -279,16 +279,7 @@ def titled(cell: "Cell") -> str:
 
 def between(measures: "Measures", sign: str = "–") -> str:
     """The ends of the 95 % interval of a score, which stands before them with its unit."""
-    return ends(measures.metric, measures.low, measures.high, sign)
-
-
-def ends(metric: MetricName, low: float, high: float, sign: str = "–") -> str:
-    """Two ends of an interval, in percent where the score is a share.
-
-    >>> ends("accuracy", 0.8712, 0.9), ends("spearman", -0.1, 0.25, "to")
-    ('87.1 – 90.0', '−0.100 to 0.250')
-    """
-    return SCORES[metric].between(low, high, sign)
+    return SCORES[measures.metric].between(measures.low, measures.high, sign)
 
 
 def headers(measures: Sequence[Measure]) -> list[str]:

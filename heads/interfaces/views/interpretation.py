@@ -12,12 +12,12 @@ from heads.analysis.neighbors import Neighbourhood
 from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import UNDECIDED, is_close
+from heads.interfaces.views.descriptions import describe
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
 from heads.interfaces.views.lanes import chance, score_says, title_of
 
 MOST_BARS = 12  # classes at a temperature
-MOST_ROWS = 20  # classes of an ablation
 
 
 def attribution(one: Attribution, *, is_number: bool = False, notes: Iterable[str] = ()) -> Markup:
@@ -66,23 +66,7 @@ def neighbours(found: Sequence[Neighbourhood]) -> Markup:
 
 def ablations(found: Sequence[Ablation]) -> Markup:
     """What a head says without each of its layers."""
-    return render("ablations.html", found=[_ablation(one) for one in found])
-
-
-def _ablation(one: Ablation) -> dict[str, Any]:
-    is_number = not one.before.problem.has_classes and len(one.before.classes) == 1
-    known = {"whole": one.before, "taken out": one.after, "trained without": one.retrained}
-    columns = {title: said for title, said in known.items() if said is not None}
-    names = ["number"] if is_number else list(one.before.classes[:MOST_ROWS])
-    shown = [[signed(value) for value in said.logits] for said in columns.values()]
-    return {
-        "layer": one.layer,
-        "does": one.does,
-        "says": one.says,
-        "corner": "" if is_number else "logit of",
-        "columns": list(columns) if len(columns) > 1 else [],
-        "rows": [(name, [own[at] for own in shown]) for at, name in enumerate(names)],
-    }
+    return render("ablations.html", found=[(one, describe(one).blocks) for one in found])
 
 
 def edits(found: Counterfactuals) -> Markup:

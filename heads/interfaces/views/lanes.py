@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from heads.data.samples import RECIPES, SAMPLES
-from heads.interfaces.views.format import COLOURS
+from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
 from heads.problem import ONE_VERSUS_REST
 
@@ -51,8 +51,7 @@ def logits_shown(values: Sequence[float]) -> list[str]:
     span = max(values) - min(values) if len(values) > 1 else abs(values[0])
     if 0 < span < 0.2:
         digits = min(3, math.ceil(-math.log10(span)) + 1)
-    told = [f"{value:+.{digits}f}" for value in values]
-    return [one[1:] if not float(one) else one.replace("-", "−") for one in told]
+    return [signed(value, digits) for value in values]
 
 
 def score_says(scores: "Scores") -> str:

@@ -64,7 +64,6 @@ def behind(one: Eliminated, metric: MetricName) -> str:
 
 
 def _labels(board: Leaderboard) -> str:
-    """What is to be answered."""
     if not board.problem.has_classes:
         return "a number each"
     return counted(len(board.classes), board.problem.group)

@@ -93,8 +93,7 @@ def judge_learning_curve(subject: SectionSubject) -> SectionAnswer:
 
 def draw_learning_curve(subject: SectionSubject) -> list[Chart]:
     """Draw the learning curve, if there is one."""
-    chart = charts.growth(subject.board)
-    return [chart] if chart else []
+    return list(filter(None, [charts.growth(subject.board)]))
 
 
 # --- Can I trust its confidence?
@@ -142,7 +141,6 @@ def find_mistakes(subject: SectionSubject) -> SectionAnswer:
 
 
 def _measure_table(cell: Cell) -> Table:
-    """Return every measure of predicted numbers."""
     rows = [
         (measure.label, measure.shown(value))
         for measure in ranked(REGRESSION, cell.measures.metric)
@@ -258,8 +256,7 @@ def judge_size(subject: SectionSubject) -> SectionAnswer:
 
 def draw_sizes(subject: SectionSubject) -> list[Chart]:
     """Draw scores against numbers of parameters."""
-    chart = charts.sizes(subject.board)
-    return [chart] if chart else []
+    return list(filter(None, [charts.sizes(subject.board)]))
 
 
 # --- Which layer?

@@ -67,7 +67,6 @@ def _json(value: object) -> Markup:
 
 
 def _facts(board: Leaderboard, asked: spec.RunSpec) -> list[tuple[str, str]]:
-    """Date, data, settings and versions: what one needs to do it again."""
     usual, own = asdict(ExperimentConfig()), asdict(asked.config)
     settings = [f"{name} {value}" for name, value in own.items() if value != usual[name]]
     versions = ", ".join(f"{name} {number}" for name, number in asked.versions.items())
@@ -82,7 +81,6 @@ def _facts(board: Leaderboard, asked: spec.RunSpec) -> list[tuple[str, str]]:
 
 
 def _data(asked: spec.RunSpec) -> charts.Chart:
-    """How many rows there are of each class, or of numbers of each size."""
     corpus = asked.corpus
     if not corpus.problem.has_classes:
         return charts.number_counts(corpus.numbers)

@@ -122,73 +122,43 @@ class ResultSection:
         return replace(answer, sentences=(*answer.sentences, *sentences), tables=tuple(tables))
 
 
-QUESTIONS = "heads.interfaces.views.questions"
+QUESTIONS = "heads.interfaces.views.questions:"
+
+
+def _question(
+    name: str, question: str, answer: str, *, charts: str = "", applies: str = "", rows: str = ""
+) -> ResultSection:
+    """Return a section of the core, whose functions are in `questions`."""
+    save = SectionFile(label="Save as CSV", filename="leaderboard.csv", rows=QUESTIONS + rows)
+    return ResultSection(
+        name=name,
+        question=question,
+        answer=QUESTIONS + answer,
+        charts=charts and QUESTIONS + charts,
+        applies=applies and QUESTIONS + applies,
+        downloads=(save,) if rows else (),
+    )
+
+
 CORE_SECTIONS = (
-    ResultSection(
-        name="tuning",
-        question="Is fine-tuning worth it?",
-        answer=f"{QUESTIONS}:compare_tunings",
-        charts=f"{QUESTIONS}:draw_tunings",
-        applies=f"{QUESTIONS}:has_tunings",
-    ),
-    ResultSection(
-        name="rows",
-        question="Would more rows help?",
-        answer=f"{QUESTIONS}:judge_learning_curve",
-        charts=f"{QUESTIONS}:draw_learning_curve",
-    ),
-    ResultSection(
-        name="confidence",
-        question="Can I trust its confidence?",
-        answer=f"{QUESTIONS}:judge_confidence",
-        charts=f"{QUESTIONS}:draw_confidence",
-        applies=f"{QUESTIONS}:has_classes",
-    ),
-    ResultSection(
-        name="mistakes",
-        question="What does it get wrong?",
-        answer=f"{QUESTIONS}:find_mistakes",
-        charts=f"{QUESTIONS}:draw_mistakes",
-    ),
-    ResultSection(
-        name="disagreements",
-        question="Where do heads disagree?",
-        answer=f"{QUESTIONS}:find_disagreements",
-        applies=f"{QUESTIONS}:has_several_heads",
-    ),
-    ResultSection(
-        name="size",
-        question="Is it worth its size?",
-        answer=f"{QUESTIONS}:judge_size",
-        charts=f"{QUESTIONS}:draw_sizes",
-        applies=f"{QUESTIONS}:has_sizes",
-    ),
-    ResultSection(
-        name="layers",
-        question="Which layer?",
-        answer=f"{QUESTIONS}:compare_layers",
-        charts=f"{QUESTIONS}:draw_layers",
-        applies=f"{QUESTIONS}:has_layers",
-    ),
-    ResultSection(
-        name="estimates",
-        question="Could that be told before any training?",
-        answer=f"{QUESTIONS}:judge_estimates",
-        applies=f"{QUESTIONS}:has_estimates",
-    ),
-    ResultSection(
-        name="numbers",
-        question="All numbers",
-        answer=f"{QUESTIONS}:list_cells",
-        downloads=(SectionFile(label="Save as CSV", filename="leaderboard.csv",
-                            rows=f"{QUESTIONS}:export_cells"),),
-    ),
-    ResultSection(
-        name="models",
-        question="What about another base model?",
-        answer=f"{QUESTIONS}:compare_models",
-        applies=f"{QUESTIONS}:has_base_model",
-    ),
+    _question("tuning", "Is fine-tuning worth it?", "compare_tunings",
+              charts="draw_tunings", applies="has_tunings"),
+    _question("rows", "Would more rows help?", "judge_learning_curve",
+              charts="draw_learning_curve"),
+    _question("confidence", "Can I trust its confidence?", "judge_confidence",
+              charts="draw_confidence", applies="has_classes"),
+    _question("mistakes", "What does it get wrong?", "find_mistakes", charts="draw_mistakes"),
+    _question("disagreements", "Where do heads disagree?", "find_disagreements",
+              applies="has_several_heads"),
+    _question("size", "Is it worth its size?", "judge_size",
+              charts="draw_sizes", applies="has_sizes"),
+    _question("layers", "Which layer?", "compare_layers",
+              charts="draw_layers", applies="has_layers"),
+    _question("estimates", "Could that be told before any training?", "judge_estimates",
+              applies="has_estimates"),
+    _question("numbers", "All numbers", "list_cells", rows="export_cells"),
+    _question("models", "What about another base model?", "compare_models",
+              applies="has_base_model"),
 )  # fmt: skip
 
 

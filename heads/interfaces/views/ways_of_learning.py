@@ -3,17 +3,11 @@
 from collections.abc import Sequence
 
 from heads.evaluation.metrics import SCORES, MetricName
-from heads.interfaces.views.format import between, count, of_metric
+from heads.interfaces.views.format import apart, between, count, of_metric
 from heads.interfaces.views.leaderboard import duration
 from heads.parts.resolved_recipe import FROZEN
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.ways_of_learning import (
-    WayOfLearning,
-    WaysOfLearning,
-    gained,
-    nearest_of,
-    times,
-)
+from heads.runs.ways_of_learning import WayOfLearning, WaysOfLearning, gained, nearest_of, times
 
 NONE = "–"
 STAR = "* significantly different, over all ways of this recipe (95 %). "
@@ -59,11 +53,12 @@ def rows(found: WaysOfLearning) -> list[tuple[str, ...]]:
 
 def _row(one: WayOfLearning) -> tuple[str, ...]:
     cell, tuned = one.cell, one.cell.tuning
-    own = cell.measures
+    own, to_first = cell.measures, one.to_first
+    against = apart(to_first, SCORES[own.metric]) + "*" * to_first.differs if to_first else ""
     return (
         of_metric(own.metric).shown(own.score),
         between(own).replace(" ", ""),
-        _against(one),
+        against,
         duration(cell.seconds) if cell.seconds >= 0.05 else "< 0.1 s",
         f"{tuned.peak_bytes / 1e6:,.0f} MB" if tuned and tuned.peak_bytes else NONE,
         count(tuned.parameters) if tuned else NONE,
@@ -71,15 +66,6 @@ def _row(one: WayOfLearning) -> tuple[str, ...]:
         str(cell.trials) if cell.trials else NONE,
         str(tuned.diverged) if tuned else NONE,
     )
-
-
-def _against(one: WayOfLearning) -> str:
-    found = one.to_first
-    if found is None:
-        return ""
-    name = SCORES[one.cell.measures.metric]
-    ends = f"{name.signed(found.low)} to {name.signed(found.high)}"
-    return f"{name.signed(found.difference)} ({ends}){'*' * found.differs}"
 
 
 def notes(board: Leaderboard) -> str:

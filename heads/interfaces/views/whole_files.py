@@ -46,20 +46,6 @@ def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -
     )
 
 
-def scored(found: FileScores) -> Markup:
-    """The score of a head on a file, what flatters it, and every class."""
-    own, name = found.measures, SCORES[found.measures.metric]
-    told = f"{name.told(own.score)} ({name.between(own.low, own.high)}, 95 %)"
-    says = f"{found.head} on {found.file}, {counted(own.rows, 'row')}: {name.noun} {told}."
-    return render(
-        "scored.html",
-        says=says,
-        told=(*held_out(found), *found.told),
-        headers=LABELS if own.labels else CLASSES,
-        classes=class_rows(found),
-    )
-
-
 def held_out(scores: FileScores) -> list[str]:
     """What the head scored in its training, on rows that it had not learned from."""
     own = scores.held_out
@@ -69,7 +55,6 @@ def held_out(scores: FileScores) -> list[str]:
 
 
 def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """The texts and our columns of the first rows."""
     names, *rows = found.first
     ours = range(len(names) - len(found.columns), len(names))
     known = {name for name in (found.text, found.pair) if name}
@@ -82,7 +67,6 @@ def _shown(found: FileAnswers) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
 
 
 def _rounded(cell: str) -> str:
-    """A number with as many digits as one reads; what is no number as it is."""
     try:
         return f"{float(cell):.3f}"
     except ValueError:
@@ -107,19 +91,15 @@ def _remarks(found: FileAnswers, scores: FileScores) -> list[str]:
     return [*held_out(scores), *said]
 
 
-def class_rows(scores: FileScores) -> list[list[str]]:
-    """Write a row a class, as `CLASSES` name the columns, or a row a label, as `LABELS` do."""
-    if scores.measures.labels:
-        return [
-            [one.name, f"{one.rows:,}"]
-            + [
-                percent_or_blank(v)
-                for v in (one.precision, one.recall, one.f1, one.average_precision)
-            ]
-            for one in scores.measures.labels
-        ]
-    return [
-        [one.name, f"{one.rows:,}", f"{one.answered:,}"]
-        + [percent_or_blank(value) for value in (one.precision, one.recall, one.f1)]
-        for one in scores.by_class
-    ]
+def class_rows(scores: FileScores) -> tuple[tuple[str, ...], ...]:
+    """Return a row a class, as `CLASSES` name the columns, or a row a label, as `LABELS` do."""
+    if labels := scores.measures.labels:
+        fractions = ("precision", "recall", "f1", "average_precision")
+        counts = [(label.name, f"{label.rows:,}") for label in labels]
+    else:
+        labels, fractions = scores.by_class, ("precision", "recall", "f1")
+        counts = [(one.name, f"{one.rows:,}", f"{one.answered:,}") for one in labels]
+    return tuple(
+        (*first, *(percent_or_blank(getattr(label, name)) for name in fractions))
+        for first, label in zip(counts, labels, strict=True)
+    )

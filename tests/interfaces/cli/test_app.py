@@ -8,17 +8,10 @@ import sys
 import typing
 
 import pytest
+from shell_runs import run
 
 import heads
-from heads.interfaces.cli.app import main
 from heads.interfaces.cli.shell import _parted
-
-
-def run(capsys, *arguments):
-    code = main(list(arguments))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
 
 
 def test_compare_prints_a_table_and_the_verdict(capsys):

@@ -8,25 +8,18 @@ from pathlib import Path
 
 import pytest
 from few_runs import FewRuns
+from shell_runs import run as shell
 
 from heads.analysis import answering
 from heads.classifier.classifier import Classifier
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
-from heads.interfaces.cli.app import main
 from heads.settings import Limits
 
 
 @pytest.fixture(scope="module")
 def run(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FewRuns:
     return FewRuns(tmp_path_factory.mktemp("runs"), tiny())
-
-
-def shell(capsys, *arguments):
-    code = main(list(map(str, arguments)))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
 
 
 def test_rows_are_printed_as_csv_and_the_account_beside_them(capsys, run, tmp_path):

@@ -3,18 +3,10 @@
 import json
 
 import pytest
-
-from heads.interfaces.cli.app import main
+from shell_runs import run
 
 HEADS = ("-r", "mean+linear", "-r", "cls+roberta")
 TEXT = "Not bad at all."
-
-
-def run(capsys, *arguments):
-    code = main(list(arguments))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
 
 
 def test_inspect_prints_scores_error_and_neighbours(capsys):

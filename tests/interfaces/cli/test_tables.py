@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from heads.display import Table
 from heads.interfaces.cli import tables
 
 RECIPES = ("cls+linear", "mean+linear?pair=uv_diff_prod", "attention+linear", "cls+roberta")
@@ -16,11 +17,9 @@ ROWS += [("answer", "positive", "negative (flips)", "yes", "1.2k")]
 
 def printed(width, titles, rows):
     """The lines that a table takes, and the tables that it became."""
-    table = tables.table_of("", *titles)
-    for row in rows:
-        table.add_row(*row)
+    table = Table(headers=("", *titles), rows=tuple(map(tuple, rows)))
     console = Console(file=io.StringIO(), width=width)
-    parts = tables.fitted(table, console)
+    parts = tables.fit_table(table, console)
     console.print(*parts, sep="\n")
     return console.file.getvalue().splitlines(), parts
 
@@ -47,22 +46,14 @@ def test_every_column_is_shown_once_beside_the_first(width, rows):
     assert max(map(len, lines)) <= width
 
 
-def test_a_table_that_fits_is_one_and_its_sections_stay():
-    _, parts = printed(140, RECIPES, ROWS)
-    assert len(parts) == 1
-    table = tables.table_of("", *RECIPES)
-    table.add_row(*ROWS[0], end_section=True)
-    table.add_row(*ROWS[1])
-    parts = tables.fitted(table, Console(file=io.StringIO(), width=60))
-    assert len(parts) > 1
-    assert [[row.end_section for row in part.rows] for part in parts] == [[True, False]] * len(
-        parts
-    )
+def test_a_table_that_fits_is_one():
+    assert len(printed(140, RECIPES, ROWS)[1]) == 1
+    assert len(printed(60, RECIPES, ROWS)[1]) > 1
 
 
 def test_no_text_of_a_users_moves_the_cursor_or_turns_the_way_of_writing(capsys):
-    table = tables.table_of("", "text\u202e")
-    table.add_row("a", "\u202eevil\u2066 \x1b[31mred\x9b2J\x07")
+    rows = (("a", "\u202eevil\u2066 \x1b[31mred\x9b2J\x07"),)
+    table = Table(headers=("", "text\u202e"), rows=rows)
     tables.show(table, "one\u202e\x1b]0;title\x07\ntwo")
     written = capsys.readouterr().out
     assert all(line.isprintable() for line in written.splitlines())

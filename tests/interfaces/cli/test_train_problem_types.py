@@ -1,39 +1,17 @@
 """`heads train` on pairs, several labels and numbers: ways in, losses and layers."""
 
-import csv
 import json
 
 import pytest
+from shell_runs import QUICK, run, write_rows
 
-from heads.interfaces.cli.app import main
-
-ROWS = 60
-QUICK = ["--folds", "2", "--no-curve"]
 pytestmark = pytest.mark.usefixtures("place")
 
 
 @pytest.fixture(scope="module")
 def some(place):
     """The first rows of a sample."""
-    from heads.data.samples import SAMPLES
-
-    def of(name):
-        with SAMPLES[name].path.open(encoding="utf-8", newline="") as whole:
-            rows = list(csv.reader(whole))
-        path = place / f"{name}.csv"
-        with path.open("w", encoding="utf-8", newline="") as part:
-            csv.writer(part).writerows(rows[: ROWS + 1])
-        return path
-
-    return of
-
-
-def run(capfd, *arguments):
-    capfd.readouterr()
-    code = main(list(map(str, arguments)))
-    out, err = capfd.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
+    return lambda name: write_rows(name, place / f"{name}.csv")
 
 
 def trained(capfd, *arguments):
@@ -97,23 +75,3 @@ def test_settings_of_a_loss_are_flags(capfd, some):
     plain, heads = trained(capfd, some("sentiment"), "-r", "mean+linear", *flags)
     assert heads["mean+linear"]["score"] > 0
     assert plain["state"] == "finished"
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "sentence"),
-    [
-        ("sentiment", ["--pairs", "siamese"], "has one text a row, and a siamese way in needs two"),
-        ("pairs", ["--pairs", "siamse"], "There is no pairing called 'siamse'"),
-        ("pairs", ["--loss", "softmax,hing"], "There is no loss called 'hing'"),
-        ("sentiment", ["--loss", "ordinal"], "have no order, which loss=ordinal needs"),
-        ("aspects", ["--loss", "ovr"], "loss=ovr has no meaning here"),
-        ("similarity", ["--per-class", "4"], "per_class is for classes"),
-        ("sentiment", ["--grid", "layer"], "There is no grid called 'layer'"),
-        ("sentiment", ["--smoothing", "0.9"], "smoothing must be a number"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, some, name, flags, sentence):
-    code, out, err = run(capfd, "train", some(name), *flags)
-    assert code == 2
-    assert sentence in err
-    assert out == ""

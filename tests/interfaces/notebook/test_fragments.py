@@ -15,6 +15,7 @@ import heads
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.interfaces.notebook.fragments import _body
+from heads.interfaces.views.descriptions import describe
 from heads.recipe import Recipe
 
 NUMBERS = "mean+ridge?pair=uv_prod"
@@ -79,11 +80,11 @@ def results(tmp_path_factory, tiny):
 
 def test_every_result_that_can_be_shown_is_tried_here(results):
     drawn = {type(one) for one in results.values()}
-    assert drawn >= set(_body.registry) - {object}
+    assert drawn >= {*_body.registry, *describe.registry} - {object}
 
 
 def test_whatever_a_public_function_gives_shows_itself():
-    drawn = {kind.__name__ for kind in _body.registry}
+    drawn = {kind.__name__ for kind in describe.registry}
     for name in heads.api.__all__:
         given = inspect.signature(getattr(heads.api, name)).return_annotation
         if isinstance(given, str) and given.isidentifier() and given != "str":

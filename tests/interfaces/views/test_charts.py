@@ -243,10 +243,6 @@ def test_shares_are_never_wholly_right_or_wrong_by_rounding(values, span):
         assert number not in (0, 100) or value in (0, 1) or min(value, 1 - value) < 1e-6
 
 
-def test_small_shares_are_told_apart():
-    assert shares([0.0002, 0.0004], span=0.0004) == ["0.020 %", "0.040 %"]
-
-
 # The heat map
 
 

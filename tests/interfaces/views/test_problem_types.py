@@ -11,7 +11,7 @@ import torch
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli import tables
-from heads.interfaces.views import charts, dataset, questions
+from heads.interfaces.views import charts, dataset, descriptions, questions
 from heads.interfaces.views.format import TIME, offered
 from heads.interfaces.views.report import report
 from heads.interfaces.views.sections import find_subject, result_sections
@@ -154,9 +154,9 @@ def test_the_terminal_shows_every_kind(runs, problem, board, capsys, monkeypatch
     ] in told
     assert ("Can I trust its confidence?" in told) == (problem is not REGRESSION)
     assert ("Which layer?" in told) == (problem is SINGLE_LABEL)
-    tables.side_by_side([board, board])
-    cell = board.cell(board.best)
-    assert tables.scored(cell) in " ".join(capsys.readouterr().out.split())
+    tables.show(descriptions.tabulate_runs([board, board]))
+    score = descriptions.score_with_interval(board.cell(board.best))
+    assert score in " ".join(capsys.readouterr().out.split())
 
 
 def test_layers_are_told_from_the_embeddings_to_the_last(runs):

@@ -5,9 +5,9 @@ import re
 import time
 from dataclasses import replace
 from html import unescape
-from html.parser import HTMLParser
 
 import pytest
+from shown_results import Tags
 
 from heads.data.dataset import read
 from heads.interfaces.views.head_details import chosen_says
@@ -58,17 +58,6 @@ def body(html):
     return html[: html.index("<script>")]
 
 
-class Names(HTMLParser):
-    """Collects the names of all attributes."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = set()
-
-    def handle_starttag(self, tag, attrs):
-        self.seen |= {name for name, _ in attrs}
-
-
 def figures(html):
     found = re.findall('<script type="application/json">(.*?)</script>', html)
     return [json.loads(one) for one in found]
@@ -86,10 +75,9 @@ def test_it_asks_for_nothing_and_runs_no_script_but_its_own(html):
     assert html.count("Plotly, Inc.") == 1
     assert html.count('<script type="application/json">') == html.count('class="plot"') > 5
     assert not re.search(r"<(img|link|iframe|a|form)\b", body(html))
-    names = Names()
-    names.feed(body(html))
-    assert {"aria-label", "class"} <= names.seen
-    assert not any(name in ("src", "href", "action") or name[:2] == "on" for name in names.seen)
+    names = {name for _, attributes in Tags(body(html)).seen for name in attributes}
+    assert {"aria-label", "class"} <= names
+    assert not any(name in ("src", "href", "action") or name[:2] == "on" for name in names)
     assert "url(" not in body(html)
     assert "@import" not in body(html)
 

@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from boards import CLOSE, FAR, LOOK, SCALED, board_of, label
+from shown_results import Tags
 
 from heads import plugins
 from heads.data.table import Columns
@@ -13,7 +13,7 @@ from heads.display import Table
 from heads.evaluation.predictions import BASELINES
 from heads.interfaces.views import dataset, head_details, leaderboard, questions
 from heads.interfaces.views import format as form
-from heads.interfaces.views.format import MEASURES, ends, headers
+from heads.interfaces.views.format import MEASURES, headers
 from heads.interfaces.views.html import render
 from heads.interfaces.views.questions import export_cells, list_cells
 from heads.interfaces.views.sections import SectionAnswer, find_subject, result_sections
@@ -22,22 +22,6 @@ from heads.runs.drill_down import Disagreement
 
 HOSTILE = '<img src=x onerror="x">" style="x'
 POINTS = SCALED.coverage
-
-
-class Tags(HTMLParser):
-    """Collects tags and attributes, and checks that all are closed."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen, self.open = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        if tag not in ("br", "wbr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize(
@@ -64,8 +48,7 @@ class Tags(HTMLParser):
     ],
 )  # fmt: skip
 def test_hostile_names_are_text_everywhere(drawn):
-    parser = Tags()
-    parser.feed(str(drawn))
+    parser = Tags(str(drawn))
     assert parser.open == []
     for tag, attributes in parser.seen:
         assert tag not in ("img", "script", "a")
@@ -164,7 +147,6 @@ def test_scores_and_their_columns_are_called_by_the_kind_of_labels():
     assert headers(MEASURES[MULTI_LABEL])[:4] == ["Recipe", "Micro-F1 %", "from %", "to %"]
     assert headers(MEASURES[REGRESSION])[:4] == ["Recipe", "Spearman", "from", "to"]
     assert "mAP %" in headers(MEASURES[MULTI_LABEL])
-    assert ends("micro_f1", 0.5, 0.625, "to") == "50.0 to 62.5"
     assert error.shown(123456.7) == "123,457"
     assert (error.plain(123456.7), accuracy.plain(0.12345)) == (123500.0, 12.3)
     assert all(set(named) == set(BASELINES) for named in form.BASELINES.values())
