@@ -52,11 +52,9 @@ def check() -> None:
         asked()
 
 
-@contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """Within it, the work of this thread only waits, and needs no core."""
-    with _outside.get()():
-        yield
+def outside() -> AbstractContextManager[None]:
+    """Return a context in which the work of this thread only waits, and needs no core."""
+    return _outside.get()()
 
 
 def whose() -> str:

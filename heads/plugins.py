@@ -16,7 +16,7 @@ import contextlib
 import importlib
 import logging
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -95,22 +95,14 @@ def extras() -> tuple[Extra, ...]:
 
     An extra that cannot be loaded is logged and left out.
     """
-    found = [extra for extra in (*_included(), *_installed()) if extra is not None]
+    references: list[str] = []
+    with contextlib.suppress(ImportError):  # the folder was removed
+        folder = importlib.import_module("heads.extras").__path__
+        names = sorted(module.name for module in pkgutil.iter_modules(folder))
+        references += [f"heads.extras.{name}:EXTRA" for name in names]
+    references += [entry_point.value for entry_point in entry_points(group=GROUP)]
+    found = [extra for extra in map(_load_extra, references) if extra is not None]
     return tuple({extra.name: extra for extra in reversed(found)}.values())[::-1]
-
-
-def _included() -> Iterator[Extra | None]:
-    try:
-        package = importlib.import_module("heads.extras")
-    except ImportError:  # the folder was removed
-        return
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield _load_extra(f"heads.extras.{module.name}:EXTRA")
-
-
-def _installed() -> Iterator[Extra | None]:
-    for entry_point in entry_points(group=GROUP):
-        yield _load_extra(entry_point.value)
 
 
 def _load_extra(reference: str) -> Extra | None:
