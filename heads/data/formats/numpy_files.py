@@ -24,8 +24,7 @@ from heads.errors import DataError, LimitError
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
-MAGIC = b"\x93NUMPY"
-ZIP = b"PK\x03\x04"
+MAGIC, ZIP = b"\x93NUMPY", b"PK\x03\x04"
 LABELS = "label"
 _MOST_ARRAYS = 100
 _FLOATS = "Save an array of floats: np.save(file, np.asarray(vectors, dtype='float32'))."
@@ -52,10 +51,7 @@ class Header:
     @property
     def bytes(self) -> int:
         """How many bytes it claims to have, as a whole number of any size."""
-        found = self.dtype.itemsize
-        for size in self.shape:
-            found *= size
-        return found
+        return math.prod(self.shape, start=self.dtype.itemsize)
 
 
 def header_of(file: BinaryIO, name: str, size: int) -> Header:
@@ -109,17 +105,24 @@ def check_vectors(header: Header, name: str, limits: Limits) -> None:
 # --- One array.
 
 
-def read_npy(path: Path, name: str, limits: Limits) -> Table:
-    """A file of vectors as a table with that one column; labels come from elsewhere.
+def read_numpy(path: Path, name: str, limits: Limits, *, of_labels: bool = False) -> Table:
+    """Read a .npy or .npz file as a table; of one array that is one column of vectors.
+
+    Args:
+        of_labels: Whether one array holds labels, not vectors: one a row, or columns of 0 and 1.
 
     Raises:
-        DataError: It holds no vectors, or is damaged.
-        LimitError: It holds more than this place allows.
+        DataError: It holds no such thing, or is damaged.
+        LimitError: It holds more than the limits allow.
     """
+    if not _is_npy(path):
+        return _read_npz(path, name, limits)
+    if of_labels:
+        return _read_labels(path, name, limits)
     header = _header_at(path, name)
     check_vectors(header, name, limits)
-    read = partial(vectors_of_npy, path, name, limits)
     rows, width = header.shape
+    read = partial(_vectors_of_npy, path, name, limits)
     return table_of_array(name, rows, width, read, "Read as an array of NumPy")
 
 
@@ -149,23 +152,17 @@ def _header_at(path: Path, name: str) -> Header:
         return header_of(file, name, path.stat().st_size)
 
 
-def mapped(path: Path, header: Header) -> Matrix:
-    """The array of a file, which is not read before it is asked for."""
+def _mapped(path: Path, header: Header) -> Matrix:
+    """Map the array of a file into memory; nothing is read yet."""
     order = "F" if header.by_columns else "C"
     # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
     return np.memmap(path, header.dtype, "c", header.offset, header.shape, order)
 
 
-def vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
-    """The vectors of a file.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
-    header = _header_at(path, name)
+def _vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
+    header = _header_at(path, name)  # once more: the file may have changed since
     check_vectors(header, name, limits)
-    return of_matrix(mapped(path, header), name, limits)
+    return of_matrix(_mapped(path, header), name, limits)
 
 
 def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
@@ -188,23 +185,8 @@ def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
 # --- Several arrays by name.
 
 
-def is_npz(path: Path) -> bool:
-    """Whether a file is a zip of arrays, as an Excel file, which is one as well, is not."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            names = file.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names)
-
-
-def read_npz(path: Path, name: str, limits: Limits) -> Table:
-    """The arrays of a file: those of two dimensions are vectors, those of one are columns.
-
-    Raises:
-        DataError: They are not of one length, or are damaged.
-        LimitError: They are more than this place allows.
-    """
+def _read_npz(path: Path, name: str, limits: Limits) -> Table:
+    """Read arrays by name: those of two dimensions are vectors, those of one are columns."""
     with _unzipped(path, name) as file:
         headers = _headers(file, name, limits)
         tables = [one for one, header in headers.items() if len(header.shape) == 2]
@@ -230,7 +212,7 @@ def read_npz(path: Path, name: str, limits: Limits) -> Table:
         rows=list(zip(*([[CELL] * rows] * len(tables)), *cells, strict=True)),
         lines=range(1, rows + 1),
         nested=dict.fromkeys(tables, 1),
-        vectors={one: partial(vectors_of_npz, path, one, name, limits) for one in tables},
+        vectors={one: partial(_vectors_of_npz, path, one, name, limits) for one in tables},
         notes=(note, *[f"Left out: {', '.join(map(short, left))}."] * bool(left)),
         unit="row",
     )
@@ -322,13 +304,8 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
 
 
-def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
-    """The vectors of one array, unpacked a block at a time.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
+def _vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
+    """Read the vectors of one array, unpacked a block at a time."""
     called = f"{short(one)} of {name}"
     with _unzipped(path, name) as file:
         member = file.getinfo(f"{one}.npy")
@@ -353,11 +330,22 @@ def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVector
 Part = tuple[int, Callable[[int, int], Any]]
 
 
-def is_numpy(path: Path) -> bool:
-    """Whether a file is an array of NumPy, or several."""
+def _is_npy(path: Path) -> bool:
     with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-    return head == MAGIC or (head.startswith(ZIP) and is_npz(path))
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def is_numpy(path: Path) -> bool:
+    """Return True for an array of NumPy and a zip of arrays, not for other zips such as .xlsx."""
+    with path.open("rb") as file:
+        if file.read(len(ZIP)) != ZIP:
+            return _is_npy(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
 
 
 def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
@@ -368,14 +356,12 @@ def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
         LimitError: It holds more than this place allows.
     """
     allowed = limits_here()
-    with path.open("rb") as file:
-        is_one = file.read(len(MAGIC)) == MAGIC
-    if is_one:
+    if _is_npy(path):
         header = _header_at(path, name)
         check_vectors(header, name, allowed)
-        matrix = mapped(path, header)
+        matrix = _mapped(path, header)
         return len(matrix), {VECTOR_COLUMN: _part(matrix)}
-    table = read_npz(path, name, allowed)
+    table = _read_npz(path, name, allowed)
     found: dict[str, Part] = {}
     for at, one in enumerate(table.columns):
         if one in table.vectors:
@@ -398,19 +384,14 @@ def _part(matrix: Matrix) -> Part:
 # --- Labels that come beside vectors.
 
 
-def read_labels(path: Path, name: str, limits: Limits) -> Table:
-    """The labels of an array: one a row, or columns of 0 and 1.
-
-    Raises:
-        DataError: It holds none.
-    """
+def _read_labels(path: Path, name: str, limits: Limits) -> Table:
     header = _header_at(path, name)
     if not _are_cells(header) or len(header.shape) not in (1, 2):
         kind = f"an array of {count(len(header.shape), 'dimension')}, {header.dtype.str}"
         what = f"{name} holds no labels ({kind})."
         raise DataError(what, "Save one label a row, as texts or numbers.")
     check_size(name, limits, rows=header.shape[0], columns=[*header.shape, 1][1])
-    return label_table(np.asarray(mapped(path, header)), name)
+    return label_table(np.asarray(_mapped(path, header)), name)
 
 
 def label_table(values: np.ndarray, name: str) -> Table:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from heads.caching import writing
-from heads.data.table import check_size, count
+from heads.data.table import Table, check_size, count
 from heads.data.vectors import BLOCK, Matrix, RowVectors, Vectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits, cache_folder
@@ -24,6 +24,7 @@ IN_MEMORY = 256_000_000  # bytes; what is larger lies in a file
 KINDS = "fiu"  # of NumPy: floats, and whole numbers as quantised vectors have
 FEWEST = 2  # numbers of a vector
 SHOWN = 3  # numbers of a vector, in its name
+_FEW = 20  # rows that say whether cells are vectors
 AGAIN = "Leave such rows out, or let the model make them again."
 
 
@@ -172,6 +173,12 @@ def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
                 block[at] = row
         sink.add(block, lacks)
     return sink.done()
+
+
+def vector_places(table: Table) -> list[int]:
+    """Return the places of the columns whose first cells hold vectors as lists."""
+    some = table.rows[:_FEW]
+    return [at for at in range(len(table.columns)) if hold_vectors(row[at] for row in some)]
 
 
 def hold_vectors(cells: Iterable[str]) -> bool:
