@@ -106,20 +106,15 @@ def _check_texts(column: Iterable[Any], limits: Limits, at: int, of: int) -> tup
     for row, cell in enumerate(column):
         try:
             found.append(check_text(cell, limits, what))
-        except DataError:
-            raise _no_text(cell, row, what) from None
+        except DataError:  # rows are counted from 0, as Python counts them
+            why, hint = f"has an empty {what}", "Leave such rows out."
+            if isinstance(cell, list | tuple):
+                why, hint = "is not like the others", "Give one text a row, or two."
+            elif not isinstance(cell, str):
+                why = f"has no {what} but {cell!r:.{_SHOWN}} ({type(cell).__name__})"
+                hint = "Leave such rows out, or make it a text with str()."
+            raise ArrayError(f"Row {row} of X {why}.", hint) from None
     return tuple(found)
-
-
-def _no_text(cell: Any, row: int, what: str) -> ArrayError:
-    """Why a cell is no text; rows are counted from 0, as Python counts them."""
-    if isinstance(cell, str):
-        return ArrayError(f"Row {row} of X has an empty {what}.", "Leave such rows out.")
-    if isinstance(cell, list | tuple):
-        return ArrayError(f"Row {row} of X is not like the others.", "Give one text a row, or two.")
-    came = f"{cell!r:.{_SHOWN}} ({type(cell).__name__})"
-    hint = "Leave such rows out, or make it a text with str()."
-    return ArrayError(f"Row {row} of X has no {what} but {came}.", hint)
 
 
 # --- Vectors, and labels beside them.
@@ -248,9 +243,7 @@ def table_of_labels(labels: Any) -> Table:
         what = f"Labels cannot be taken from this {type(labels).__name__}."
         raise ArrayError(what if no_rows else "There are no labels.", hint)
     told = [_label_cell(one.item() if isinstance(one, np.generic) else one) for one in cells]
-    lists = (
-        frozenset(["label"]) if any(isinstance(one, list | tuple) for one in cells) else frozenset()
-    )
+    lists = frozenset(["label"] * any(isinstance(one, list | tuple) for one in cells))
     return Table(
         name="labels", columns=("label",), rows=[(one,) for one in told],
         lines=range(1, len(told) + 1), unit="row", lists=lists, nested=dict.fromkeys(lists, 1),

@@ -295,8 +295,7 @@ def is_named(name: str) -> bool:
 
 def ranked(points: Mapping[str, float]) -> list[str]:
     """Names by their points, the most first; the first of equals."""
-    order: Sequence[str] = list(points)
-    return sorted(order, key=lambda name: -points[name])
+    return sorted(points, key=lambda name: -points[name])
 
 
 _MOST = 5  # four of five columns are most of them
@@ -535,13 +534,12 @@ def _pair(names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str,
     by_plain = {plain(name): name for name in names}
     for keys in PAIRS:
         found = [by_plain[key] for key in keys if key in by_plain]
-        if len(found) == len(keys) and all(map(_may_be_text, (seen[name] for name in found))):
+        if len(found) == len(keys) and not any(
+            (look.numbers and look.filled > 1 and look.repeats) or look.dates >= _HALF
+            for look in map(seen.__getitem__, found)
+        ):
             return found[0], found[1]
     return "", ""
-
-
-def _may_be_text(look: ColumnProfile) -> bool:
-    return not (look.numbers and look.filled > 1 and look.repeats) and look.dates < _HALF
 
 
 def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
@@ -560,24 +558,17 @@ def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -
 def doubts(table: Table) -> list[Finding]:
     """Which other columns may be the texts or the labels as well, where two are near."""
     choice = _choice(table, ColumnHints())
-    columns, found = choice.columns, []
-    best, others = choice.texts.get(columns.text, 0.0), ranked(choice.texts)
-    near = [
-        name
-        for name in others
-        if name not in (columns.text, columns.label) and choice.texts[name] > _NEAR_TEXT * best > 0
-    ]
-    if near:
-        found.append(_doubt(table, "text", columns.text, near))
-    best = choice.labels.get(columns.label, 0.0)
-    near = [
-        name
-        for name in ranked(choice.labels)
-        if name not in (columns.label, columns.text)
-        and choice.labels[name] >= max(best - _NEAR_LABEL, _LEAST_LABEL)
-    ]
-    if near:
-        found.append(_doubt(table, "label", columns.label, near))
+    texts, labels, columns, found = choice.texts, choice.labels, choice.columns, []
+    best = texts.get(columns.text, 0.0)
+    near_texts = {name: n for name, n in texts.items() if n > _NEAR_TEXT * best > 0}
+    least = max(labels.get(columns.label, 0.0) - _NEAR_LABEL, _LEAST_LABEL)
+    near_labels = {name: points for name, points in labels.items() if points >= least}
+    for role, taken, points in (
+        ("text", columns.text, near_texts),
+        ("label", columns.label, near_labels),
+    ):
+        if near := _without(ranked(points), columns.text, columns.label):
+            found.append(_doubt(table, role, taken, near))
     return found
 
 

@@ -61,8 +61,7 @@ def read_columnar(
     for path, part in files:
         with _refused(path, name), _opened(path, without=is_vector) as found:
             gathered.add(*found, part)
-    again = partial(_columns_again, files, name)
-    return gathered.table(note, split, again)
+    return gathered.table(note, split, partial(_columns_again, files, name))
 
 
 @dataclass(kw_only=True)
@@ -433,20 +432,19 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
     """The names of classes that `datasets` keeps beside the numbers."""
     try:
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        return dict(_named(about.get("info", {}).get("features", {})))
+        features = about.get("info", {}).get("features", {}).items()
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}  # a foreign writer's notes; the numbers themselves can still be read
-
-
-def _named(features: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    for name, about in features.items():
+    classes = {}
+    for name, about in features:
         if isinstance(about, list) and len(about) == 1:
             about = about[0]  # a list of classes, as it was once written
         elif isinstance(about, dict) and isinstance(about.get("feature"), dict):
             about = about["feature"]
         names = about.get("names") if isinstance(about, dict) else None
         if isinstance(names, list) and all(isinstance(each, str) for each in names):
-            yield name, names
+            classes[name] = names
+    return classes
 
 
 # --- The same as a stream: rows keep the types that they have.
@@ -470,7 +468,7 @@ def stream_columnar(
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)
     columns = (*schema.names, split) if split else tuple(schema.names)
-    draws = range(rows) if rows <= SAMPLE else sorted(random.Random(0).sample(range(rows), SAMPLE))
+    draws = sorted(random.Random(0).sample(range(rows), min(rows, SAMPLE)))
     own = [each.name for each in schema if not _is_plain(each.type)]
     table = Table(
         name=name, columns=columns, rows=_drawn(files, name, limits, draws, split),
