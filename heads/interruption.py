@@ -42,11 +42,7 @@ def interruptible(
 
 
 def check() -> None:
-    """Ends the work where that was asked for.
-
-    Raises:
-        Interrupted: It was, or whatever else was given to `interruptible` as its reason.
-    """
+    """End the work, by Interrupted or what `interruptible` was given, if that was asked for."""
     asked = _check.get()
     if asked is not None:
         asked()

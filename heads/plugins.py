@@ -34,11 +34,7 @@ class BaseModelSource(Protocol):
     """Base models that an extra makes or fetches, by the names that begin as it registers."""
 
     def find(self, name: str) -> tuple[str, Path]:
-        """Return the id of a base model as users know it, and its folder.
-
-        Raises:
-            ModelError: There is none by that name, or it cannot be written.
-        """
+        """Return the id of a base model as users know it, and its folder, or raise ModelError."""
         ...
 
     def choices(self) -> list[tuple[str, str]]:
@@ -164,11 +160,7 @@ def load_sections(part: str) -> tuple[Any, ...]:
 
 
 def load_run_backend(on: str) -> Any:
-    """Return the scheduler that a place such as ``name:HOST:PORT`` names.
-
-    Raises:
-        HeadsError: No extra has it, or it cannot be used here.
-    """
+    """Return the scheduler of a place such as ``name:HOST:PORT``, or raise HeadsError."""
     backends = {name: own for extra in extras() for name, own in extra.run_backends.items()}
     name = on.partition(":")[0]
     if name not in backends:

@@ -94,12 +94,7 @@ class TrainedReading(nn.Module):
         self.steps = nn.ModuleList(steps).eval().requires_grad_(False)
 
     def forward(self, mask: Tensor, states: Tensor) -> Pooled:
-        """The vectors (n, w) and what they were read of (n, t).
-
-        Args:
-            mask: (n, t), 1 on the tokens that are read.
-            states: (n, t, d), those of the last layer.
-        """
+        """Return `Pooled` (n, w), given what is read (n, t) and the last states (n, t, d)."""
         parts = [pooled(MODES[mode](mask, states), states) for mode in self.modes]
         vectors = torch.cat([part.vectors for part in parts], dim=-1)
         reads = torch.stack([part.reads for part in parts]).mean(dim=0)
@@ -213,29 +208,15 @@ class SentenceModules:
         return TrainedReading(self.modes, steps, reads_prompt=self.reads_prompt)
 
 
-def trained_reading(folder: Path, width: int) -> TrainedReading:
-    """Reads a folder's modules, up to the sentence's vector.
-
-    Args:
-        folder: A base model's.
-        width: d, of its states.
-
-    Raises:
-        RecipeError: It has none, or one that is not known here or broken.
-    """
-    return sentence_modules(folder, width).reading
-
-
 def sentence_modules(folder: Path, width: int) -> SentenceModules:
-    """Reads a folder's modules: those that make the sentence's vector, and a classification layer.
+    """Read a folder's modules: those that make the sentence's vector, and a classification layer.
 
     Modules pass what they make on by name. What is written under another name than the sentence's
     vector are logits. Without such a name a last dense layer without an activation counts as
     them if it gives as many numbers as the model's config has labels.
 
     Args:
-        folder: A base model's.
-        width: d, of its states.
+        width: d, of the base model's states.
 
     Raises:
         RecipeError: It has none, or one that is not known here or broken.
@@ -478,7 +459,7 @@ def why_untrained(folder: Path | None, id: str, width: int) -> RecipeError:
     try:
         if folder is None:
             raise _refused("it was never on disk")
-        trained_reading(folder, width)
+        sentence_modules(folder, width)
     except HeadsError as error:
         what = error.what.replace("this base model", id, 1)
         return RecipeError(what, error.hint)

@@ -59,12 +59,7 @@ def texts_of(X: Any, limits: Limits) -> RowTexts:
 
 
 def named_vectors(X: Any, limits: Limits) -> RowTexts:
-    """The vectors of an array-like (n, w), and their names in the place of texts.
-
-    Raises:
-        ArrayError: It is something else, or holds what is no number.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the vectors (n, w) of an array-like and their names as texts, or raise ArrayError."""
     if not is_array(X) and not hasattr(X, "columns"):
         try:
             X = np.asarray(X, dtype=float)
@@ -143,24 +138,14 @@ def _as_numpy(X: Any) -> Any:
 
 
 def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
-    """The vectors of an array-like (n, w) of numbers.
-
-    Raises:
-        DataError: It is something else, or holds what is no number.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the vectors (n, w) of an array-like of finite numbers, or raise DataError."""
     from heads.data.formats.numpy_files import of_matrix
 
     return of_matrix(array_of(X, limits, name), name, limits)
 
 
 def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
-    """An array-like (n, w) of numbers as NumPy has it; NaN and infinity may be among them.
-
-    Raises:
-        DataError: It is something else.
-        LimitError: It holds more than this place allows.
-    """
+    """Return an array-like (n, w) of numbers or NaN as NumPy has it, or raise ArrayError."""
     from heads.data.formats.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
@@ -174,21 +159,12 @@ def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
 
 
 def write_array(X: Any, path: Path, limits: Limits) -> None:
-    """Writes an array-like (n, w) of numbers as a .npy file, to be read as any other.
-
-    Raises:
-        DataError: It is something else.
-        LimitError: It holds more than this place allows.
-    """
+    """Write an array-like (n, w) of numbers as a .npy file; raise DataError for anything else."""
     np.save(path, array_of(X, limits, VECTOR_COLUMN), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":
-    """Vectors (n, w) that a head is asked about, as 32-bit floats.
-
-    Raises:
-        ArrayError: They are none, are of another width, or hold what is no number.
-    """
+    """Return vectors (n, w) for a head as 32-bit floats; raise ArrayError for others than that."""
     import torch
 
     hint = f"Give an array (n, {width}) of floats."
@@ -211,12 +187,7 @@ def matrix_of(X: Any, width: int) -> "Tensor":
 
 
 def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
-    """An array of vectors as a table with that one column; labels come from elsewhere.
-
-    Raises:
-        DataError: It holds no vectors.
-        LimitError: It holds more than this place allows.
-    """
+    """Return an array of vectors as a table of one column; raise DataError if it holds none."""
     from heads.data.formats.numpy_files import table_of_array
 
     found = vectors_of(X, limits, name)
@@ -225,11 +196,7 @@ def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
 
 
 def table_of_labels(labels: Any) -> Table:
-    """Labels in memory as a table: one a row, several, or an array (n, labels) of 0 and 1.
-
-    Raises:
-        ArrayError: They are none.
-    """
+    """Return labels in memory, also (n, labels) of 0 and 1, as a table, or raise ArrayError."""
     from heads.data.formats.numpy_files import COLUMNS, label_table
 
     values = _as_numpy(labels) if is_array(labels) else None
@@ -266,11 +233,7 @@ def check_as_many(name: str, rows: int, labels: Table) -> None:
 
 
 def beside(table: Table, labels: Table) -> Table:
-    """A table with the columns of another, which has as many rows in the same order.
-
-    Raises:
-        DataError: It has not.
-    """
+    """Return a table with the columns of another; raise DataError if that has not as many rows."""
     check_as_many(table.name, len(table.rows), labels)
     twice = [name for name in labels.columns if name in table.columns]
     if twice:

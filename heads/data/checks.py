@@ -194,11 +194,7 @@ def counted(rows: Rows) -> Counter[str]:
 
 
 def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
-    """Cuts labels that are too long, where they stay different.
-
-    Raises:
-        DataError: Two of them are the same when cut.
-    """
+    """Cut labels that are too long; raise DataError if two of them are the same when cut."""
     most = limits.label_characters
     short_of = {label: label[:most].rstrip() for label in counted(rows)}
     long = [row for row, labels in enumerate(rows.sets) if any(len(each) > most for each in labels)]
@@ -214,12 +210,7 @@ def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
 
 
 def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
-    """Refuses what cannot be classes.
-
-    Raises:
-        DataError: Fewer than two; or, of one label a row, real numbers, or one for each row.
-        LimitError: Too many.
-    """
+    """Raise DataError or LimitError for what cannot be classes: one, too many, or real numbers."""
     counts = counted(rows)
     if not counts:
         raise DataError(f"No row of {name} has a label.", "Choose the column that holds labels.")
@@ -400,11 +391,7 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
 
 
 def told(corpus: Corpus, columns: Columns) -> str:
-    """What the labels are, in a few words.
-
-    Returns:
-        For example "6 classes", "48 labels, 2.3 a row, separated by '|'" or "numbers from 0 to 5".
-    """
+    """Return what the labels are, such as "48 labels, 2.3 a row, separated by '|'"."""
     if not corpus.problem.has_classes:
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
     if corpus.problem.is_exclusive:

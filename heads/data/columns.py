@@ -324,14 +324,7 @@ def fitting(columns: Columns, table: Table) -> Columns | None:
 
 
 def guess(table: Table, said: ColumnHints | None = None) -> Columns:
-    """Guesses which column is what; the user confirms or changes it.
-
-    Args:
-        said: What the user said already: it is taken as it stands.
-
-    Raises:
-        DataError: There are fewer than two columns to choose from.
-    """
+    """Guess which column is what, where the user has not said it; raise DataError for too few."""
     said = said or ColumnHints()
     if said.text in table.vectors:  # as one says it who sees a menu of columns
         said = replace(said, text="", vectors=said.text)
@@ -367,14 +360,7 @@ def _by_cells(table: Table, columns: Columns, said: ColumnHints) -> Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """What columns were taken for what, and how well each would have done.
-
-    Attributes:
-        columns: Those of text, label, second text and split.
-        flags: The 0/1 columns that are the labels, if any are.
-        texts: The points of each column as the texts; none where two names say it.
-        labels: The points of each column as the labels; none where 0/1 columns are.
-    """
+    """What columns were taken for what, and how many points each column has as texts or labels."""
 
     columns: Columns
     flags: tuple[str, ...]

@@ -66,14 +66,7 @@ _XML = re.compile(r"\s*<\?xml\b", re.I)
 
 
 def refuse_container(head: bytes, name: str) -> None:
-    """Refuses a file that is no text by its first bytes.
-
-    Args:
-        head: The first few thousand bytes.
-
-    Raises:
-        DataError: An archive, a picture and the like, each with its own sentence.
-    """
+    """Raise DataError for an archive, a picture and the like, by the first bytes of a file."""
     for magic, kind, hint in _MAGIC:
         if head.startswith(magic):
             raise DataError(f"{name} is {kind}.", hint)
@@ -123,10 +116,7 @@ _SIGNS = frozenset((0x80, 0x84, 0x85, *range(0x91, 0x98), 0xA0, 0xAB, 0xAD, 0xB4
 
 
 def decode(raw: bytes, name: str) -> tuple[str, list[str], list[Finding]]:
-    """Decodes a file by its mark, as UTF-8, as UTF-16, or as Windows-1252 with a warning.
-
-    Returns:
-        The text, notes and warnings.
+    """Decode a file as its mark says, as UTF-8, UTF-16 or Windows-1252; with notes and warnings.
 
     Raises:
         DataError: It is none of these; names the line.
@@ -264,11 +254,7 @@ _HEAD = 4_096  # bytes
 
 
 def place_of(data: str | Path) -> Path:
-    """The file of a sample, or the one at a path.
-
-    Raises:
-        DataError: There is neither.
-    """
+    """Return the file of a sample, or the one at a path; raise DataError if there is neither."""
     if str(data) in SAMPLES:
         return SAMPLES[str(data)].path
     path = Path(data)

@@ -204,11 +204,7 @@ def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
 
 
 def check_groups(corpus: Corpus, column: str) -> None:
-    """Refuses groups that are too few to part.
-
-    Raises:
-        DataError: There are fewer than are needed to learn from, to choose on and to score.
-    """
+    """Raise DataError for groups that are too few to learn from, to choose on and to score."""
     if not corpus.groups:
         return
     found = groups_of(corpus).numbers

@@ -167,11 +167,7 @@ Marks = Callable[[Sequence[str], int], tuple[str, ...] | float | str]
 
 
 def label_cells(table: Table, columns: Columns) -> Marks:
-    """How the labels of a row are read.
-
-    Raises:
-        DataError: While reading, where a 0/1 column says something else; names the line.
-    """
+    """Return what reads the labels of a row; a 0/1 column of other words raises DataError."""
     if columns.labels:
         return _of_flags(table, columns.labels)
     at = table.columns.index(columns.label)

@@ -77,11 +77,7 @@ class Rows:
 
 
 def check_columns(table: Table, columns: Columns) -> None:
-    """Checks that the chosen columns are there, different, and no lists.
-
-    Raises:
-        DataError: One is not, or they say two things of the labels.
-    """
+    """Raise DataError unless the chosen columns are there, different, no lists, and of one mind."""
     _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:

@@ -158,7 +158,7 @@ class CsvFormat:
     escape: str = ""
 
     def rows(self, lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
-        """The rows, each with the line on which it begins; an empty line is a row without cells.
+        """Yield rows with the line on which each begins; an empty line is a row without cells.
 
         Raises:
             DataError: Quotes do not fit; names the line.
@@ -397,14 +397,7 @@ def head_of(lines: Iterable[str]) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class _Parting:
-    """How a text is parted, and what comes of it.
-
-    Attributes:
-        reading: How lines become rows; None where each line is one text, whatever signs it holds.
-        lines: Gives the lines, with empty ones in the place of a title.
-        title: What stood there.
-        is_one: Whether there is one column.
-    """
+    """How a text is parted into rows; without a `reading` each of its lines is one text."""
 
     reading: CsvFormat | None
     lines: Callable[[], Iterator[str]]
@@ -514,14 +507,7 @@ def _one_column(source: TextSource, name: str) -> _Parting:
 
 @dataclass(kw_only=True, slots=True)
 class _Counted:
-    """What a pass over all rows of a file finds.
-
-    Attributes:
-        first: The first rows, by which the names of the columns are found.
-        widest: Cells of the row that has most.
-        odd: The cells of each row that has more or fewer than the first, by its line.
-        drawn: Rows from everywhere.
-    """
+    """What a pass over all rows finds; `odd` has the sizes of unlike rows by their lines."""
 
     first: list[tuple[int, list[str]]] = field(default_factory=list)
     widest: int = 0

@@ -87,13 +87,7 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
-    """The sheet of a workbook that is read.
-
-    Attributes:
-        place: Its number among all.
-        which: What it is called within a sentence.
-        note: That it was read, and others were not.
-    """
+    """The place of a sheet among all, what it is called within a sentence, and a note on it."""
 
     place: int
     which: str
@@ -179,11 +173,7 @@ def _check_xml(path: Path, name: str, limits: Limits) -> None:
 
 
 class _TimedFile(io.FileIO):
-    """A file that is read only so long, also within a row of millions of cells.
-
-    Args:
-        seconds: How long its thread may compute meanwhile; 0 without end.
-    """
+    """A file that its thread may read for so many seconds, also within a very long row."""
 
     def __init__(self, path: Path, name: str, seconds: int) -> None:
         super().__init__(path)

@@ -55,14 +55,7 @@ class Header:
 
 
 def header_of(file: BinaryIO, name: str, size: int) -> Header:
-    """Reads what an array says of itself, and holds it to how much is there.
-
-    Args:
-        size: How many bytes the file has.
-
-    Raises:
-        DataError: It is damaged, claims more than it has, or holds objects.
-    """
+    """Read an array's header; raise DataError if it claims more than `size` bytes, or objects."""
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -85,12 +78,7 @@ def header_of(file: BinaryIO, name: str, size: int) -> Header:
 
 
 def check_vectors(header: Header, name: str, limits: Limits) -> None:
-    """Refuses an array that holds no vectors.
-
-    Raises:
-        DataError: It is no table of numbers.
-        LimitError: It is more than this place allows.
-    """
+    """Raise DataError or LimitError for an array that holds no vectors, or too many."""
     if header.dtype.kind not in KINDS:
         what = f"{name} holds values of the kind {header.dtype}, and vectors are of numbers."
         raise DataError(what, _FLOATS)
@@ -129,12 +117,7 @@ def read_numpy(path: Path, name: str, limits: Limits, *, of_labels: bool = False
 def table_of_array(
     name: str, rows: int, width: int, read: Callable[[], RowVectors], says: str
 ) -> Table:
-    """An array of rows × numbers as a table of one column of vectors.
-
-    Args:
-        read: Reads them.
-        says: How they came, for a note.
-    """
+    """Return a table of one column of vectors, read when asked for; `says` becomes a note."""
     return Table(
         name=name,
         columns=(VECTOR_COLUMN,),
@@ -166,12 +149,7 @@ def _vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
 
 
 def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
-    """Vectors that lie in an array already, checked; of 32-bit floats they are those of the array.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
+    """Return vectors from an array, checked; of 32-bit floats they are not copied."""
     is_ready = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.flags.writeable
     sink = VectorSink(
         name=name, rows=len(matrix), width=matrix.shape[1], limits=limits,
@@ -281,11 +259,7 @@ def _exactly(file: Any, size: int, name: str) -> bytes:
 
 
 def cells_of(values: np.ndarray, name: str) -> list[str]:
-    """An array of labels as cells.
-
-    Raises:
-        DataError: What stands there for letters is none.
-    """
+    """Return an array of labels as cells; raise DataError if its letters are none."""
     if values.dtype.kind == "U":  # by numbers: NumPy itself ends in a SystemError on some letters
         numbers = np.dtype("u4").newbyteorder(values.dtype.byteorder)
         if np.ascontiguousarray(values).view(numbers).max(initial=0) > sys.maxunicode:
@@ -349,12 +323,7 @@ def is_numpy(path: Path) -> bool:
 
 
 def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
-    """How many rows a file has, and its arrays.
-
-    Raises:
-        DataError: It is damaged, or holds no vectors.
-        LimitError: It holds more than this place allows.
-    """
+    """Return how many rows a file has, and its arrays; raise DataError or LimitError."""
     allowed = limits_here()
     if _is_npy(path):
         header = _header_at(path, name)
@@ -395,11 +364,7 @@ def _read_labels(path: Path, name: str, limits: Limits) -> Table:
 
 
 def label_table(values: np.ndarray, name: str) -> Table:
-    """Labels (n,), or (n, labels) of 0 and 1, as a table.
-
-    Raises:
-        DataError: What stands there for letters is none.
-    """
+    """Return labels (n,), or (n, labels) of 0 and 1, as a table; raise DataError for no letters."""
     columns = [values] if values.ndim == 1 else list(values.T)
     names = (LABELS,) if len(columns) == 1 else tuple(f"{LABELS} {n}" for n in range(len(columns)))
     cells = [cells_of(column, name) for column in columns]

@@ -139,15 +139,12 @@ class Gathered:
         split: str = "",
         again: "Callable[[str], Iterable[pyarrow.Array]] | None" = None,
     ) -> Table:
-        """All that has come.
+        """Return all that has come as a table, or raise DataError if nothing has.
 
         Args:
             note: How it was read.
             split: The name of the column of parts, where there is one.
             again: Gives one column again, some rows at a time: so vectors are read, if ever.
-
-        Raises:
-            DataError: Nothing has.
         """
         if not self._rows:
             raise DataError(f"{self.name} has no data rows.", "Choose one that has some.")
@@ -186,16 +183,12 @@ def vectors_of_arrow(
     width: int,
     limits: Limits,
 ) -> RowVectors:
-    """A column of vectors, some rows at a time.
+    """Read a column of vectors, some rows at a time; raise DataError or LimitError.
 
     Args:
         arrays: Gives the column from its beginning.
         rows: How many rows it has.
         width: How many numbers a vector has; 0 where that is still to be found out.
-
-    Raises:
-        DataError: They are not of one length, or cannot be used.
-        LimitError: They are more than this place allows.
     """
     if not width:  # that of the first list that is not empty
         sizes = (compute().list_value_length(array).to_pylist() for array in arrays())
@@ -216,10 +209,10 @@ def compute() -> Any:
 def matrix_of(
     array: "pyarrow.Array", width: int, odd: Callable[[int, int], Exception]
 ) -> "tuple[numpy.ndarray, numpy.ndarray]":
-    """Lists of one length as numbers (n, w), and which rows have none (n,).
+    """Return lists of one length as numbers (n, w), and which rows have none (n,).
 
     Args:
-        odd: What is raised of a list that has another length: by its place, and that length.
+        odd: Makes the error of a list of another length, by its place and that length.
     """
     import numpy as np
     import pyarrow as pa

@@ -57,15 +57,7 @@ class VectorSink:
         self._matrix = room(self.rows, self.width) if self.into is None else self.into
 
     def add(self, block: Matrix, lacks: np.ndarray | None = None) -> None:
-        """Takes some vectors in.
-
-        Args:
-            block: (n, w), of any kind of number.
-            lacks: (n,), which rows have none.
-
-        Raises:
-            DataError: They hold what is no number.
-        """
+        """Take in vectors (n, w), of which some may be lacking (n,); raise DataError for NaN."""
         start = len(self._names)
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
             own = np.ascontiguousarray(block, dtype=np.float32)
@@ -98,11 +90,7 @@ def check_different(found: RowVectors, name: str) -> None:
 
 
 def room(rows: int, width: int) -> Matrix:
-    """Zeros for so many vectors; where they are many, in a file that nobody else sees.
-
-    Raises:
-        DataError: The disk has no room for them.
-    """
+    """Return zeros for vectors; many lie in a file that nobody else sees, if the disk has room."""
     if rows * width * 4 <= IN_MEMORY:
         return np.zeros((rows, width), np.float32)
     with writing("The vectors"):
@@ -113,12 +101,7 @@ def room(rows: int, width: int) -> Matrix:
 
 
 def check_shape(name: str, rows: int, width: int, limits: Limits) -> None:
-    """Refuses vectors by what a file says of them, before any room is made for them.
-
-    Raises:
-        DataError: There are none, or they have no numbers.
-        LimitError: They would be more than this place allows.
-    """
+    """Raise DataError or LimitError for no vectors or too many, before there is room for them."""
     if not rows or not width:
         what = f"{name} holds {rows:,} vectors of {count(width, 'number')}."
         raise DataError(what, "Choose a file with some.")
@@ -150,12 +133,7 @@ def names_of(block: Matrix, lacks: np.ndarray | None = None) -> list[str]:
 
 
 def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
-    """Vectors from cells such as "[0.1, -0.2]"; an empty one has none.
-
-    Raises:
-        DataError: One is no such list, or they cannot be used.
-        LimitError: They are more than this place allows.
-    """
+    """Read vectors from cells such as "[0.1, -0.2]" or empty ones; raise DataError for others."""
     width = len(next(filter(None, map(numbers_in, cells)), ()))
     sink = VectorSink(name=name, rows=len(cells), width=width, limits=limits)
     for start in range(0, len(cells), BLOCK):

@@ -29,11 +29,7 @@ def vector_columns(stream: TableStream) -> tuple[str, ...]:
 def block_vectors(
     stream: TableStream, block: Block, column: str, width: int
 ) -> tuple[Matrix, np.ndarray]:
-    """The vectors of a block (n, w), and which of its rows have one that can be read (n,).
-
-    Raises:
-        DataError: One has another width.
-    """
+    """Return the vectors (n, w) of a block and which rows have one (n,); or raise DataError."""
     if stream.form == "columnar":
         blocks = list(_of_arrow(stream, block, column, width))
         found = np.concatenate([matrix for matrix, _ in blocks])
