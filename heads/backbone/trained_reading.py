@@ -293,17 +293,14 @@ def check_case(folder: Path) -> None:
 
     The library changes the tokenizer for that; ours is the base model's for all readings.
     """
-    told = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
-    if isinstance(told, dict) and told.get("do_lower_case") is True and not _lowercases(folder):
+    if _object(folder / LENGTH).get("do_lower_case") is True and not _lowercases(folder):
         raise _refused(f"its {LENGTH} asks for lower case, and its tokenizer keeps capitals")
 
 
 def _lowercases(folder: Path) -> bool:
     """Return True if a folder's tokenizer puts texts in lower case by itself."""
     if not (folder / "tokenizer.json").is_file():  # one that Transformers builds from its words
-        config = folder / "tokenizer_config.json"
-        values = _json(config) if config.is_file() else {}
-        return isinstance(values, dict) and values.get("do_lower_case") is True
+        return _object(folder / "tokenizer_config.json").get("do_lower_case") is True
     try:  # read and never run, for it may be a stranger's
         tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
         normalizer = tokenizer.get("normalizer") or {}
@@ -316,11 +313,9 @@ def _lowercases(folder: Path) -> bool:
 def sentence_config(folder: Path) -> SentenceConfig:
     """What a folder says of prompts and lengths; nothing, where nothing can be read."""
     try:
-        told = _json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
-        length = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+        told, length = _object(folder / PROMPTS), _object(folder / LENGTH)
     except RecipeError:
         return SentenceConfig()
-    told, length = (one if isinstance(one, dict) else {} for one in (told, length))
     given = told.get("prompts")
     prompts = {
         str(name): text
@@ -349,6 +344,12 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         raise _refused(f"its {path.name} cannot be read as JSON") from None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one where there is none."""
+    values = _json(path) if path.is_file() else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _named(module: Any) -> tuple[str, str]:

@@ -165,7 +165,10 @@ class _Graph:
             (text, far) for side in self.sides for text, far in zip(side, apart, strict=True)
         )
         self.keys = [keys[at : at + self.size] for at in range(0, len(keys), self.size)]
-        self.often = _counts(self.keys)
+        # In how many rows each text stands; a row that pairs a text with itself is one.
+        first, *others = map(np.asarray, self.keys)
+        every = [first, *(other[other != first] for other in others)]
+        self.often = np.bincount(np.concatenate(every))
         self.bonds: list[list[int]] = []
         if pairs:  # whichever text comes first
             self.bonds.append(_numbered(map(frozenset, zip(*self.keys, strict=True))))
@@ -220,16 +223,6 @@ class _Graph:
         for what, most in sides.items():
             told += [what if most == _ANY else f"{what} in at most {most} rows"] * (most > 1)
         return " and ".join(told or ["equal pairs of texts"] * (len(self.keys) > 1))
-
-
-def _counts(sides: Sequence[Sequence[int]]) -> Any:
-    """In how many rows each text stands."""
-    if len(sides) == 1:
-        return np.bincount(sides[0])
-    one, other = map(np.asarray, sides)
-    size = int(max(one.max(), other.max())) + 1
-    twice = np.bincount(one[one == other], minlength=size)  # a row that pairs a text with itself
-    return np.bincount(one, minlength=size) + np.bincount(other, minlength=size) - twice
 
 
 def _numbered(keys: Iterable[Any]) -> list[int]:

@@ -363,15 +363,13 @@ class _Typed(_Texts):
     def _columns(self, block: Block) -> "list[pyarrow.Array]":
         import pyarrow as pa
 
-        table = pa.Table.from_batches(block.own)
-        own = [table.column(at).combine_chunks() for at in range(table.num_columns)]
-        found = []
-        for place, column in enumerate(own):
-            kind = self.schema.field(place).type
-            found.append(column if column.type == kind else column.cast(kind))
-        for place in range(len(own), len(self.stream.columns)):
-            found.append(pa.array([row.cells[place] for row in block.rows]))
-        return found
+        columns = [column.combine_chunks() for column in pa.Table.from_batches(block.own).columns]
+        own = [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip(columns, self.schema.types, strict=False)
+        ]
+        others = range(len(own), len(self.stream.columns))
+        return [*own, *(pa.array([row.cells[at] for row in block.rows]) for at in others)]
 
 
 @contextmanager
