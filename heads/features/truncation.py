@@ -27,8 +27,9 @@ def with_token_findings(data: Data, backbone: Backbone) -> Data:
         rows = slice(start, start + CHUNK)
         encoded = backbone.encode(corpus.texts[rows], corpus.pairs[rows])
         chunks.append(counts(encoded, backbone))
-    by_text = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    found = token_findings(**by_text, corpus=corpus, backbone=backbone)
+    names = ("tokens", "whole", "unknown")
+    tokens, whole, unknown = (torch.cat([chunk[name] for chunk in chunks]) for name in names)
+    found = token_findings(tokens, whole, unknown, corpus, backbone)
     return replace(data, findings=(*data.findings, *found))
 
 

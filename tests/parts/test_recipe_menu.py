@@ -87,7 +87,7 @@ def test_any_text_is_a_recipe_or_a_recipe_error(text: str) -> None:
 
 # What does not fit, and what is said of it.
 REFUSED: list[tuple[str, str]] = [
-    ("mean+linear?dropout=" + "9" * 400, "does not fit"),
+    ("mean+linear?dropout=" + "9" * 400, "is not an option"),
     # A slip is answered with the nearest name, and what is like nothing with all names.
     ("meen+linear", "Did you mean 'mean'"),
     ("mean+robert", "Did you mean 'roberta'"),
