@@ -111,7 +111,7 @@ def _plain(error: Exception) -> OSError:
 
 
 def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all; OSError, if the disk refuses, leaves what was there."""
+    """Write a file whole or not at all; if the disk refuses (OSError), what was there stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, mode=0o600) as place:
         fill(place)

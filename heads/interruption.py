@@ -42,7 +42,7 @@ def interruptible(
 
 
 def check() -> None:
-    """End the work, by Interrupted or what `interruptible` was given, if that was asked for."""
+    """Raise Interrupted, or what `interruptible` was given, if the work is to end."""
     asked = _check.get()
     if asked is not None:
         asked()

@@ -107,7 +107,7 @@ class Download:
         return True
 
     def result(self) -> Path:
-        """Return where it lies, once it is over, or raise the HeadsError that ended it."""
+        """Return the model's folder once it is over, or raise the HeadsError that ended it."""
         if isinstance(self._error, ModelError | LimitError):
             raise type(self._error)(self._error.what, self._error.hint)
         if self._error is not None or self._folder is None:
@@ -127,7 +127,7 @@ class Download:
             self._left = time.monotonic()
 
     def check(self) -> None:
-        """End it, by Interrupted, where nobody has waited for it for a while."""
+        """End it and raise Interrupted once nobody has waited for it for a while."""
         with self._lock:
             if not self._waiting and time.monotonic() - self._left > GRACE:
                 self._is_ending = True

@@ -38,7 +38,7 @@ MOST_FILES = 200
 
 
 def full_id(model: str) -> str:
-    """Return an id with its owner, which a name from the menu lacks; raise ModelError for no id."""
+    """Return a model's full id, also for a name from the menu; raise ModelError for no id."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -131,7 +131,7 @@ class Listing:
 
 
 def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Download a model's files into the Hub's cache; raise ModelError if it cannot or must not."""
+    """Download a model's files into the Hub's cache; raise ModelError if they cannot be had."""
     listing = describe(fetchable(model), limits)
     judge_config(listing, limits)
     judge_room(listing, limits)
@@ -153,7 +153,7 @@ def fetchable(model: str) -> str:
 
 
 def describe(model: str, limits: Limits) -> Listing:
-    """Ask the Hub for a model's file sizes and config; raise ModelError if it is none to use."""
+    """Ask the Hub for a model's file sizes and config; raise ModelError if it has none to use."""
     import huggingface_hub
 
     with _asking(model, limits):

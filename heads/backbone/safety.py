@@ -121,7 +121,7 @@ def check_no_share(path: str) -> None:
 
 
 def is_here(model: str, limits: Limits) -> bool:
-    """Return True if a base model needs no network and no folder; raise ModelError for no id."""
+    """Return True if a base model needs neither network nor folder; raise ModelError for no id."""
     check_name(model)
     model = model.strip()
     if model.lower() in NAMES or plugins.find_base_models(model):
@@ -136,7 +136,7 @@ def absent(model: str, limits: Limits) -> str:
 
 
 def is_folder(model: str, limits: Limits) -> bool:
-    """Return True if a name stands for a folder; raise ModelError for one on another machine."""
+    """Return True if a name stands for a folder; raise ModelError for one of another machine."""
     if limits.public:
         return False
     check_no_share(model)
@@ -168,7 +168,7 @@ def _local_revision(folder: Path) -> str:
 
 
 def check_weights(folder: Path) -> None:
-    """Raise ModelError without safetensors weights in the folder and a tokenizer beside them."""
+    """Raise ModelError unless a folder holds safetensors weights and a tokenizer."""
     index = folder / "model.safetensors.index.json"
     if not (folder / "model.safetensors").is_file():
         if not index.is_file():

@@ -60,7 +60,7 @@ def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> A
 
 
 def _restore(tokenizer: Any, model: str, is_isolated: bool) -> None:
-    """Undo what an export has changed, or raise ModelError, so that every recipe can be read."""
+    """Undo what an export changed in a tokenizer; raise ModelError where that is not allowed."""
     original = tokenizer.init_kwargs.pop(ORIGINAL, None)
     if not isinstance(original, dict) or not tokenizer.is_fast:
         return

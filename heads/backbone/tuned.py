@@ -88,7 +88,7 @@ class TunedBase:
         return found.written_as(writes)
 
     def adapted(self, model: Any) -> Any:
-        """Put a copy of the base model under PEFT's adapter, beside whose weights it lies."""
+        """Put PEFT's adapter with what was learned on a copy of the base model; return it."""
         from peft import set_peft_model_state_dict
 
         with IsolatedRng().rolling():  # PEFT draws weights, which are then those of here

@@ -145,7 +145,7 @@ def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
 
 
 def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
-    """Return an array-like (n, w) of numbers or NaN as NumPy has it, or raise ArrayError."""
+    """Return an array-like (n, w) of numbers, also NaN, as NumPy has it, or raise ArrayError."""
     from heads.data.formats.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
@@ -164,7 +164,7 @@ def write_array(X: Any, path: Path, limits: Limits) -> None:
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":
-    """Return vectors (n, w) for a head as 32-bit floats; raise ArrayError for others than that."""
+    """Return vectors (n, w) for a head as 32-bit floats; raise ArrayError for anything else."""
     import torch
 
     hint = f"Give an array (n, {width}) of floats."
@@ -233,7 +233,7 @@ def check_as_many(name: str, rows: int, labels: Table) -> None:
 
 
 def beside(table: Table, labels: Table) -> Table:
-    """Return a table with the columns of another; raise DataError if that has not as many rows."""
+    """Return a table with the columns of another; raise DataError unless both have as many rows."""
     check_as_many(table.name, len(table.rows), labels)
     twice = [name for name in labels.columns if name in table.columns]
     if twice:

@@ -324,7 +324,7 @@ def fitting(columns: Columns, table: Table) -> Columns | None:
 
 
 def guess(table: Table, said: ColumnHints | None = None) -> Columns:
-    """Guess which column is what, where the user has not said it; raise DataError for too few."""
+    """Guess the columns that the user has not named; raise DataError if there are too few."""
     said = said or ColumnHints()
     if said.text in table.vectors:  # as one says it who sees a menu of columns
         said = replace(said, text="", vectors=said.text)

@@ -232,7 +232,7 @@ def of_targets(
 
 
 def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
-    """Put the classes in an order from low to high; raise DataError if they are not the same."""
+    """Put the classes in an order from low to high; raise DataError if it names others."""
     if not corpus.problem.is_exclusive:
         raise DataError("An order of classes is for one label a row.", "Leave the order out.")
     unknown = [label for label in corpus.classes if label not in order]

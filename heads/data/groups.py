@@ -140,7 +140,7 @@ def shared(texts: Sequence[str], pairs: Sequence[str], parts: Sequence[str]) -> 
 
 
 def _ways(*, paired: bool) -> Iterator[tuple[int, int]]:
-    """Yield, for first and second texts, in how many rows those that hold rows together stand."""
+    """Yield in how many rows first and second texts may stand and still hold rows together."""
     for cap in (*_CAPS, 1):
         yield from ((cap, cap), (_ANY, cap), (cap, _ANY)) if paired else ((cap, 1),)
 

@@ -77,7 +77,7 @@ class Rows:
 
 
 def check_columns(table: Table, columns: Columns) -> None:
-    """Raise DataError unless the chosen columns are there, different, no lists, and of one mind."""
+    """Raise DataError unless the chosen columns exist, differ, hold no lists and agree."""
     _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:

@@ -230,7 +230,7 @@ def resolve(recipe: Recipe | str) -> ResolvedRecipe:
 
 
 def reader_of(name: str) -> Pooling:
-    """Return the pooling of a name, or the one of given vectors; raise RecipeError for none."""
+    """Return the pooling of a name, also that of given vectors, or raise RecipeError."""
     return GIVEN if name == GIVEN.name else pooling[name]
 
 

@@ -39,7 +39,7 @@ class SameLength:
     unread: tuple[int, ...] = ()
 
     def states(self, hidden: tuple[Tensor, ...], block: BertEncoder, ends: Tensor) -> States:
-        """Return the `States` of these texts, given theirs by layer and the end tokens' numbers."""
+        """Return the `States` of these texts, given those by layer and the end tokens."""
         mask = torch.ones(self.numbers.shape, device=self.numbers.device)
         for row, unread in enumerate(self.unread):
             mask[row, :unread] = 0

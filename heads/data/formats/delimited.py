@@ -338,7 +338,7 @@ def _even(grid: Grid, name: str, title: str) -> Grid:
 
 
 def check_even(name: str, odd: Mapping[int, int], rows: int, width: int) -> None:
-    """Raise DataError if over a tenth of the rows, `odd` by line, have other numbers of cells."""
+    """Raise DataError if over a tenth of the rows have another number of cells (`odd`, by line)."""
     if len(odd) > _MOST_RAGGED * rows:
         line, cells = next(iter(odd.items()))
         what = (

@@ -259,7 +259,7 @@ def _exactly(file: Any, size: int, name: str) -> bytes:
 
 
 def cells_of(values: np.ndarray, name: str) -> list[str]:
-    """Return an array of labels as cells; raise DataError if its letters are none."""
+    """Return an array of labels as cells; raise DataError for characters that do not exist."""
     if values.dtype.kind == "U":  # by numbers: NumPy itself ends in a SystemError on some letters
         numbers = np.dtype("u4").newbyteorder(values.dtype.byteorder)
         if np.ascontiguousarray(values).view(numbers).max(initial=0) > sys.maxunicode:
@@ -323,7 +323,7 @@ def is_numpy(path: Path) -> bool:
 
 
 def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
-    """Return how many rows a file has, and its arrays; raise DataError or LimitError."""
+    """Return the number of rows of a file, and its arrays; raise DataError or LimitError."""
     allowed = limits_here()
     if _is_npy(path):
         header = _header_at(path, name)
@@ -364,7 +364,7 @@ def _read_labels(path: Path, name: str, limits: Limits) -> Table:
 
 
 def label_table(values: np.ndarray, name: str) -> Table:
-    """Return labels (n,), or (n, labels) of 0 and 1, as a table; raise DataError for no letters."""
+    """Return labels (n,), or (n, labels) of 0 and 1, as a table, or raise DataError."""
     columns = [values] if values.ndim == 1 else list(values.T)
     names = (LABELS,) if len(columns) == 1 else tuple(f"{LABELS} {n}" for n in range(len(columns)))
     cells = [cells_of(column, name) for column in columns]

@@ -57,7 +57,7 @@ class VectorSink:
         self._matrix = room(self.rows, self.width) if self.into is None else self.into
 
     def add(self, block: Matrix, lacks: np.ndarray | None = None) -> None:
-        """Take in vectors (n, w), of which some may be lacking (n,); raise DataError for NaN."""
+        """Add vectors (n, w), some of which may be lacking (n,); raise DataError for NaN."""
         start = len(self._names)
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
             own = np.ascontiguousarray(block, dtype=np.float32)
@@ -90,7 +90,7 @@ def check_different(found: RowVectors, name: str) -> None:
 
 
 def room(rows: int, width: int) -> Matrix:
-    """Return zeros for vectors; many lie in a file that nobody else sees, if the disk has room."""
+    """Return zeros for vectors, many in an unnamed file; raise DataError if the disk is full."""
     if rows * width * 4 <= IN_MEMORY:
         return np.zeros((rows, width), np.float32)
     with writing("The vectors"):
