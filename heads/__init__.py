@@ -3,8 +3,8 @@
 Public names are loaded on first use, so that ``import heads`` stays light.
 """
 
-import importlib
-from pathlib import Path
+import importlib.util
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from heads import display, plugins, registration
@@ -85,32 +85,23 @@ if TYPE_CHECKING:
     from heads.settings import ExperimentConfig, Limits
 
 
-def _renderer() -> display.Renderer:
-    from heads.interfaces import notebook
-
-    return notebook
-
-
-def _text(result: Any) -> str:
-    from heads.interfaces.cli import tables
-
-    return tables.text(result)
-
-
 # Results are made below the views that draw them; what is above both brings them together.
-display.drawn_by(_renderer, _text)
+display.drawn_by(
+    partial(plugins.load, "heads.interfaces.notebook"),
+    lambda result: plugins.load("heads.interfaces.cli.tables:text")(result),
+)
 registration.register()
-
-
-def _is_module(name: str) -> bool:
-    return any((Path(folder) / end).exists() for folder in __path__ for end in (name, f"{name}.py"))
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name], __name__), name)
     # ``from heads import api`` asks for the name before it imports the module: no extra is needed.
-    elif name.startswith("_") or _is_module(name) or name not in (verbs := plugins.verbs()):
+    elif (
+        name.startswith("_")
+        or importlib.util.find_spec(f"heads.{name}")
+        or name not in (verbs := plugins.verbs())
+    ):
         raise AttributeError(f"module 'heads' has no attribute '{name}'")
     else:
         value = plugins.load(verbs[name])

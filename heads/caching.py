@@ -68,11 +68,7 @@ def place_told(path: Path) -> str:
 
 
 def check_free(path: Path) -> None:
-    """Refuses the name of a file that is there already: what a user has is never written over.
-
-    Raises:
-        DataError: It is there.
-    """
+    """Raise DataError for a file that is there already: what a user has is never written over."""
     if path.exists():
         raise DataError(f"{place_told(path)} is there already.", "Name a new file.")
 
@@ -115,11 +111,7 @@ def _plain(error: Exception) -> OSError:
 
 
 def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Writes a file so that it is there whole or not at all.
-
-    Raises:
-        OSError: The disk refuses, whoever it was that wrote; what was there before stays.
-    """
+    """Write a file whole or not at all; if the disk refuses (OSError), what was there stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, mode=0o600) as place:
         fill(place)

@@ -42,21 +42,15 @@ def interruptible(
 
 
 def check() -> None:
-    """Ends the work where that was asked for.
-
-    Raises:
-        Interrupted: It was, or whatever else was given to `interruptible` as its reason.
-    """
+    """Raise Interrupted, or what `interruptible` was given, if the work is to end."""
     asked = _check.get()
     if asked is not None:
         asked()
 
 
-@contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """Within it, the work of this thread only waits, and needs no core."""
-    with _outside.get()():
-        yield
+def outside() -> AbstractContextManager[None]:
+    """Return a context in which the work of this thread only waits, and needs no core."""
+    return _outside.get()()
 
 
 def whose() -> str:

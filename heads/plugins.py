@@ -16,7 +16,7 @@ import contextlib
 import importlib
 import logging
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -34,11 +34,7 @@ class BaseModelSource(Protocol):
     """Base models that an extra makes or fetches, by the names that begin as it registers."""
 
     def find(self, name: str) -> tuple[str, Path]:
-        """Return the id of a base model as users know it, and its folder.
-
-        Raises:
-            ModelError: There is none by that name, or it cannot be written.
-        """
+        """Return the id of a base model as users know it, and its folder, or raise ModelError."""
         ...
 
     def choices(self) -> list[tuple[str, str]]:
@@ -95,22 +91,14 @@ def extras() -> tuple[Extra, ...]:
 
     An extra that cannot be loaded is logged and left out.
     """
-    found = [extra for extra in (*_included(), *_installed()) if extra is not None]
+    references: list[str] = []
+    with contextlib.suppress(ImportError):  # the folder was removed
+        folder = importlib.import_module("heads.extras").__path__
+        names = sorted(module.name for module in pkgutil.iter_modules(folder))
+        references += [f"heads.extras.{name}:EXTRA" for name in names]
+    references += [entry_point.value for entry_point in entry_points(group=GROUP)]
+    found = [extra for extra in map(_load_extra, references) if extra is not None]
     return tuple({extra.name: extra for extra in reversed(found)}.values())[::-1]
-
-
-def _included() -> Iterator[Extra | None]:
-    try:
-        package = importlib.import_module("heads.extras")
-    except ImportError:  # the folder was removed
-        return
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield _load_extra(f"heads.extras.{module.name}:EXTRA")
-
-
-def _installed() -> Iterator[Extra | None]:
-    for entry_point in entry_points(group=GROUP):
-        yield _load_extra(entry_point.value)
 
 
 def _load_extra(reference: str) -> Extra | None:
@@ -172,11 +160,7 @@ def load_sections(part: str) -> tuple[Any, ...]:
 
 
 def load_run_backend(on: str) -> Any:
-    """Return the scheduler that a place such as ``name:HOST:PORT`` names.
-
-    Raises:
-        HeadsError: No extra has it, or it cannot be used here.
-    """
+    """Return the scheduler of a place such as ``name:HOST:PORT``, or raise HeadsError."""
     backends = {name: own for extra in extras() for name, own in extra.run_backends.items()}
     name = on.partition(":")[0]
     if name not in backends:

@@ -179,43 +179,27 @@ class ExperimentConfig:
     def __post_init__(self) -> None:
         for one in fields(self):
             value, among = getattr(self, one.name), one.metadata.get("among")
-            if among:
-                _check_choice(one.name, value, among)
-            elif isinstance(one.default, bool):
-                _check_switch(one.name, value)
-            else:
+            if isinstance(one.default, bool):
+                among = (True, False)
+            if among is None:
                 _check_range(one, value)
                 if not isinstance(one.default, float):
                     object.__setattr__(self, one.name, int(value))  # 3.0 is 3
-
-
-def _check_choice(name: str, value: Any, among: tuple[str, ...]) -> None:
-    """Refuses what is none of the choices of a setting."""
-    if value not in among:
-        known = f"{', '.join(among[:-1])} or {among[-1]}"
-        raise LimitError(f"{name} must be {known}, not {value!r:.40}.", "Change it.")
-
-
-def _check_switch(name: str, value: Any) -> None:
-    """Refuses what is neither on nor off."""
-    if not isinstance(value, bool):
-        raise LimitError(f"{name} must be True or False, not {value!r:.40}.", "Change it.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+            elif not isinstance(value, type(one.default)) or value not in among:
+                known = f"{', '.join(map(str, among[:-1]))} or {among[-1]}"
+                raise LimitError(f"{one.name} must be {known}, not {value!r:.40}.", "Change it.")
 
 
 def _check_range(one: Field[Any], value: Any) -> None:
     """Refuses what is no number, or none within the range of a setting."""
-    low, high = one.metadata["low"], one.metadata.get("high", float("inf"))
-    is_within = _is_number(value) and low <= value <= high and value != float("inf")
-    if not is_within or not (isinstance(one.default, float) or value == int(value)):
+    low, high = one.metadata["low"], one.metadata["high"]
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    is_whole = isinstance(one.default, float) or (is_number and value % 1 == 0)
+    if not (is_number and is_whole and low <= value <= high):
         number = "a number" if isinstance(one.default, float) else "a whole number"
-        most = f" and at most {high:,.10g}" if high < float("inf") else ""
         came = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "larger"
-        what = f"{one.name} must be {number} of at least {low:g}{most}, not {came}."
-        raise LimitError(what, "Change it.")
+        what = f"{one.name} must be {number} of at least {low:g} and at most {high:,.10g}, not "
+        raise LimitError(f"{what}{came}.", "Change it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,14 +41,7 @@ _locks = WeakKeyDictionary[Any, threading.Lock]()
 
 @contextmanager
 def panics_refused(name: str) -> Iterator[None]:
-    """Turn a panic of a tokenizer's Rust code, which no `except Exception` catches, into an error.
-
-    Args:
-        name: The id of the tokenizer's model.
-
-    Raises:
-        ModelError: It panicked.
-    """
+    """Turn a panic of the tokenizer of `name`, which no `except` catches, into ModelError."""
     try:
         yield
     except BaseException as error:
@@ -217,10 +210,7 @@ class Backbone:
         raise RecipeError(what, f"Write the text itself, for example {PREFIX}=query:_.")
 
     def prompted(self, prompt: str) -> "Backbone":
-        """The same base model, which writes a prompt, [MASK] and a full stop behind every text.
-
-        Args:
-            prompt: With _ for a space; "" for none.
+        """Return the base model with a prompt (_ for a space) and [MASK] behind every text.
 
         Raises:
             RecipeError: Its tokenizer has no mask token.
@@ -264,11 +254,7 @@ class Backbone:
             raise DataError(f"{what}made these is not known here, so it reads no text.", hint)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> list[Encoded]:
-        """Cuts texts, as they stand, into tokens; what looks like a special token stays text.
-
-        Raises:
-            DataError: No base model is known that made the vectors which a head learned from.
-        """
+        """Cut texts, as they stand, into tokens; raise DataError if vectors come from elsewhere."""
         self.check_reads()
         texts = [f"{self.prefix}{text}" for text in texts] if self.prefix else texts
         if pairs and not self.separates:
@@ -440,8 +426,10 @@ class Backbone:
     def filled(self, batch: Sequence[Encoded], side: Side = "right") -> dict[str, Tensor]:
         """What the model takes, (n, t) each: token numbers, mask and the like, filled up."""
         rows = {name: [text.inputs[name] for text in batch] for name in batch[0].inputs}
-        fillings = {"input_ids": self.pad}
-        filled = {name: filled_up(row, fillings.get(name, 0), side) for name, row in rows.items()}
+        filled = {
+            name: filled_up(row, self.pad if name == "input_ids" else 0, side)
+            for name, row in rows.items()
+        }
         filled["attention_mask"] = filled_up([[1] * len(text) for text in batch], 0, side)
         return {name: numbers.to(self.device) for name, numbers in filled.items()}
 
@@ -504,11 +492,7 @@ class Backbone:
     def whole_text(
         self, text: Encoded, cut: States, layers: Collection[int] | None = None
     ) -> States:
-        """The states of all windows of a text, given those of the text as it is cut (1, t).
-
-        Args:
-            layers: The numbers of those that are kept; None for all.
-        """
+        """Return the states of all windows of a text, given those (1, t) of the cut text."""
         kept = range(self.layers + 1) if layers is None else layers
         return whole_text(text, cut, partial(self._batches, most=TOKENS_A_BATCH), kept)
 

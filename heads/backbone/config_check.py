@@ -31,11 +31,7 @@ REFUSED = {
 
 
 def check_config(config: Mapping[str, Any], limits: Limits) -> None:
-    """Judges a config.json before anything is built from it.
-
-    Raises:
-        ModelError: It asks for code, for files of its own choice, for quantisation or too much.
-    """
+    """Raise ModelError for a config.json that asks for code, files of its choice or too much."""
     if "peft_type" in config:
         raise ModelError("it is an adapter (PEFT), not a whole model.", CHOOSE_ANOTHER)
     _check_sizes(config, limits)

@@ -43,11 +43,7 @@ LEFT = 3_600.0  # seconds after which what arrived of a file is what a killed pr
 
 
 def fetch_own(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Downloads a model in this process, for its user, whose own it is from now on.
-
-    Raises:
-        ModelError: The Hub does not answer, does not have it, or it is too large.
-    """
+    """Download a model in this process, as the user's own; raise ModelError if that fails."""
     found = hub.fetch(model, limits, say)
     _own(repo_folder(hub.full_id(model), "model"))
     return found
@@ -101,11 +97,7 @@ class Download:
     _error: Exception | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long at most; whether it is over then.
-
-        Raises:
-            Interrupted: It is not waited for any more, or whatever else ends the work here.
-        """
+        """Wait so long at most and return True if it is over; raise Interrupted if nobody waits."""
         end = time.monotonic() + seconds
         with interruption.outside():
             while not self.over.wait(POLL):
@@ -115,11 +107,7 @@ class Download:
         return True
 
     def result(self) -> Path:
-        """Where it lies, once it is over.
-
-        Raises:
-            HeadsError: What went wrong.
-        """
+        """Return the model's folder once it is over, or raise the HeadsError that ended it."""
         if isinstance(self._error, ModelError | LimitError):
             raise type(self._error)(self._error.what, self._error.hint)
         if self._error is not None or self._folder is None:
@@ -139,11 +127,7 @@ class Download:
             self._left = time.monotonic()
 
     def check(self) -> None:
-        """Ends it where nobody has waited for it for a while.
-
-        Raises:
-            Interrupted: Nobody has.
-        """
+        """End it and raise Interrupted once nobody has waited for it for a while."""
         with self._lock:
             if not self._waiting and time.monotonic() - self._left > GRACE:
                 self._is_ending = True
@@ -261,11 +245,7 @@ class Downloads:
 
 
 class _Arrival:
-    """Looks at what has arrived of a download.
-
-    Raises:
-        ModelError: It takes too long, has come to a stand, or is more than was listed.
-    """
+    """Watch what arrives of a download: too slowly, not at all, or more than was listed."""
 
     def __init__(self, one: Download, folder: Path) -> None:
         self._one, self._folder = one, folder
@@ -287,11 +267,7 @@ class _Arrival:
             raise ModelError(what, hub.fetch_later(one.model, one.limits))
 
     def amount(self) -> int:
-        """The bytes in its folder now, which are told.
-
-        Raises:
-            ModelError: They are more than was listed.
-        """
+        """Return the bytes in its folder now; raise ModelError for more than was listed."""
         one, there = self._one, _bytes(self._folder)
         arrived = max(0, there - self._before)
         one.says = f"Fetching {one.model}: {arrived / 1e6:,.0f} of {size(one.total)}"

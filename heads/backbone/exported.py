@@ -81,11 +81,7 @@ def map_stored_names(head: nn.Module) -> dict[str, str]:
 
 
 def read_sentence_vector(config: Mapping[str, Any], folder: Path) -> TrainedReading:
-    """Return the base model's own sentence vector, where the head stands on one.
-
-    Raises:
-        RecipeError: The head stands on a pooling of ours, or its layers are not known here.
-    """
+    """Return the base model's own sentence vector; raise RecipeError if the head has another."""
     names, layers = config.get("pooling"), config.get("projection")
     if isinstance(names, str) and not layers:
         raise RecipeError("It has no vector of its own.")

@@ -28,11 +28,7 @@ def is_given(model: str) -> bool:
 
 
 def given(model: str, limits: Limits) -> Backbone:
-    """What stands for the base model of that name.
-
-    Raises:
-        LimitError: The vectors would be wider than this place allows.
-    """
+    """Return what stands for a base model of vectors; raise LimitError if they are too wide."""
     match = NAME.fullmatch(model.strip())
     assert match is not None
     if (width := int(match[1])) > limits.pooled_width:

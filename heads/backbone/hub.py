@@ -38,11 +38,7 @@ MOST_FILES = 200
 
 
 def full_id(model: str) -> str:
-    """The id with its owner; a name from the menu may come without one.
-
-    Raises:
-        ModelError: It is no id of the Hub.
-    """
+    """Return a model's full id, also for a name from the menu; raise ModelError for no id."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -135,11 +131,7 @@ class Listing:
 
 
 def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Downloads a model's config, tokenizer and safetensors weights into the Hub's cache.
-
-    Raises:
-        ModelError: The Hub does not answer, does not have it, or it is too large.
-    """
+    """Download a model's files into the Hub's cache; raise ModelError if they cannot be had."""
     listing = describe(fetchable(model), limits)
     judge_config(listing, limits)
     judge_room(listing, limits)
@@ -148,11 +140,7 @@ def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: 
 
 
 def fetchable(model: str) -> str:
-    """The full id of a model that may be asked for.
-
-    Raises:
-        ModelError: It is no id, it is bundled, or the network must not be used.
-    """
+    """Return the full id of a model; raise ModelError if it is no id, bundled, or offline."""
     model = full_id(model)
     if model.lower() == BUNDLED.lower():
         raise ModelError(f"{BUNDLED} is bundled.", "There is nothing to fetch.")
@@ -165,11 +153,7 @@ def fetchable(model: str) -> str:
 
 
 def describe(model: str, limits: Limits) -> Listing:
-    """Asks the Hub what there is to download: no more than names, sizes and the config.
-
-    Raises:
-        ModelError: The Hub does not answer, does not have it, or its files are too large.
-    """
+    """Ask the Hub for a model's file sizes and config; raise ModelError if it has none to use."""
     import huggingface_hub
 
     with _asking(model, limits):
@@ -182,11 +166,7 @@ def describe(model: str, limits: Limits) -> Listing:
 
 
 def judge_config(listing: Listing, limits: Limits) -> None:
-    """Judges what is to be downloaded by its config.
-
-    Raises:
-        ModelError: It could not be loaded.
-    """
+    """Raise ModelError if the config of what is to be downloaded could not be loaded."""
     from heads.backbone.config_check import check_config  # it brings torch, which a download spares
 
     try:
@@ -197,14 +177,11 @@ def judge_config(listing: Listing, limits: Limits) -> None:
 
 
 def judge_room(listing: Listing, limits: Limits, held: int = 0, reserved: int = 0) -> None:
-    """Judges what is to be downloaded by the room that there is for it.
+    """Raise ModelError if there is no room for a download.
 
     Args:
         held: The bytes of the models that were fetched for visitors before.
         reserved: The bytes of other models that are being downloaded.
-
-    Raises:
-        ModelError: There is none.
     """
     model, needed = listing.model, listing.total + reserved
     if free_bytes() < needed + MARGIN:
@@ -219,11 +196,7 @@ def judge_room(listing: Listing, limits: Limits, held: int = 0, reserved: int = 
 
 
 def download(model: str, limits: Limits) -> Path:
-    """Downloads the files of a model that may be fetched.
-
-    Raises:
-        ModelError: The Hub does not answer, or breaks off.
-    """
+    """Download the files of a model that may be fetched; raise ModelError if the Hub breaks off."""
     import huggingface_hub
 
     with _asking(model, limits):
@@ -290,11 +263,7 @@ def _config(model: str, revision: str, limits: Limits) -> str:
 
 
 def as_json(content: bytes, name: str) -> dict[str, Any]:
-    """The JSON object in a file of a model.
-
-    Raises:
-        ModelError: There is none.
-    """
+    """Return the JSON object in a file of a model; raise ModelError if there is none."""
     try:
         values = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):

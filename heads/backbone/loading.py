@@ -21,7 +21,7 @@ from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, absent, admit
 from heads.backbone.states import Encoded
 from heads.backbone.tokenizing import load_tokenizer
-from heads.backbone.trained_reading import TrainedReading, sentence_config, trained_reading
+from heads.backbone.trained_reading import sentence_config, sentence_modules
 from heads.backbone.weights import (
     has_both,
     has_separator,
@@ -48,11 +48,7 @@ _building = threading.Lock()  # held for seconds: one at a time
 
 
 def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Backbone:
-    """Brings a base model into memory, or finds it there.
-
-    Raises:
-        ModelError: It cannot be reached, or must not be loaded.
-    """
+    """Return a base model, from memory or built; raise ModelError if it must not be loaded."""
     if is_given(model):
         return given(model, limits)
     checkpoint = admit(model, limits, download)
@@ -128,8 +124,11 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
             short, long = backbone.encode(texts)
             backbone = measured(backbone, short, long)
             with contextlib.suppress(RecipeError):  # whoever asks for that reading is told why
-                own = _own_reading(checkpoint, backbone.width)
-                backbone = replace(backbone, trained=own)
+                if is_exported(checkpoint.config):
+                    reading = read_sentence_vector(checkpoint.config, checkpoint.folder)
+                else:
+                    reading = sentence_modules(checkpoint.folder, backbone.width).reading
+                backbone = replace(backbone, trained=reading)
             return with_block(backbone, (short, long))
     except (HeadsError, Interrupted):
         raise
@@ -139,24 +138,16 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         raise ModelError(what, CHOOSE_ANOTHER) from error
 
 
-def _most_windows(checkpoint: Checkpoint, limits: Limits) -> int:
-    """Return how many windows of a text are read: no more than an exported head was written for."""
-    written = checkpoint.config.get("most_windows") if is_exported(checkpoint.config) else None
-    return min(written, limits.windows) if type(written) is int and written > 0 else limits.windows
-
-
-def _own_reading(checkpoint: Checkpoint, width: int) -> TrainedReading:
-    if is_exported(checkpoint.config):
-        return read_sentence_vector(checkpoint.config, checkpoint.folder)
-    return trained_reading(checkpoint.folder, width)
-
-
 def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     model, missing = model_of(checkpoint, limits)
     tokenizer = load_tokenizer(checkpoint, limits, split_special_tokens=True)
     lacking = any(name.startswith("decoder.") for name in missing)
     if has_both(model) and (lacking or model.config.model_type not in FAMILIES):
         model = model.get_encoder()  # how the decoder is fed is known of classifiers only
+    written = checkpoint.config.get("most_windows") if is_exported(checkpoint.config) else None
+    windows = limits.windows
+    if type(written) is int and written > 0:
+        windows = min(written, windows)  # an exported head was written for no more
     backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
     sentences = sentence_config(checkpoint.folder)
     pad = tokenizer.pad_token_id
@@ -164,7 +155,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         backbone,
         folder=checkpoint.folder,
         tokens=room_for(model, tokenizer, limits, sentences.tokens),
-        windows=_most_windows(checkpoint, limits),
+        windows=windows,
         sentences=sentences,
         stubborn=stubborn_tokens(tokenizer),
         separates=has_separator(tokenizer),
@@ -175,12 +166,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
 
 
 def around(model: Any, *, id: str, revision: str, missing: list[str]) -> Backbone:
-    """A backbone around a model of Transformers, without a tokenizer and not measured yet.
-
-    Args:
-        model: The base model that the family's classifier runs on.
-        missing: The names of its tensors that the checkpoint lacks.
-    """
+    """Return a backbone around a model without tokenizer, given the tensors its files lack."""
     config = model.config
     pooler = pooler_of(model, missing)
     in_file = pooler in ("pretrained", "untrained")

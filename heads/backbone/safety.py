@@ -121,11 +121,7 @@ def check_no_share(path: str) -> None:
 
 
 def is_here(model: str, limits: Limits) -> bool:
-    """Whether a base model can be loaded without asking the network or opening a folder.
-
-    Raises:
-        ModelError: It is no model id.
-    """
+    """Return True if a base model needs neither network nor folder; raise ModelError for no id."""
     check_name(model)
     model = model.strip()
     if model.lower() in NAMES or plugins.find_base_models(model):
@@ -134,21 +130,13 @@ def is_here(model: str, limits: Limits) -> bool:
 
 
 def absent(model: str, limits: Limits) -> str:
-    """The full id of a model of the Hub that is not on this machine; nothing where it need not be.
-
-    Raises:
-        ModelError: It is no model id.
-    """
+    """Return the full id of a Hub model that has to be fetched first, or ""."""
     is_known = is_here(model, limits) or is_folder(model.strip(), limits)
     return "" if is_known or is_offline() else full_id(model.strip())
 
 
 def is_folder(model: str, limits: Limits) -> bool:
-    """Whether a name stands for a folder, there or not; in public none does.
-
-    Raises:
-        ModelError: It is a path to another machine.
-    """
+    """Return True if a name stands for a folder; raise ModelError for one of another machine."""
     if limits.public:
         return False
     check_no_share(model)
@@ -180,11 +168,7 @@ def _local_revision(folder: Path) -> str:
 
 
 def check_weights(folder: Path) -> None:
-    """Sees to it that weights are safetensors files in the folder, and a tokenizer beside them.
-
-    Raises:
-        ModelError: There are none, or the index points elsewhere.
-    """
+    """Raise ModelError unless a folder holds safetensors weights and a tokenizer."""
     index = folder / "model.safetensors.index.json"
     if not (folder / "model.safetensors").is_file():
         if not index.is_file():

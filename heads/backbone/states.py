@@ -69,10 +69,8 @@ class States:
         assert self.counted is not None
         is_read = self.counted.bool()
 
-        def joined(values: Tensor) -> Tensor:
-            return (
-                values[is_read][None] if values.dim() > 1 else values
-            )  # a layer that was left out
+        def joined(values: Tensor) -> Tensor:  # a layer that was left out has one dimension
+            return values[is_read][None] if values.dim() > 1 else values
 
         names = ("mask", "unpadded", "content", "eos")
         return States(
@@ -82,11 +80,7 @@ class States:
         )
 
     def layer(self, number: int) -> Tensor:
-        """The states of one layer: 0 the embeddings, -1 the last, (n, t, d).
-
-        Raises:
-            RecipeError: The model has no such layer.
-        """
+        """Return the states (n, t, d) of one layer, 0 the embeddings, or raise RecipeError."""
         if number >= len(self.hidden):
             what = f"There is no layer {number}: this base model has 0 to {len(self.hidden) - 1}."
             raise RecipeError(what, "0 is the embeddings.")

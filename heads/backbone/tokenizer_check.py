@@ -27,11 +27,7 @@ UNICODE = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "BertNormalizer": 12}
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Refuse a folder whose tokenizer would make far more of a text than stands in it.
-
-    Raises:
-        ModelError: Its files are too large or malformed, or lengthen texts beyond `GROWTH`.
-    """
+    """Raise ModelError for a tokenizer that is malformed or makes far too much of a text."""
     for path in (*folder.glob("*token*"), *folder.glob("vocab*"), *folder.glob("*.model")):
         if path.stat().st_size > FILE_BYTES:
             raise _refused(f"its {path.name} is over {FILE_BYTES // 1_000_000} MB")

@@ -35,11 +35,7 @@ _checked = set[tuple[str, str]]()  # checkpoints whose tokenizers a child proces
 
 
 def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> Any:
-    """Load the tokenizer of a checkpoint with Transformers.
-
-    Raises:
-        ModelError: Its files would need too much memory or time.
-    """
+    """Load the tokenizer of a checkpoint; raise ModelError if it needs too much memory or time."""
     from transformers import AutoTokenizer
 
     is_ours = checkpoint.id == BUNDLED or plugins.find_base_models(checkpoint.id) is not None
@@ -64,11 +60,7 @@ def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> A
 
 
 def _restore(tokenizer: Any, model: str, is_isolated: bool) -> None:
-    """Undo what an export has changed, so that every recipe can be read with the tokenizer.
-
-    Raises:
-        ModelError: It asks for too much, or a visitor's tokenizer would be built in this process.
-    """
+    """Undo what an export changed in a tokenizer; raise ModelError where that is not allowed."""
     original = tokenizer.init_kwargs.pop(ORIGINAL, None)
     if not isinstance(original, dict) or not tokenizer.is_fast:
         return
@@ -124,11 +116,7 @@ class _Process:
         self.end()
 
     def ask(self, seconds: float, **request: Any) -> Any:
-        """Return the answer to a request.
-
-        Raises:
-            ModelError: It fails, or needs more seconds, memory or bytes than it may.
-        """
+        """Return the answer to a request; raise ModelError if it fails or needs too much."""
         try:
             self._stdin.write(json.dumps({"seconds": seconds, **request}).encode() + b"\n")
             self._stdin.flush()
@@ -146,10 +134,7 @@ class _Process:
 
 
 class _IsolatedTokenizer:
-    """Stands for a `tokenizers.Tokenizer` whose texts a process with limits takes apart.
-
-    All else, such as its vocabulary, is asked of the tokenizer itself.
-    """
+    """Stands for a tokenizer in Rust: a process takes texts apart, and all else is its own."""
 
     def __init__(self, tokenizer: Any) -> None:
         vars(self).update(_tokenizer=tokenizer, _lock=threading.Lock(), _process=None)

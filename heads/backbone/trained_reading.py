@@ -94,12 +94,7 @@ class TrainedReading(nn.Module):
         self.steps = nn.ModuleList(steps).eval().requires_grad_(False)
 
     def forward(self, mask: Tensor, states: Tensor) -> Pooled:
-        """The vectors (n, w) and what they were read of (n, t).
-
-        Args:
-            mask: (n, t), 1 on the tokens that are read.
-            states: (n, t, d), those of the last layer.
-        """
+        """Return `Pooled` (n, w), given what is read (n, t) and the last states (n, t, d)."""
         parts = [pooled(MODES[mode](mask, states), states) for mode in self.modes]
         vectors = torch.cat([part.vectors for part in parts], dim=-1)
         reads = torch.stack([part.reads for part in parts]).mean(dim=0)
@@ -213,29 +208,15 @@ class SentenceModules:
         return TrainedReading(self.modes, steps, reads_prompt=self.reads_prompt)
 
 
-def trained_reading(folder: Path, width: int) -> TrainedReading:
-    """Reads a folder's modules, up to the sentence's vector.
-
-    Args:
-        folder: A base model's.
-        width: d, of its states.
-
-    Raises:
-        RecipeError: It has none, or one that is not known here or broken.
-    """
-    return sentence_modules(folder, width).reading
-
-
 def sentence_modules(folder: Path, width: int) -> SentenceModules:
-    """Reads a folder's modules: those that make the sentence's vector, and a classification layer.
+    """Read a folder's modules: those that make the sentence's vector, and a classification layer.
 
     Modules pass what they make on by name. What is written under another name than the sentence's
     vector are logits. Without such a name a last dense layer without an activation counts as
     them if it gives as many numbers as the model's config has labels.
 
     Args:
-        folder: A base model's.
-        width: d, of its states.
+        width: d, of the base model's states.
 
     Raises:
         RecipeError: It has none, or one that is not known here or broken.
@@ -312,17 +293,14 @@ def check_case(folder: Path) -> None:
 
     The library changes the tokenizer for that; ours is the base model's for all readings.
     """
-    told = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
-    if isinstance(told, dict) and told.get("do_lower_case") is True and not _lowercases(folder):
+    if _object(folder / LENGTH).get("do_lower_case") is True and not _lowercases(folder):
         raise _refused(f"its {LENGTH} asks for lower case, and its tokenizer keeps capitals")
 
 
 def _lowercases(folder: Path) -> bool:
     """Return True if a folder's tokenizer puts texts in lower case by itself."""
     if not (folder / "tokenizer.json").is_file():  # one that Transformers builds from its words
-        config = folder / "tokenizer_config.json"
-        values = _json(config) if config.is_file() else {}
-        return isinstance(values, dict) and values.get("do_lower_case") is True
+        return _object(folder / "tokenizer_config.json").get("do_lower_case") is True
     try:  # read and never run, for it may be a stranger's
         tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
         normalizer = tokenizer.get("normalizer") or {}
@@ -335,11 +313,9 @@ def _lowercases(folder: Path) -> bool:
 def sentence_config(folder: Path) -> SentenceConfig:
     """What a folder says of prompts and lengths; nothing, where nothing can be read."""
     try:
-        told = _json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
-        length = _json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+        told, length = _object(folder / PROMPTS), _object(folder / LENGTH)
     except RecipeError:
         return SentenceConfig()
-    told, length = (one if isinstance(one, dict) else {} for one in (told, length))
     given = told.get("prompts")
     prompts = {
         str(name): text
@@ -368,6 +344,12 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         raise _refused(f"its {path.name} cannot be read as JSON") from None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one where there is none."""
+    values = _json(path) if path.is_file() else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _named(module: Any) -> tuple[str, str]:
@@ -478,7 +460,7 @@ def why_untrained(folder: Path | None, id: str, width: int) -> RecipeError:
     try:
         if folder is None:
             raise _refused("it was never on disk")
-        trained_reading(folder, width)
+        sentence_modules(folder, width)
     except HeadsError as error:
         what = error.what.replace("this base model", id, 1)
         return RecipeError(what, error.hint)

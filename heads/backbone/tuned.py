@@ -88,11 +88,7 @@ class TunedBase:
         return found.written_as(writes)
 
     def adapted(self, model: Any) -> Any:
-        """The base model under PEFT's adapter, which it then holds beside its own weights.
-
-        Args:
-            model: A copy of the base model, which is changed.
-        """
+        """Put PEFT's adapter with what was learned on a copy of the base model; return it."""
         from peft import set_peft_model_state_dict
 
         with IsolatedRng().rolling():  # PEFT draws weights, which are then those of here

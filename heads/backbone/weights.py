@@ -31,7 +31,21 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     with torch.device("meta"):
         sketch = bare(config)
     check_size(checkpoint, sketch, sketch, limits)
-    # A pooler that the checkpoint lacks is random, but the same one at every start.
+    model, missing = load_weights(made, checkpoint, config, sketch, **{**arguments, **options})
+    unread = ("decoder.",) if has_both(model) else ()
+    check_whole(checkpoint, [n for n in missing if "pooler" not in n and not n.startswith(unread)])
+    return model, missing
+
+
+def load_weights(
+    made: Any, checkpoint: Checkpoint, config: Any, sketch: Any, **options: Any
+) -> tuple[Any, list[str]]:
+    """Load a model of the class `made`, of which there is a sketch on the meta device.
+
+    Returns:
+        The model, and the names of the tensors that the files lack: they are random, but the same
+        at every start.
+    """
     with IsolatedRng().rolling():
         model, report = made.from_pretrained(
             checkpoint.folder,
@@ -41,12 +55,9 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
             dtype=torch.float32,
             attn_implementation="sdpa" if sketch._supports_sdpa else "eager",
             output_loading_info=True,
-            **{**arguments, **options},
+            **options,
         )
-    missing = sorted(report["missing_keys"])
-    unread = ("decoder.",) if has_both(model) else ()
-    check_whole(checkpoint, [n for n in missing if "pooler" not in n and not n.startswith(unread)])
-    return model, missing
+    return model, sorted(report["missing_keys"])
 
 
 def check_size(checkpoint: Checkpoint, sketch: Any, base: Any, limits: Limits) -> None:
@@ -147,11 +158,7 @@ def has_separator(tokenizer: Any) -> bool:
 
 
 def room_for(encoder: Any, tokenizer: Any, limits: Limits, trained: int = 0) -> int:
-    """How many tokens fit: the least of the limit, the tokenizer's and the positions.
-
-    Args:
-        trained: How many its sentence-transformers configuration reads; 0 where it does not say.
-    """
+    """Return how many tokens fit: the least of limit, tokenizer, positions and training."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     # RoBERTa and its kin count positions from the padding index + 1.

@@ -91,11 +91,7 @@ def classes() -> dict[str, str]:
 
 
 def entry(model_type: str) -> CatalogEntry:
-    """The entry of one family.
-
-    Raises:
-        RecipeError: Transformers has no such family.
-    """
+    """Return the entry of a family; raise RecipeError if Transformers has no such family."""
     if model_type not in classes():
         family(model_type)  # says which one was meant, if it is one of the catalogue's
         raise RecipeError(f"The installed Transformers has no classifier for '{model_type}'.")

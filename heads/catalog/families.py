@@ -248,11 +248,7 @@ FAMILIES: Mapping[str, Form] = {name: form for form in FORMS for name in form.fa
 
 
 def family(model_type: str) -> Form:
-    """The form of a family.
-
-    Raises:
-        RecipeError: The catalogue does not know the family.
-    """
+    """Return the form of a family; raise RecipeError if the catalogue does not know it."""
     if model_type not in FAMILIES:
         what = f"The catalogue knows no family '{model_type[:60]}'."
         hint = did_you_mean(model_type, FAMILIES) or "They are listed by: heads families."

@@ -64,11 +64,7 @@ class Form:
         return ("left",) if self.choice == "summary_type" else self.sides
 
     def recipe_for(self, config: Any) -> ResolvedRecipe:
-        """The recipe that equals the class under a config, options included.
-
-        Raises:
-            RecipeError: No recipe of ours expresses it; says why.
-        """
+        """Return the recipe that equals the class under a config, or raise RecipeError."""
         if self.reason:
             raise RecipeError(f"{self.says} {self.reason}")
         for key, wanted in self.needs.items():

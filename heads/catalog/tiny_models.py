@@ -154,16 +154,10 @@ def tiny_config(model_type: str, *, labels: int = 3, **settings: Any) -> PreTrai
 def tiny_model(
     model_type: str, *, seed: int = 0, labels: int = 3, **settings: Any
 ) -> PreTrainedModel:
-    """A family's classifier, made small, with random weights, to be run and not to be trained.
+    """Build a family's classifier, made small, with random weights, to be run and not trained.
 
     No tensor is left at zeros or ones, as biases and norms are at the start: whatever is left
     out of a copy of it then shows in the logits. Torch's own random numbers are not disturbed.
-
-    Args:
-        model_type: The family, as Transformers' configs name it.
-        seed: Where its random numbers begin.
-        labels: How many classes.
-        settings: Keys of the config that shall differ.
 
     Raises:
         ModelError: There is no classifier of this type, or it cannot be built small.

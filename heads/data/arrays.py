@@ -59,12 +59,7 @@ def texts_of(X: Any, limits: Limits) -> RowTexts:
 
 
 def named_vectors(X: Any, limits: Limits) -> RowTexts:
-    """The vectors of an array-like (n, w), and their names in the place of texts.
-
-    Raises:
-        ArrayError: It is something else, or holds what is no number.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the vectors (n, w) of an array-like and their names as texts, or raise ArrayError."""
     if not is_array(X) and not hasattr(X, "columns"):
         try:
             X = np.asarray(X, dtype=float)
@@ -106,20 +101,15 @@ def _check_texts(column: Iterable[Any], limits: Limits, at: int, of: int) -> tup
     for row, cell in enumerate(column):
         try:
             found.append(check_text(cell, limits, what))
-        except DataError:
-            raise _no_text(cell, row, what) from None
+        except DataError:  # rows are counted from 0, as Python counts them
+            why, hint = f"has an empty {what}", "Leave such rows out."
+            if isinstance(cell, list | tuple):
+                why, hint = "is not like the others", "Give one text a row, or two."
+            elif not isinstance(cell, str):
+                why = f"has no {what} but {cell!r:.{_SHOWN}} ({type(cell).__name__})"
+                hint = "Leave such rows out, or make it a text with str()."
+            raise ArrayError(f"Row {row} of X {why}.", hint) from None
     return tuple(found)
-
-
-def _no_text(cell: Any, row: int, what: str) -> ArrayError:
-    """Why a cell is no text; rows are counted from 0, as Python counts them."""
-    if isinstance(cell, str):
-        return ArrayError(f"Row {row} of X has an empty {what}.", "Leave such rows out.")
-    if isinstance(cell, list | tuple):
-        return ArrayError(f"Row {row} of X is not like the others.", "Give one text a row, or two.")
-    came = f"{cell!r:.{_SHOWN}} ({type(cell).__name__})"
-    hint = "Leave such rows out, or make it a text with str()."
-    return ArrayError(f"Row {row} of X has no {what} but {came}.", hint)
 
 
 # --- Vectors, and labels beside them.
@@ -148,24 +138,14 @@ def _as_numpy(X: Any) -> Any:
 
 
 def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
-    """The vectors of an array-like (n, w) of numbers.
-
-    Raises:
-        DataError: It is something else, or holds what is no number.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the vectors (n, w) of an array-like of finite numbers, or raise DataError."""
     from heads.data.formats.numpy_files import of_matrix
 
     return of_matrix(array_of(X, limits, name), name, limits)
 
 
 def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
-    """An array-like (n, w) of numbers as NumPy has it; NaN and infinity may be among them.
-
-    Raises:
-        DataError: It is something else.
-        LimitError: It holds more than this place allows.
-    """
+    """Return an array-like (n, w) of numbers, also NaN, as NumPy has it, or raise ArrayError."""
     from heads.data.formats.vector_reading import KINDS, check_shape
 
     found = _as_numpy(X)
@@ -179,21 +159,12 @@ def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
 
 
 def write_array(X: Any, path: Path, limits: Limits) -> None:
-    """Writes an array-like (n, w) of numbers as a .npy file, to be read as any other.
-
-    Raises:
-        DataError: It is something else.
-        LimitError: It holds more than this place allows.
-    """
+    """Write an array-like (n, w) of numbers as a .npy file; raise DataError for anything else."""
     np.save(path, array_of(X, limits, VECTOR_COLUMN), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":
-    """Vectors (n, w) that a head is asked about, as 32-bit floats.
-
-    Raises:
-        ArrayError: They are none, are of another width, or hold what is no number.
-    """
+    """Return vectors (n, w) for a head as 32-bit floats; raise ArrayError for anything else."""
     import torch
 
     hint = f"Give an array (n, {width}) of floats."
@@ -216,12 +187,7 @@ def matrix_of(X: Any, width: int) -> "Tensor":
 
 
 def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
-    """An array of vectors as a table with that one column; labels come from elsewhere.
-
-    Raises:
-        DataError: It holds no vectors.
-        LimitError: It holds more than this place allows.
-    """
+    """Return an array of vectors as a table of one column; raise DataError if it holds none."""
     from heads.data.formats.numpy_files import table_of_array
 
     found = vectors_of(X, limits, name)
@@ -230,11 +196,7 @@ def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
 
 
 def table_of_labels(labels: Any) -> Table:
-    """Labels in memory as a table: one a row, several, or an array (n, labels) of 0 and 1.
-
-    Raises:
-        ArrayError: They are none.
-    """
+    """Return labels in memory, also (n, labels) of 0 and 1, as a table, or raise ArrayError."""
     from heads.data.formats.numpy_files import COLUMNS, label_table
 
     values = _as_numpy(labels) if is_array(labels) else None
@@ -248,9 +210,7 @@ def table_of_labels(labels: Any) -> Table:
         what = f"Labels cannot be taken from this {type(labels).__name__}."
         raise ArrayError(what if no_rows else "There are no labels.", hint)
     told = [_label_cell(one.item() if isinstance(one, np.generic) else one) for one in cells]
-    lists = (
-        frozenset(["label"]) if any(isinstance(one, list | tuple) for one in cells) else frozenset()
-    )
+    lists = frozenset(["label"] * any(isinstance(one, list | tuple) for one in cells))
     return Table(
         name="labels", columns=("label",), rows=[(one,) for one in told],
         lines=range(1, len(told) + 1), unit="row", lists=lists, nested=dict.fromkeys(lists, 1),
@@ -273,11 +233,7 @@ def check_as_many(name: str, rows: int, labels: Table) -> None:
 
 
 def beside(table: Table, labels: Table) -> Table:
-    """A table with the columns of another, which has as many rows in the same order.
-
-    Raises:
-        DataError: It has not.
-    """
+    """Return a table with the columns of another; raise DataError unless both have as many rows."""
     check_as_many(table.name, len(table.rows), labels)
     twice = [name for name in labels.columns if name in table.columns]
     if twice:

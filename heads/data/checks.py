@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from statistics import quantiles
 
 from heads.data.corpus import Corpus, groups_of
 from heads.data.groups import LARGEST, shared
@@ -193,11 +194,7 @@ def counted(rows: Rows) -> Counter[str]:
 
 
 def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
-    """Cuts labels that are too long, where they stay different.
-
-    Raises:
-        DataError: Two of them are the same when cut.
-    """
+    """Cut labels that are too long; raise DataError if two of them are the same when cut."""
     most = limits.label_characters
     short_of = {label: label[:most].rstrip() for label in counted(rows)}
     long = [row for row, labels in enumerate(rows.sets) if any(len(each) > most for each in labels)]
@@ -213,12 +210,7 @@ def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
 
 
 def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
-    """Refuses what cannot be classes.
-
-    Raises:
-        DataError: Fewer than two; or, of one label a row, real numbers, or one for each row.
-        LimitError: Too many.
-    """
+    """Raise DataError or LimitError for what cannot be classes: one, too many, or real numbers."""
     counts = counted(rows)
     if not counts:
         raise DataError(f"No row of {name} has a label.", "Choose the column that holds labels.")
@@ -323,9 +315,9 @@ def _skeleton(label: str) -> str:
     return seen.translate(_TWINS).casefold()
 
 
-def _quoted(labels: Sequence[str]) -> str:
-    shown = [f"'{short(label)}'" for label in labels[:4]]
-    return ", ".join(shown) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+def _quoted(names: Sequence[str], most: int = 4) -> str:
+    shown = [f"'{short(name)}'" for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Finding]:
@@ -399,11 +391,7 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
 
 
 def told(corpus: Corpus, columns: Columns) -> str:
-    """What the labels are, in a few words.
-
-    Returns:
-        For example "6 classes", "48 labels, 2.3 a row, separated by '|'" or "numbers from 0 to 5".
-    """
+    """Return what the labels are, such as "48 labels, 2.3 a row, separated by '|'"."""
     if not corpus.problem.has_classes:
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
     if corpus.problem.is_exclusive:
@@ -426,7 +414,7 @@ def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool
         found.append(finding("separator", says + hint))
     never = [name for name in columns.labels if name not in corpus.classes]
     if never:
-        says = f"No row has {_some(never)}: left out, since nothing can be learned of it."
+        says = f"No row has {_quoted(never, 3)}: left out, since nothing can be learned of it."
         found.append(finding("never", says))
     return found
 
@@ -445,7 +433,7 @@ def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
     none = f" {count(len(without), 'row has', 'rows have')} none." if without else ""
     if columns.labels:
         says = (
-            f"The columns {_some(columns.labels)} are labels, with 1 where a row has them."
+            f"The columns {_quoted(columns.labels, 3)} are labels, with 1 where a row has them."
             f"{none} If they are something else, choose the label column."
         )
         return rows.found("columns", says, without)
@@ -482,12 +470,6 @@ def group_findings(rows: Rows, corpus: Corpus, columns: Columns) -> list[Finding
     return found
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = [f"'{short(name)}'" for name in names[:3]]
-    left = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {left:,} more" if left else "")
-
-
 def rows_of_classes(rows: Rows, corpus: Corpus) -> dict[str, int]:
     """How many rows have each class, in the order of the classes; nothing for numbers."""
     counts = counted(rows)
@@ -495,20 +477,15 @@ def rows_of_classes(rows: Rows, corpus: Corpus) -> dict[str, int]:
 
 
 def spread_of(numbers: Sequence[float]) -> tuple[float, ...]:
-    """The least number, the quartiles and the greatest; nothing where there are none.
+    """Return the least number, the quartiles and the greatest; nothing where there are none.
 
     >>> spread_of([3.0, 1.0, 2.0, 5.0, 4.0])
     (1.0, 2.0, 3.0, 4.0, 5.0)
     """
     if not numbers:
         return ()
-    ranked, last = sorted(numbers), len(numbers) - 1
-    found = []
-    for quarter in range(5):
-        at, over = divmod(quarter * last, 4)
-        above = ranked[min(at + 1, last)]
-        found.append(round(ranked[at] + (above - ranked[at]) * over / 4, 9))
-    return tuple(found)
+    quartiles = quantiles(numbers, n=4, method="inclusive")
+    return tuple(round(number, 9) for number in (min(numbers), *quartiles, max(numbers)))
 
 
 def vector_findings(table: Table, columns: Columns, corpus: Corpus) -> list[Finding]:

@@ -295,8 +295,7 @@ def is_named(name: str) -> bool:
 
 def ranked(points: Mapping[str, float]) -> list[str]:
     """Names by their points, the most first; the first of equals."""
-    order: Sequence[str] = list(points)
-    return sorted(order, key=lambda name: -points[name])
+    return sorted(points, key=lambda name: -points[name])
 
 
 _MOST = 5  # four of five columns are most of them
@@ -325,14 +324,7 @@ def fitting(columns: Columns, table: Table) -> Columns | None:
 
 
 def guess(table: Table, said: ColumnHints | None = None) -> Columns:
-    """Guesses which column is what; the user confirms or changes it.
-
-    Args:
-        said: What the user said already: it is taken as it stands.
-
-    Raises:
-        DataError: There are fewer than two columns to choose from.
-    """
+    """Guess the columns that the user has not named; raise DataError if there are too few."""
     said = said or ColumnHints()
     if said.text in table.vectors:  # as one says it who sees a menu of columns
         said = replace(said, text="", vectors=said.text)
@@ -368,14 +360,7 @@ def _by_cells(table: Table, columns: Columns, said: ColumnHints) -> Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """What columns were taken for what, and how well each would have done.
-
-    Attributes:
-        columns: Those of text, label, second text and split.
-        flags: The 0/1 columns that are the labels, if any are.
-        texts: The points of each column as the texts; none where two names say it.
-        labels: The points of each column as the labels; none where 0/1 columns are.
-    """
+    """What columns were taken for what, and how many points each column has as texts or labels."""
 
     columns: Columns
     flags: tuple[str, ...]
@@ -535,13 +520,12 @@ def _pair(names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str,
     by_plain = {plain(name): name for name in names}
     for keys in PAIRS:
         found = [by_plain[key] for key in keys if key in by_plain]
-        if len(found) == len(keys) and all(map(_may_be_text, (seen[name] for name in found))):
+        if len(found) == len(keys) and not any(
+            (look.numbers and look.filled > 1 and look.repeats) or look.dates >= _HALF
+            for look in map(seen.__getitem__, found)
+        ):
             return found[0], found[1]
     return "", ""
-
-
-def _may_be_text(look: ColumnProfile) -> bool:
-    return not (look.numbers and look.filled > 1 and look.repeats) and look.dates < _HALF
 
 
 def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
@@ -560,24 +544,17 @@ def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -
 def doubts(table: Table) -> list[Finding]:
     """Which other columns may be the texts or the labels as well, where two are near."""
     choice = _choice(table, ColumnHints())
-    columns, found = choice.columns, []
-    best, others = choice.texts.get(columns.text, 0.0), ranked(choice.texts)
-    near = [
-        name
-        for name in others
-        if name not in (columns.text, columns.label) and choice.texts[name] > _NEAR_TEXT * best > 0
-    ]
-    if near:
-        found.append(_doubt(table, "text", columns.text, near))
-    best = choice.labels.get(columns.label, 0.0)
-    near = [
-        name
-        for name in ranked(choice.labels)
-        if name not in (columns.label, columns.text)
-        and choice.labels[name] >= max(best - _NEAR_LABEL, _LEAST_LABEL)
-    ]
-    if near:
-        found.append(_doubt(table, "label", columns.label, near))
+    texts, labels, columns, found = choice.texts, choice.labels, choice.columns, []
+    best = texts.get(columns.text, 0.0)
+    near_texts = {name: n for name, n in texts.items() if n > _NEAR_TEXT * best > 0}
+    least = max(labels.get(columns.label, 0.0) - _NEAR_LABEL, _LEAST_LABEL)
+    near_labels = {name: points for name, points in labels.items() if points >= least}
+    for role, taken, points in (
+        ("text", columns.text, near_texts),
+        ("label", columns.label, near_labels),
+    ):
+        if near := _without(ranked(points), columns.text, columns.label):
+            found.append(_doubt(table, role, taken, near))
     return found
 
 

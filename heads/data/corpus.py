@@ -181,11 +181,7 @@ def numbered(
     parts: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> Corpus:
-    """Makes a corpus of texts and the number that is to be predicted for each.
-
-    Args:
-        column: What the numbers are called.
-    """
+    """Make a corpus of texts and the number, called `column`, that is to be predicted for each."""
     told = [list(texts), list(pairs), list(numbers), list(parts), "numbers"]
     if groups:
         told.append(list(groups))
@@ -236,11 +232,7 @@ def of_targets(
 
 
 def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
-    """The same rows with their classes from low to high.
-
-    Raises:
-        DataError: The order and the classes do not name each other.
-    """
+    """Put the classes in an order from low to high; raise DataError if it names others."""
     if not corpus.problem.is_exclusive:
         raise DataError("An order of classes is for one label a row.", "Leave the order out.")
     unknown = [label for label in corpus.classes if label not in order]
@@ -267,13 +259,7 @@ def groups_of(corpus: Corpus) -> Grouping:
 def on_vectors(
     corpus: Corpus, given: "RowVectors", rows: Sequence[int], *, are_named: bool
 ) -> Corpus:
-    """The same rows with vectors that heads learn from in the place of their texts.
-
-    Args:
-        given: The vectors of a file.
-        rows: The numbers of these rows in it.
-        are_named: Whether the texts are the names of the vectors.
-    """
+    """Add the vectors that heads learn from, those of `rows` of a file, in place of the texts."""
     names = () if are_named else [given.names[row] for row in rows]  # digests of the vectors
     return replace(
         corpus,

@@ -162,12 +162,7 @@ def name_of(path: Path) -> str:
 
 
 def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: str = "") -> Data:
-    """The same from an opened table.
-
-    Raises:
-        DataError: It cannot be used; names the line where it is known.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the data of an opened table, or raise as `read` does."""
     chosen = columns or guess(table)
     if chosen.text in table.vectors and not chosen.vectors:
         chosen = replace(chosen, text="", vectors=chosen.text)

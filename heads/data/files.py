@@ -4,8 +4,8 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -24,10 +24,9 @@ from heads.data.formats.excel_files import read_excel, stream_excel
 from heads.data.formats.json_files import is_json, read_objects, stream_objects
 from heads.data.formats.parquet_files import read_columnar, stream_columnar
 from heads.data.formats.table_stream import Delimited, TableStream
-from heads.data.formats.vector_reading import hold_vectors, of_cells
+from heads.data.formats.vector_reading import of_cells, vector_places
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
-from heads.data.vectors import RowVectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits
 
@@ -67,14 +66,7 @@ _XML = re.compile(r"\s*<\?xml\b", re.I)
 
 
 def refuse_container(head: bytes, name: str) -> None:
-    """Refuses a file that is no text by its first bytes.
-
-    Args:
-        head: The first few thousand bytes.
-
-    Raises:
-        DataError: An archive, a picture and the like, each with its own sentence.
-    """
+    """Raise DataError for an archive, a picture and the like, by the first bytes of a file."""
     for magic, kind, hint in _MAGIC:
         if head.startswith(magic):
             raise DataError(f"{name} is {kind}.", hint)
@@ -124,10 +116,7 @@ _SIGNS = frozenset((0x80, 0x84, 0x85, *range(0x91, 0x98), 0xA0, 0xAB, 0xAD, 0xB4
 
 
 def decode(raw: bytes, name: str) -> tuple[str, list[str], list[Finding]]:
-    """Decodes a file by its mark, as UTF-8, as UTF-16, or as Windows-1252 with a warning.
-
-    Returns:
-        The text, notes and warnings.
+    """Decode a file as its mark says, as UTF-8, UTF-16 or Windows-1252; with notes and warnings.
 
     Raises:
         DataError: It is none of these; names the line.
@@ -210,19 +199,8 @@ _OF_DATASETS = "Read as a folder of the datasets library."
 _KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
 
 
-def read_folder(folder: Path, limits: Limits) -> Table:
-    """Reads a folder saved by `datasets`; its splits become a column called split.
-
-    Raises:
-        DataError: It is no such folder, or a part of it is damaged.
-        LimitError: It holds more than this place allows.
-    """
-    files, name, split = _parts_of(folder, limits)
-    return read_columnar(files, name, limits, _OF_DATASETS, split)
-
-
 def _parts_of(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, str]:
-    """The files of a folder with their splits, its name, and what the column of these is called."""
+    """Return the files of a folder with their splits, its name, and the name of a split column."""
     name = short(folder.name, 60)
     files = _files(folder)
     if not files:
@@ -249,11 +227,11 @@ def _files(folder: Path) -> list[tuple[Path, str]]:
             for part in _listed(parts, "splits")
             for name in _listed(folder / part / "state.json", "_data_files")
         ]
-    found = [path for place in (folder, folder / "data") for path in sorted(place.glob("*"))]
     return [
         # As in train-00000-of-00001.parquet.
-        (path, next((one for one in re.split(r"[-_.]", path.stem) if one.lower() in PARTS), ""))
-        for path in found
+        (path, next((word for word in re.split(r"[-_.]", path.stem) if word.lower() in PARTS), ""))
+        for parent in (folder, folder / "data")
+        for path in sorted(parent.glob("*"))
         if path.is_file() and path.suffix in (".parquet", ".arrow")
     ]
 
@@ -272,30 +250,22 @@ def _listed(path: Path, key: str) -> list[str]:
     return names
 
 
-_HEAD = 4_096
-_FEW = 20  # rows by which it is told whether cells are vectors
+_HEAD = 4_096  # bytes
 
 
 def place_of(data: str | Path) -> Path:
-    """The file of a sample, or the one at a path.
-
-    Raises:
-        DataError: There is neither.
-    """
+    """Return the file of a sample, or the one at a path; raise DataError if there is neither."""
     if str(data) in SAMPLES:
         return SAMPLES[str(data)].path
-    place = Path(data)
-    try:
-        found = place.exists()
-    except (OSError, ValueError):  # no name that a file can have
-        found = False
-    if not found:
-        what = f"There is no file and no sample called {short(str(data), 80)}."
-        hint = f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
-        if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)):
-            hint = f"A data set of the Hub is written hub:{data}."
-        raise DataError(what, hint)
-    return place
+    path = Path(data)
+    with suppress(OSError, ValueError):  # no name that a file can have
+        if path.exists():
+            return path
+    what = f"There is no file and no sample called {short(str(data), 80)}."
+    hint = f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
+    if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)):
+        hint = f"A data set of the Hub is written hub:{data}."
+    raise DataError(what, hint)
 
 
 def open_table(
@@ -314,13 +284,20 @@ def open_table(
     name = short(path.name, 60)
     with _readable(name):
         if path.is_dir():
-            return read_folder(path, limits)
-        if table := _of_numbers(path, name, limits, of_labels=of_labels):
-            return table
-        raw = _bytes(path, name, limits)
+            files, name, split = _parts_of(path, limits)
+            return read_columnar(files, name, limits, _OF_DATASETS, split)
+        head = _head(path, name)
+        if head.startswith(parquet_files.MAGIC):
+            _check_bytes(path.stat().st_size, name, limits)
+            return read_columnar([(path, "")], name, limits, "Read as Parquet.")
+        if numpy_files.is_numpy(path):
+            return numpy_files.read_numpy(path, name, limits, of_labels=of_labels)
+        refuse_container(head, name)  # before the size: what it is says more
+        with path.open("rb") as file:
+            raw = file.read(limits.upload_bytes + 1)
+    _check_bytes(len(raw), name, limits)
     if raw.startswith(excel_files.MAGIC):
         return read_excel(path, limits, header)
-    refuse_container(raw[:_HEAD], name)
     text, notes, findings = decode(raw, name)
     del raw
     refuse_text(text, name)
@@ -328,39 +305,21 @@ def open_table(
         table = read_objects(text, name, limits)
     else:
         table = read_delimited(text, name, limits, header)
+    vectors = {
+        table.columns[at]: partial(
+            of_cells,
+            [row[at] for row in table.rows],
+            f"'{short(table.columns[at])}' of {table.name}",
+            limits,
+        )
+        for at in vector_places(table)
+    }
     return replace(
         table,
         notes=(*notes, *table.notes),
         findings=(*findings, *table.findings),
-        vectors=_vectors_among(table, limits),
+        vectors=vectors,
     )
-
-
-def _of_numbers(path: Path, name: str, limits: Limits, *, of_labels: bool) -> Table | None:
-    """A file that may hold more vectors than one wants to read at once; None if it is another."""
-    _check_file(path, name)
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if head.startswith(parquet_files.MAGIC):
-        _check_bytes(path.stat().st_size, name, limits)
-        return read_columnar([(path, "")], name, limits, "Read as Parquet.")
-    if head.startswith(numpy_files.MAGIC):
-        reads = numpy_files.read_labels if of_labels else numpy_files.read_npy
-        return reads(path, name, limits)
-    if head.startswith(numpy_files.ZIP) and numpy_files.is_npz(path):
-        return numpy_files.read_npz(path, name, limits)
-    return None
-
-
-def _vectors_among(table: Table, limits: Limits) -> dict[str, Callable[[], RowVectors]]:
-    """The columns of a text table that hold vectors as lists, by the first of their cells."""
-    found = {}
-    for at, name in enumerate(table.columns):
-        if hold_vectors(row[at] for row in table.rows[:_FEW]):
-            called = f"'{short(name)}' of {table.name}"
-            cells = [row[at] for row in table.rows]
-            found[name] = partial(of_cells, cells, called, limits)
-    return found
 
 
 @contextmanager
@@ -373,19 +332,12 @@ def _readable(name: str) -> Iterator[None]:
         raise DataError(what, "Check the file.") from None
 
 
-def _bytes(path: Path, name: str, limits: Limits) -> bytes:
-    """The whole file, if it is not too large."""
-    with path.open("rb") as file:
-        raw = file.read(min(limits.upload_bytes, _HEAD))
-        refuse_container(raw, name)  # before the size: what it is says more
-        raw += file.read(limits.upload_bytes + 1 - len(raw))
-    _check_bytes(len(raw), name, limits)
-    return raw
-
-
-def _check_file(path: Path, name: str) -> None:
+def _head(path: Path, name: str) -> bytes:
+    """Return the first bytes of a file; raise DataError for what is no file."""
     if path.exists() and not path.is_file():
         raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
+    with path.open("rb") as file:
+        return file.read(_HEAD)
 
 
 def _check_bytes(size: int, name: str, limits: Limits) -> None:
@@ -424,9 +376,7 @@ def open_stream(
         if path.is_dir():
             files, name, split = _parts_of(path, limits)
             return stream_columnar(files, name, limits, _OF_DATASETS, split)
-        _check_file(path, name)
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
+        head = _head(path, name)
         if head.startswith(parquet_files.MAGIC):
             return stream_columnar([(path, "")], name, limits, "Read as Parquet.")
         if numpy_files.is_numpy(path):

@@ -55,12 +55,7 @@ def _kinds(module: str, *names: str) -> tuple[type, ...]:
 
 
 def read_frame(data: Any, limits: Limits) -> Table:
-    """Reads a table in memory as cells; its rows count from 1, whatever its index says.
-
-    Raises:
-        DataError: It cannot be read as one, or has no rows.
-        LimitError: It holds more than this place allows.
-    """
+    """Read a table in memory as cells, its rows counted from 1; raise DataError or LimitError."""
     if isinstance(data, _kinds("datasets", "IterableDataset", "IterableDatasetDict")):
         what = "A data set that is streamed has no number of rows."
         raise DataError(what, "Load it without streaming=True.")

@@ -27,18 +27,6 @@ _SMALL = 5  # rows that a group may always have, however few there are
 _CAPS = (64, 32, 16, 8, 4, 3, 2)  # rows that a text may stand in and still hold them together
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """Which texts on one side of the pairs hold rows together: those in at most `most` rows."""
-
-    most: int
-
-    def says(self, what: str) -> str:
-        if self.most == 1:
-            return ""
-        return what if self.most == _ANY else f"{what} in at most {self.most} rows"
-
-
 _ANY = 2**62
 
 
@@ -120,18 +108,18 @@ def grouping(
         keys = list(zip(map(fold, texts), apart, strict=True))
         return Grouping(numbers=tuple(_numbered(keys)))
     graph = _Graph(texts, pairs, groups, apart)
-    whole = graph.components(_Side(_ANY), _Side(_ANY))
+    whole = graph.components(_ANY, _ANY)
     swallowed = _largest(whole)
     # Groups of the data, and rows that repeat each other, may be as large as they are.
-    least = graph.components(_Side(1), _Side(1))
+    least = graph.components(1, 1)
     most = max(LARGEST * len(texts), _SMALL, _largest(least))
     if swallowed <= most:
         return Grouping(numbers=tuple(whole))
-    tried = [(graph.leaked(least), least, graph.rule(_Side(1), _Side(1)))]
-    for one, other in _ways(paired=bool(pairs)):
-        found = graph.components(one, other)
+    tried = [(graph.leaked(least), least, graph.rule(1, 1))]
+    for first, second in _ways(paired=bool(pairs)):
+        found = graph.components(first, second)
         if _largest(found) <= most:
-            tried.append((graph.leaked(found), found, graph.rule(one, other)))
+            tried.append((graph.leaked(found), found, graph.rule(first, second)))
     leaked, found, rule = min(tried, key=lambda way: way[0])  # the first of equals
     share = swallowed / len(texts)
     return Grouping(numbers=tuple(found), rule=rule, swallowed=share, leaked=leaked)
@@ -151,15 +139,10 @@ def shared(texts: Sequence[str], pairs: Sequence[str], parts: Sequence[str]) -> 
     ]
 
 
-def _ways(*, paired: bool) -> Iterator[tuple[_Side, _Side]]:
-    """Which texts might hold rows together instead of all: those that are rarer, or one side's."""
+def _ways(*, paired: bool) -> Iterator[tuple[int, int]]:
+    """Yield in how many rows first and second texts may stand and still hold rows together."""
     for cap in (*_CAPS, 1):
-        if not paired:
-            yield _Side(cap), _Side(1)
-            continue
-        yield _Side(cap), _Side(cap)
-        yield _Side(_ANY), _Side(cap)
-        yield _Side(cap), _Side(_ANY)
+        yield from ((cap, cap), (_ANY, cap), (cap, _ANY)) if paired else ((cap, 1),)
 
 
 class _Graph:
@@ -182,7 +165,10 @@ class _Graph:
             (text, far) for side in self.sides for text, far in zip(side, apart, strict=True)
         )
         self.keys = [keys[at : at + self.size] for at in range(0, len(keys), self.size)]
-        self.often = _counts(self.keys)
+        # In how many rows each text stands; a row that pairs a text with itself is one.
+        first, *others = map(np.asarray, self.keys)
+        every = [first, *(other[other != first] for other in others)]
+        self.often = np.bincount(np.concatenate(every))
         self.bonds: list[list[int]] = []
         if pairs:  # whichever text comes first
             self.bonds.append(_numbered(map(frozenset, zip(*self.keys, strict=True))))
@@ -191,8 +177,12 @@ class _Graph:
             own = (key if key[0] else (row,) for row, key in enumerate(named))
             self.bonds.append(_numbered(own))
 
-    def components(self, one: _Side, other: _Side) -> list[int]:
-        """The number of each row's group, where these texts and the bonds hold rows together."""
+    def components(self, first: int, second: int) -> list[int]:
+        """Return the number of each row's group, given the bonds and how rare texts that bind are.
+
+        Args:
+            first, second: In how many rows a first or a second text stands at most that binds them.
+        """
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -201,8 +191,8 @@ class _Graph:
             rows.append(np.arange(self.size))
             ends.append(np.asarray(bond) + start)
             start += self.size
-        for side, keys in zip((one, other), self.keys, strict=False):
-            held = np.flatnonzero(self.often[keys] <= side.most)
+        for most, keys in zip((first, second), self.keys, strict=False):
+            held = np.flatnonzero(self.often[keys] <= most)
             rows.append(held)
             ends.append(np.asarray(keys)[held] + start)
         nodes = start + len(self.often)
@@ -221,26 +211,18 @@ class _Graph:
         torn = low < high
         return float(np.any([torn[keys] for keys in self.keys], axis=0).mean())
 
-    def rule(self, one: _Side, other: _Side) -> str:
+    def rule(self, first: int, second: int) -> str:
         """By what rows are held together, in a few words."""
-        told = ["the groups of the data"] if self.has_groups else []
         if len(self.keys) == 1:
-            return " and ".join([*told, *filter(None, [one.says("equal texts")])])
-        if one == other:
-            told += filter(None, [one.says("texts that stand")])
+            sides = {"equal texts": first}
+        elif first == second:
+            sides = {"texts that stand": first}
         else:
-            told += filter(None, [one.says("equal first texts"), other.says("equal second texts")])
-        return " and ".join(told or ["equal pairs of texts"])
-
-
-def _counts(sides: Sequence[Sequence[int]]) -> Any:
-    """In how many rows each text stands."""
-    if len(sides) == 1:
-        return np.bincount(sides[0])
-    one, other = map(np.asarray, sides)
-    size = int(max(one.max(), other.max())) + 1
-    twice = np.bincount(one[one == other], minlength=size)  # a row that pairs a text with itself
-    return np.bincount(one, minlength=size) + np.bincount(other, minlength=size) - twice
+            sides = {"equal first texts": first, "equal second texts": second}
+        told = ["the groups of the data"] if self.has_groups else []
+        for what, most in sides.items():
+            told += [what if most == _ANY else f"{what} in at most {most} rows"] * (most > 1)
+        return " and ".join(told or ["equal pairs of texts"] * (len(self.keys) > 1))
 
 
 def _numbered(keys: Iterable[Any]) -> list[int]:

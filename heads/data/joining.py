@@ -39,25 +39,26 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
         raise DataError(what, hint)
     _check_vectors(train, test)
     parts = train.parts or ("train",) * len(train)
-    kept = [row for row, part in enumerate(parts) if part != "test"]
+    first = _select_rows(train, [row for row, part in enumerate(parts) if part != "test"])
     classes, moved, notes = _classes(train, test)
-    numbers = (*(train.numbers[row] for row in kept), *test.numbers) if train.numbers else ()
+    groups = ()
+    if train.groups or test.groups:  # rows of a file that names none are groups of their own
+        groups = tuple(name for one in (first, test) for name in one.groups or [""] * len(one))
     corpus = replace(
         train,
-        texts=(*(train.texts[row] for row in kept), *test.texts),
-        pairs=(*(train.pairs[row] for row in kept), *test.pairs) if train.pairs else (),
+        texts=(*first.texts, *test.texts),
+        pairs=(*first.pairs, *test.pairs),
         classes=classes,
-        targets=(*(train.targets[row] for row in kept), *moved),
-        numbers=numbers,
-        lines=(*(train.lines[row] for row in kept), *test.lines) if train.lines else (),
-        parts=(*(parts[row] for row in kept), *["test"] * len(test)),
-        groups=_groups(train, test, kept),
+        targets=(*first.targets, *moved),
+        numbers=(*first.numbers, *test.numbers),
+        lines=(*first.lines, *test.lines) if train.lines else (),
+        parts=(*(first.parts or ["train"] * len(first)), *["test"] * len(test)),
+        groups=groups,
         fingerprint=train.fingerprint + test.fingerprint,
-        vectors=train.vectors and test.vectors and train.vectors.of(kept).followed_by(test.vectors),
+        vectors=first.vectors.followed_by(test.vectors) if first.vectors and test.vectors else None,
         are_named=train.are_named or test.are_named,
     )
-    if len(kept) < len(train):
-        left = len(train) - len(kept)
+    if left := len(train) - len(first):
         notes.append(f"{left:,} rows that {train.name} marks for testing are left out.")
     notes += _between(train, test, corpus)
     corpus, more = met(corpus, unseen)
@@ -100,14 +101,6 @@ def _classes(
         notes.append(f"'{one}' of {test.name} was taken for '{other}' of {train.name}.")
     moved = [tuple(sorted({place[one] for one in targets})) for targets in test.targets]
     return classes, moved, notes
-
-
-def _groups(train: Corpus, test: Corpus, kept: Sequence[int]) -> tuple[str, ...]:
-    """The groups of both; rows of a file that names none are groups of their own."""
-    if not train.groups and not test.groups:
-        return ()
-    first = [train.groups[row] for row in kept] if train.groups else [""] * len(kept)
-    return (*first, *(test.groups or [""] * len(test)))
 
 
 def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
@@ -163,22 +156,21 @@ def _only(corpus: Corpus, rows: Sequence[int], classes: set[int]) -> Corpus:
     """Some rows of a corpus, and some of its classes, which must be all that these rows have."""
     kept = [at for at in range(len(corpus.classes)) if at in classes]
     number = {at: place for place, at in enumerate(kept)}
-
-    def some(column: Sequence) -> tuple:
-        return tuple(column[row] for row in rows) if column else ()
-
+    some = _select_rows(corpus, rows)
     return replace(
-        corpus,
-        texts=some(corpus.texts),
-        pairs=some(corpus.pairs),
+        some,
         classes=tuple(corpus.classes[at] for at in kept),
-        targets=tuple(tuple(number[one] for one in corpus.targets[row]) for row in rows),
-        lines=some(corpus.lines),
-        parts=some(corpus.parts),
-        groups=some(corpus.groups),
-        vectors=corpus.vectors and corpus.vectors.of(rows),
+        targets=tuple(tuple(number[one] for one in targets) for targets in some.targets),
         fingerprint=f"{corpus.fingerprint}:{len(rows)}",
     )
+
+
+def _select_rows(corpus: Corpus, rows: Sequence[int]) -> Corpus:
+    """Return some rows of a corpus, under its name and fingerprint."""
+    columns = ("texts", "pairs", "targets", "lines", "parts", "numbers", "groups")
+    some = {name: column for name in columns if (column := getattr(corpus, name))}
+    some = {name: tuple(column[row] for row in rows) for name, column in some.items()}
+    return replace(corpus, **some, vectors=corpus.vectors and corpus.vectors.of(rows))
 
 
 def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
@@ -212,11 +204,7 @@ def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
 
 
 def check_groups(corpus: Corpus, column: str) -> None:
-    """Refuses groups that are too few to part.
-
-    Raises:
-        DataError: There are fewer than are needed to learn from, to choose on and to score.
-    """
+    """Raise DataError for groups that are too few to learn from, to choose on and to score."""
     if not corpus.groups:
         return
     found = groups_of(corpus).numbers

@@ -167,11 +167,7 @@ Marks = Callable[[Sequence[str], int], tuple[str, ...] | float | str]
 
 
 def label_cells(table: Table, columns: Columns) -> Marks:
-    """How the labels of a row are read.
-
-    Raises:
-        DataError: While reading, where a 0/1 column says something else; names the line.
-    """
+    """Return a reader of a row's labels; it raises DataError for a bad cell of a 0/1 column."""
     if columns.labels:
         return _of_flags(table, columns.labels)
     at = table.columns.index(columns.label)

@@ -77,11 +77,7 @@ class Rows:
 
 
 def check_columns(table: Table, columns: Columns) -> None:
-    """Checks that the chosen columns are there, different, and no lists.
-
-    Raises:
-        DataError: One is not, or they say two things of the labels.
-    """
+    """Raise DataError unless the chosen columns exist, differ, hold no lists and agree."""
     _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
         if name not in table.columns:
@@ -187,8 +183,10 @@ class TextReader:
         """That of the rows of a table, or of a stream of which the table is a sample."""
         wanted = [columns.text, columns.pair] if columns.pair else [columns.text]
         places = [table.columns.index(name) for name in wanted]
-        others = [table.columns.index(name) for name in columns.used if name not in wanted]
-        spill = _spill(table, places[-1], others)
+        # Columns without a name right after the text: where its commas put the rest of it.
+        free = table.unnamed - {*columns.used}
+        after = range(places[-1] + 1, len(table.columns))
+        spill = list(takewhile(lambda at: table.columns[at] in free, after))
         return cls(places=places, spill=spill, spelled=table.spelled, limits=limits, found=found)
 
     def texts(self, row: Sequence[str], line: int) -> list[str]:
@@ -219,14 +217,6 @@ def missing(texts: Sequence[str]) -> str:
     if not texts[0]:
         return NO_TEXT
     return "" if texts[-1] else NO_PAIR
-
-
-def _spill(table: Table, last_text: int, others: Sequence[int]) -> list[int]:
-    """Columns without a name right after the text: where its commas put the rest of it."""
-    after = range(last_text + 1, len(table.columns))
-    return list(
-        takewhile(lambda at: table.columns[at] in table.unnamed and at not in others, after)
-    )
 
 
 def _part(cell: str, line: int, table: Table, column: str) -> str:

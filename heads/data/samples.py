@@ -116,22 +116,14 @@ TEXT = "Not bad at all."  # likewise
 
 
 def sample(name: str) -> Sample:
-    """Looks a sample up by name.
-
-    Raises:
-        DataError: There is no sample of that name.
-    """
+    """Look a sample up by name, or raise DataError."""
     if name not in SAMPLES:
         raise DataError(f"There is no sample called '{name[:80]}'.", did_you_mean(name, SAMPLES))
     return SAMPLES[name]
 
 
 def sample_for(name: str, pair: str) -> Sample:
-    """The sample of that name, or the one that suits one or two sentences.
-
-    Raises:
-        DataError: There is none of that name, or it does not suit.
-    """
+    """Return the sample of that name, or one for as many sentences, or raise DataError."""
     data = sample(name or ("pairs" if pair.strip() else "sentiment"))
     if data.pair and not pair.strip():
         what = f"The sample '{data.name}' compares two sentences; the second one is empty."

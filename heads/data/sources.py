@@ -191,12 +191,7 @@ def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]
 
 
 def read_named(name: str, limits: Limits) -> Table | None:
-    """Return the data that a name such as ``hub:owner/name`` stands for; None if it is a path.
-
-    Raises:
-        DataError: There is no such data, or it cannot be read.
-        LimitError: It is more than the limits allow.
-    """
+    """Return the data of a name such as ``hub:owner/name``, None for a path; or raise DataError."""
     scheme = SCHEME.match(name)
     reader = plugins.load_data_source(scheme[1]) if scheme else None
     return reader(name, limits) if reader else None

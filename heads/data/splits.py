@@ -80,18 +80,9 @@ class Splits:
 
     def only(self, seed: int) -> "Splits":
         """One of the splits by itself: what it learns is what it would have learned among all."""
-        here = slice(seed, seed + 1)
-        return replace(
-            self,
-            search=self.search[here],
-            development=self.development[here],
-            train=self.train[here],
-            test=self.test[here],
-            repetition=self.repetition[here],
-            repeats=self.repeats[here],
-            folds=self.folds[here],
-            whole=self.whole or self,
-        )
+        each = ("search", "development", "train", "test", "repetition", "repeats", "folds")
+        own = {name: getattr(self, name)[seed : seed + 1] for name in each}
+        return replace(self, **own, whole=self.whole or self)
 
     def selection(self, seed: int) -> tuple[Tensor, Tensor]:
         """Return the rows (n,) that settings of solved heads are chosen by, and their folds (n,).

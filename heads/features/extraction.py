@@ -131,10 +131,17 @@ def each_prompt(
     groups = by_prompt(recipes, backbone)
     for done, (prompted, own) in enumerate(groups):
         for event in extracted(own, prompted):
-            if isinstance(event, FeatureMatrices):
-                found = _joined(found, event) if found else event
-            else:
+            if not isinstance(event, FeatureMatrices):
                 yield Progress(says=event.says, share=(done + event.share) / len(groups))
+            elif found is None:
+                found = event
+            else:  # counts are of the first, the texts without a prompt
+                found = replace(
+                    found,
+                    parts={**found.parts, **event.parts},
+                    seconds=found.seconds + event.seconds,
+                    fresh=max(found.fresh, event.fresh),
+                )
     assert found is not None
     yield found
 
@@ -153,16 +160,6 @@ def by_prompt(
         way = next((way for way, (other, _) in found.items() if other.covers(own)), own.way)
         found.setdefault(way, (own, []))[1].append(resolved)
     return sorted(found.values(), key=lambda one: len(one[0].written)) or [(backbone, [])]
-
-
-def _joined(one: FeatureMatrices, other: FeatureMatrices) -> FeatureMatrices:
-    """What was read of texts without a prompt and with one; counts are of the first."""
-    return replace(
-        one,
-        parts={**one.parts, **other.parts},
-        seconds=one.seconds + other.seconds,
-        fresh=max(one.fresh, other.fresh),
-    )
 
 
 def _extracted(

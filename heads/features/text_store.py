@@ -92,11 +92,7 @@ class TextBatch:
         return sum(tensor.nbytes for tensor in self.part.values())
 
     def tensors(self, names: Sequence[str]) -> Mapping[str, Tensor]:
-        """Some of what it gave.
-
-        Raises:
-            OSError: Its file is gone or damaged.
-        """
+        """Return some of what it gave; raise OSError if its file is gone or damaged."""
         if not isinstance(self.part, Path):
             return self.part
         used(self.part)
@@ -332,14 +328,7 @@ def _sides(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its key is remembered
 class _Reading:
-    """How texts are read, and for what.
-
-    Attributes:
-        engine: By what.
-        paired: Whether a row is two texts in one sequence.
-        asked: What is asked for, by its reading.
-        on_disk: Whether what is read is kept there.
-    """
+    """How texts are read, what is asked for by its reading, and whether it is kept on disk."""
 
     engine: InferenceEngine
     paired: bool

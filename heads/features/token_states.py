@@ -235,13 +235,11 @@ def keep_states(
     fine = sorted(set(scored))
     rough = sorted(set(range(len(texts))) - set(fine))
     each = len(layers) * backbone.width
-    sizes = [
-        size_of([encoded[n] for n in part], each, kind)
-        for part, kind in ((rough, ROUGH), (fine, FINE))
-    ]
-    _check_size(sum(sizes), recipes[0], limits)
-    room, found = max(0, limits.states_bytes - sum(sizes)), list[ShardFile]()
-    for part, kind, asked in ((rough, ROUGH, precision), (fine, FINE, EXACT)):
+    parts = ((rough, ROUGH, precision), (fine, FINE, EXACT))
+    size = sum(size_of([encoded[n] for n in part], each, kind) for part, kind, _ in parts)
+    _check_size(size, recipes[0], limits)
+    room, found = max(0, limits.states_bytes - size), list[ShardFile]()
+    for part, kind, asked in parts:
         if part:
             one = TokenShard(
                 texts=[texts[n] for n in part],

@@ -10,6 +10,7 @@ from heads.backbone.backbone import Backbone
 from heads.data.corpus import Corpus
 from heads.data.dataset import Data
 from heads.data.table import Finding, finding
+from heads.features.extraction import counts
 from heads.parts.resolved_recipe import LONG, WINDOWS, ResolvedRecipe
 
 CHUNK = 4096  # texts
@@ -21,15 +22,13 @@ def with_token_findings(data: Data, backbone: Backbone) -> Data:
     """The data with warnings of texts that are cut, or that the tokenizer does not know."""
     if data.corpus.vectors is not None:
         return data
-    corpus, counts = data.corpus, []
-    foreign = backbone.tokenizer.unk_token_id  # looking it up takes as long as cutting a text
+    corpus, chunks = data.corpus, []
     for start in range(0, len(corpus), CHUNK):
         rows = slice(start, start + CHUNK)
-        counts += [
-            (len(text), text.whole_length, text.inputs["input_ids"].count(foreign))
-            for text in backbone.encode(corpus.texts[rows], corpus.pairs[rows])
-        ]
-    tokens, whole, unknown = torch.tensor(counts).T
+        encoded = backbone.encode(corpus.texts[rows], corpus.pairs[rows])
+        chunks.append(counts(encoded, backbone))
+    names = ("tokens", "whole", "unknown")
+    tokens, whole, unknown = (torch.cat([chunk[name] for chunk in chunks]) for name in names)
     found = token_findings(tokens, whole, unknown, corpus, backbone)
     return replace(data, findings=(*data.findings, *found))
 

@@ -82,11 +82,7 @@ def left_out(whole: nn.Sequential, layer: str, width: int) -> nn.Sequential:
 
 
 def activated(name: str) -> nn.Module:
-    """The activation of that name: `gelu`, `relu`, `tanh`, `none`, or any of Transformers'.
-
-    Raises:
-        ValueError: Neither knows it.
-    """
+    """Return an activation of `ACTIVATIONS` or Transformers by its name, or raise ValueError."""
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]()
     from transformers.activations import ACT2FN

@@ -24,11 +24,7 @@ class Pooled:
 
 
 def pooled(answer: Tensor | Pooled, states: Tensor | None) -> Pooled:
-    """Applies weights (n, t) or (n, k, t) to states (n, t, d); takes `Pooled` as it is.
-
-    Raises:
-        RecipeError: There are no states, or weights of another shape.
-    """
+    """Apply weights (n, t) or (n, k, t) to states (n, t, d); raise RecipeError for others."""
     if isinstance(answer, Pooled):
         return answer
     if states is None:

@@ -283,4 +283,4 @@ def vectors(mask: Tensor, vectors: Tensor) -> Pooled:
 
 
 # In no menu: a base model has nothing that it could read, and vectors can be read in no other way.
-GIVEN = pooling.described(vectors, title="Vectors of the file")
+GIVEN = pooling.describe(vectors, title="Vectors of the file")

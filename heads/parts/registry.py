@@ -226,14 +226,11 @@ class Registry(Mapping[str, P], Generic[P]):
             raise ValueError(f"There already is a {self.kind} called '{maker.__name__}'.")
         if not re.fullmatch(r"[a-z][a-z0-9_]*", maker.__name__):
             raise ValueError(f"'{maker.__name__}' must be lower case to stand in a recipe.")
-        self._parts[maker.__name__] = self._describe(maker, facts)
+        self._parts[maker.__name__] = self.describe(maker, **facts)
         return maker
 
-    def described(self, maker: Callable[..., Any], **facts: Any) -> P:
-        """A part that has the form of the others and stands in no menu beside them."""
-        return self._describe(maker, facts)
-
-    def _describe(self, maker: Callable[..., Any], facts: dict[str, Any]) -> P:
+    def describe(self, maker: Callable[..., Any], **facts: Any) -> P:
+        """Return a part that has the form of the others and stands in no menu beside them."""
         doc = inspect.getdoc(maker) if maker.__doc__ else None
         if not doc:
             raise ValueError(

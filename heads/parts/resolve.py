@@ -230,11 +230,7 @@ def resolve(recipe: Recipe | str) -> ResolvedRecipe:
 
 
 def reader_of(name: str) -> Pooling:
-    """The pooling of that name, or what stands for one where vectors are given.
-
-    Raises:
-        RecipeError: There is no such pooling.
-    """
+    """Return the pooling of a name, also that of given vectors, or raise RecipeError."""
     return GIVEN if name == GIVEN.name else pooling[name]
 
 

@@ -220,12 +220,7 @@ class ResolvedRecipe:
         return self.tuning.told(line, self.tuning_options).replace("ast 1 layers", "ast layer")
 
     def learned_of_base(self, parameters: int, whole: int) -> str:
-        """How much is learned of the base model, as a part of a sentence.
-
-        Args:
-            parameters: How many numbers are learned.
-            whole: How many the base model has.
-        """
+        """Say how many numbers of a base model that has `whole` are learned, within a sentence."""
         if not self.tuning.adapter:
             return f"{parameters:,} of its {whole:,} numbers"
         return f"{parameters:,} numbers that are added to its {whole:,} ({self.tuned_title})"

@@ -184,26 +184,19 @@ def stubborn(tmp_path: Path) -> Callable[..., Backbone]:
     return read
 
 
-@pytest.mark.parametrize("text", ["a [CLS] b", "[SEP]", "[CLS][SEP]", "x[PAD]y", "[[SEP]SEP]"])
-def test_special_tokens_stay_text_where_they_are_ordinary_pieces_too(
-    stubborn: Callable[..., Backbone], text: str
+def test_special_tokens_are_found_where_they_are_ordinary_pieces_too(
+    stubborn: Callable[..., Backbone],
 ) -> None:
     found = stubborn()
-    assert set(found.tokenizer.convert_ids_to_tokens(list(found.stubborn))) == {
-        "[CLS]",
-        "[SEP]",
-        "[PAD]",
-    }
-    (encoded,) = found.encode([text])
-    special = set(found.tokenizer.all_special_ids) - {found.tokenizer.unk_token_id}
-    assert not special & set(encoded.inputs["input_ids"])
+    tokens = found.tokenizer.convert_ids_to_tokens(list(found.stubborn))
+    assert set(tokens) == {"[CLS]", "[SEP]", "[PAD]"}
 
 
-@pytest.mark.parametrize("text", ["a ［CLS］ b", "［SEP］"])
-def test_special_tokens_in_wide_letters_stay_text(
-    stubborn: Callable[..., Backbone], text: str
-) -> None:
-    found = stubborn(normalizer=normalizers.NFKC())
+@pytest.mark.parametrize(
+    "text", ["a [CLS] b", "[SEP]", "[CLS][SEP]", "x[PAD]y", "[[SEP]SEP]", "a ［CLS］ b", "［SEP］"]
+)
+def test_such_special_tokens_stay_text(stubborn: Callable[..., Backbone], text: str) -> None:
+    found = stubborn() if text.isascii() else stubborn(normalizer=normalizers.NFKC())
     (encoded,) = found.encode([text])
     special = set(found.tokenizer.all_special_ids) - {found.tokenizer.unk_token_id}
     assert not special & set(encoded.inputs["input_ids"])

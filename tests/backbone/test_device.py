@@ -261,14 +261,19 @@ def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPat
     return begin(asked, limits=LIMITS)
 
 
+def reading_of(run: RunFolder) -> dict[str, str]:
+    """Finish a run and return how it has read."""
+    *_, board = working(run, LIMITS)
+    assert isinstance(board, Leaderboard)
+    assert board.state == "finished"
+    return run.read("facts.json")["reading"]
+
+
 def test_a_whole_run_reads_on_the_device_and_says_so(
     run: RunFolder, gpu: torch.device, on: str
 ) -> None:
     assert foreseen(run, LIMITS).reading > 0
-    *_, board = working(run, LIMITS)
-    assert isinstance(board, Leaderboard)
-    assert board.state == "finished"
-    told = run.read("facts.json")["reading"]
+    told = reading_of(run)
     assert told["engine"] == f"packed on {gpu.type}"
     assert on in told["says"]
 
@@ -284,10 +289,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(
     events.close()
     assert on in run.read("facts.json")["reading"]["says"]
     with on_the_processor():
-        *_, board = working(run, LIMITS)
-    assert isinstance(board, Leaderboard)
-    assert board.state == "finished"
-    told = run.read("facts.json")["reading"]
+        told = reading_of(run)
     assert told["engine"] == "packed"
     assert "After a break: Texts were read without padding, in float32" in told["says"]
 
@@ -384,10 +386,7 @@ def test_a_whole_run_on_a_device_that_fails_in_the_midst(
     run: RunFolder, narrow: None, on: str
 ) -> None:
     assert foreseen(run, LIMITS).reading > 0
-    *_, board = working(run, LIMITS)
-    assert isinstance(board, Leaderboard)
-    assert board.state == "finished"
-    told = run.read("facts.json")["reading"]
+    told = reading_of(run)
     assert told["engine"] == "packed"
     assert f"{on} failed (CUDA out of memory" in told["says"]
 

@@ -390,25 +390,15 @@ def test_a_sound_weights_index_is_followed(copied: Callable[..., Path]) -> None:
     assert found.width == 32
 
 
-def test_another_weights_index_named_by_the_config_does_not_lead_outside(
-    copied: Callable[..., Path],
+@pytest.mark.parametrize("named", ["other.safetensors.index.json", "adapter_model.bin"])
+def test_other_weights_named_by_the_config_are_not_read(
+    copied: Callable[..., Path], named: str
 ) -> None:
-    folder = copied(transformers_weights="other.safetensors.index.json")
-    weights = weights_of(folder)
-    strange = {name: torch.full_like(weight, 0.5) for name, weight in weights.items()}
-    put_weights(folder.parent, strange, "outside")
-    put_index(folder, dict.fromkeys(weights, "../outside.safetensors"), "other")
-    try:
-        found = load(str(folder), limits=LIMITS)
-    except ModelError:
-        return
-    assert not (found.model.embeddings.word_embeddings.weight == 0.5).all()
-
-
-def test_pickled_weights_named_by_the_config_are_not_read(copied: Callable[..., Path]) -> None:
-    folder = copied(transformers_weights="adapter_model.bin")
+    folder = copied(transformers_weights=named)
     strange = {n: torch.full_like(weight, 0.5) for n, weight in weights_of(folder).items()}
     torch.save(strange, folder / "adapter_model.bin")
+    put_weights(folder.parent, strange, "outside")
+    put_index(folder, dict.fromkeys(strange, "../outside.safetensors"), "other")
     try:
         found = load(str(folder), limits=LIMITS)
     except ModelError:
@@ -834,32 +824,25 @@ def test_the_bundled_model_stays_in_memory(
     assert load(str(tiny()), limits=few) is not first
 
 
-def test_half_a_download_does_not_count_as_there(
-    tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def downloaded(tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a/half in the Hub's cache."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    place = tmp_path / "models--a--half"
-    (place / "refs").mkdir(parents=True)
-    (place / "refs" / "main").write_text(COMMIT)
-    folder = place / "snapshots" / COMMIT
-    shutil.copytree(tiny(), folder)
+    (tmp_path / "models--a--half" / "refs").mkdir(parents=True)
+    (tmp_path / "models--a--half" / "refs" / "main").write_text(COMMIT)
+    return shutil.copytree(tiny(), tmp_path / "models--a--half" / "snapshots" / COMMIT)
+
+
+def test_half_a_download_does_not_count_as_there(downloaded: Path) -> None:
     assert load("a/half", limits=LIMITS).revision == COMMIT
-    (folder / "model.safetensors").unlink()
+    (downloaded / "model.safetensors").unlink()
     assert hub.cached_folder("a/half") is None
     assert "a/half is not on this machine." in refusal("a/half")
 
 
 @pytest.mark.parametrize("lost", ["part-2.safetensors", "tokenizer.json"])
-def test_a_download_that_lacks_a_part_does_not_count_as_there(
-    tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    place = tmp_path / "models--a--half"
-    (place / "refs").mkdir(parents=True)
-    (place / "refs" / "main").write_text(COMMIT)
-    folder = place / "snapshots" / COMMIT
-    shutil.copytree(tiny(), folder)
-    weights = weights_of(folder)
+def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded: Path, lost: str) -> None:
+    folder, weights = downloaded, weights_of(downloaded)
     (folder / "model.safetensors").unlink()
     names = {name: f"part-{1 + number % 2}" for number, name in enumerate(weights)}
     for part in ("part-1", "part-2"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
-from heads.backbone.trained_reading import TrainedReading, trained_reading
+from heads.backbone.trained_reading import TrainedReading, sentence_modules
 from heads.errors import RecipeError
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
@@ -143,7 +143,7 @@ def test_flags_of_older_versions_and_names_of_all_are_understood(
         modules = json.loads((folder / "modules.json").read_text("utf-8"))
         modules[1]["type"] = f"sentence_transformers.{home}.Pooling"
         (folder / "modules.json").write_text(json.dumps(modules), "utf-8")
-        assert trained_reading(folder, width).modes == ("cls", "mean")
+        assert sentence_modules(folder, width).modes == ("cls", "mean")
 
 
 def test_lower_case_is_the_tokenizers_own_or_there_is_no_such_reading(

@@ -433,10 +433,8 @@ def test_too_few_rows_are_a_sentence(targets, groups, parts, config):
     ],
 )
 def test_too_few_rows_to_learn_all_of_are_a_sentence(targets, groups, says):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"^{says}.* Add rows"):
         every_row(torch.tensor(targets), torch.tensor(list(groups)), PLAIN)
-    assert caught.value.what.startswith(says)
-    assert caught.value.hint
 
 
 def test_a_class_of_a_single_text_is_scored_once_by_a_head_that_has_not_seen_it():

@@ -22,7 +22,7 @@ from heads.backbone.hub import cached_folder, full_id
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint, admit, check_name
 from heads.backbone.tokenizing import load_tokenizer
-from heads.backbone.weights import check_size, check_whole, room_for
+from heads.backbone.weights import check_size, check_whole, load_weights, room_for
 from heads.catalog.base_models import base_of
 from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form, setting
@@ -314,17 +314,7 @@ def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str,
     with torch.device("meta"):
         sketch = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
     check_size(checkpoint, sketch, sketch.base_model, limits)
-    with IsolatedRng().rolling():  # a head that the files lack is random, but always the same
-        model, report = AutoModelForSequenceClassification.from_pretrained(
-            checkpoint.folder,
-            config=config,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=torch.float32,
-            attn_implementation="sdpa" if sketch._supports_sdpa else "eager",
-            output_loading_info=True,
-        )
-    missing = sorted(report["missing_keys"])
+    model, missing = load_weights(AutoModelForSequenceClassification, checkpoint, config, sketch)
     base = f"{model.base_model_prefix}."
     needed = {
         base + name for name, _ in sketch.base_model.named_parameters() if "pooler" not in name

@@ -39,12 +39,7 @@ class SameLength:
     unread: tuple[int, ...] = ()
 
     def states(self, hidden: tuple[Tensor, ...], block: BertEncoder, ends: Tensor) -> States:
-        """What was made of these texts, as any reading takes it.
-
-        Args:
-            hidden: Their states by layer.
-            ends: The numbers of the tokens that end a text.
-        """
+        """Return the `States` of these texts, given those by layer and the end tokens."""
         mask = torch.ones(self.numbers.shape, device=self.numbers.device)
         for row, unread in enumerate(self.unread):
             mask[row, :unread] = 0

@@ -158,7 +158,7 @@ class CsvFormat:
     escape: str = ""
 
     def rows(self, lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
-        """The rows, each with the line on which it begins; an empty line is a row without cells.
+        """Yield rows with the line on which each begins; an empty line is a row without cells.
 
         Raises:
             DataError: Quotes do not fit; names the line.
@@ -292,17 +292,15 @@ def notes_on(dialect: Dialect) -> list[str]:
 
 
 def _parsed(text: str, reading: CsvFormat, name: str, limits: Limits) -> Grid:
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    parting = _Parting(reading=reading, lines=lambda: lines_of(text), name=name)
-    for line, row in parting.rows():
-        rows.append(row)
-        lines.append(line)
+    grid = Grid(rows=[], lines=[])
+    for line, row in _Parting(reading=reading, lines=lambda: lines_of(text), name=name).rows():
+        grid.rows.append(row)
+        grid.lines.append(line)
         # The first row may name the columns, and only its width is that of the table.
-        check_size(name, limits, rows=len(rows) - 1, columns=len(rows[0]))
-    if not rows:
+        check_size(name, limits, rows=len(grid.rows) - 1, columns=len(grid.rows[0]))
+    if not grid.rows:
         raise nothing_in(name)
-    return Grid(rows=rows, lines=lines)
+    return grid
 
 
 def nothing_in(name: str) -> DataError:
@@ -327,24 +325,20 @@ def _even(grid: Grid, name: str, title: str) -> Grid:
 
     pandas fills up the short rows of hostile/c22_ragged_rows.csv in silence.
     """
-    first, rows, lines, odd = grid.rows[0], [], [], {}
+    first, even, odd = grid.rows[0], Grid(rows=[], lines=[], title=title), {}
     for line, row in zip(grid.lines, grid.rows, strict=True):
         fitted = _fitted(row, first)
         if len(fitted) != len(first):
             odd[line] = len(row)
         else:
-            rows.append(fitted)
-            lines.append(line)
+            even.rows.append(fitted)
+            even.lines.append(line)
     check_even(name, odd, len(grid.rows), len(first))
-    return Grid(rows=rows, lines=lines, odd=tuple(odd), title=title)
+    return replace(even, odd=tuple(odd))
 
 
 def check_even(name: str, odd: Mapping[int, int], rows: int, width: int) -> None:
-    """Raise DataError where over a tenth of the rows have other numbers of cells than the first.
-
-    Args:
-        odd: How many cells those have, by their lines.
-    """
+    """Raise DataError if over a tenth of the rows have another number of cells (`odd`, by line)."""
     if len(odd) > _MOST_RAGGED * rows:
         line, cells = next(iter(odd.items()))
         what = (
@@ -391,7 +385,7 @@ class TextSource:
 
 
 def head_of(lines: Iterable[str]) -> str:
-    """The beginning of a text: as much as is looked at to see what it is."""
+    """Return the beginning of a text: as much as is looked at to see what it is."""
     found, size = [], 0
     for line in lines:
         found.append(line)
@@ -403,14 +397,7 @@ def head_of(lines: Iterable[str]) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class _Parting:
-    """How a text is parted, and what comes of it.
-
-    Attributes:
-        reading: How lines become rows; None where each line is one text, whatever signs it holds.
-        lines: Gives the lines, with empty ones in the place of a title.
-        title: What stood there.
-        is_one: Whether there is one column.
-    """
+    """How a text is parted into rows; without a `reading` each of its lines is one text."""
 
     reading: CsvFormat | None
     lines: Callable[[], Iterator[str]]
@@ -520,44 +507,33 @@ def _one_column(source: TextSource, name: str) -> _Parting:
 
 @dataclass(kw_only=True, slots=True)
 class _Counted:
-    """What a pass over all rows of a file finds.
-
-    Attributes:
-        first: The first rows, by which the names of the columns are found.
-        width: Of the first one.
-        widest: Cells of the row that has most.
-        rows: How many.
-        odd: The cells of each row that has more or fewer than the first, by its line.
-        drawn: Rows from everywhere.
-    """
+    """What a pass over all rows finds; `odd` has the sizes of unlike rows by their lines."""
 
     first: list[tuple[int, list[str]]] = field(default_factory=list)
-    width: int = 0
     widest: int = 0
-    rows: int = 0
     odd: dict[int, int] = field(default_factory=dict)
     drawn: Sampler = field(default_factory=Sampler)
+
+    @property
+    def width(self) -> int:
+        return len(self.first[0][1])
 
 
 def _counted(parting: _Parting, limits: Limits) -> _Counted:
     found = _Counted()
-    names: list[str] = []
     for line, row in parting.rows():
-        names = names or row
-        found.width = found.width or len(row)
+        names = found.first[0][1] if found.first else row
         fitted = _fitted(row, names)
-        found.rows += 1
-        check_size(parting.name, limits, rows=found.rows - 1, columns=found.width)
-        if len(fitted) != found.width:
-            found.odd[line] = len(row)
-            check_size(parting.name, limits, columns=len(fitted))
         found.widest = max(found.widest, len(fitted))
+        check_size(parting.name, limits, rows=found.drawn.seen, columns=found.widest)
+        if len(fitted) != len(names):
+            found.odd[line] = len(row)
         if len(found.first) <= HEADER_ROWS:
             found.first.append((line, fitted))
         found.drawn.add(line, fitted)
-    if not found.rows:
+    if not found.first:
         raise nothing_in(parting.name)
-    check_even(parting.name, found.odd, found.rows, found.width)
+    check_even(parting.name, found.odd, found.drawn.seen, found.width)
     return found
 
 
@@ -593,7 +569,7 @@ def _looked_through(
         form="delimited",
         columns=columns,
         titles=(*titles, *[""] * (len(columns) - len(titles))),
-        rows=found.rows - top.skipped,
+        rows=found.drawn.seen - top.skipped,
         sample=table,
         blocks=lambda most: blocked(_rows(parting, found, top, len(columns)), most),
         facts=replace(source.facts, delimiter="," if delimiter == ONE else delimiter),

@@ -10,11 +10,10 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import thread_time
@@ -24,7 +23,6 @@ from heads import interruption
 from heads.data.formats.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
 from heads.data.formats.table_stream import (
     TEXT,
-    Block,
     Row,
     Sampler,
     TableStream,
@@ -80,27 +78,16 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
     with _opened(path, name, limits.read_seconds) as book:
         sheet = _shown(book)
         rows, lines, errors = _rows(book, sheet.place, name, limits)
-    grid = _grid(rows, lines, titled=header is not False)
-    unsaved = []
-    if not rows or any("" in row for row in grid.rows):
-        with _opened(path, name, limits.read_seconds, formulas=True) as book:
-            known = dict(zip(grid.lines, grid.rows, strict=True))
-            unsaved = list(_unsaved(book, sheet.place, known))
+    unsaved = list(_without_results(path, name, limits, sheet.place))
     if not rows:
         raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
-    findings = _account(errors, unsaved)
-    return table_of(grid, name, limits, header, [sheet.note], findings)
+    grid = _grid(rows, lines, titled=header is not False)
+    return table_of(grid, name, limits, header, [sheet.note], _account(errors, unsaved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
-    """The sheet of a workbook that is read.
-
-    Attributes:
-        place: Its number among all.
-        which: What it is called within a sentence.
-        note: That it was read, and others were not.
-    """
+    """The place of a sheet among all, what it is called within a sentence, and a note on it."""
 
     place: int
     which: str
@@ -186,11 +173,7 @@ def _check_xml(path: Path, name: str, limits: Limits) -> None:
 
 
 class _TimedFile(io.FileIO):
-    """A file that is read only so long, also within a row of millions of cells.
-
-    Args:
-        seconds: How long its thread may compute meanwhile; 0 without end.
-    """
+    """A file that its thread may read for so many seconds, also within a very long row."""
 
     def __init__(self, path: Path, name: str, seconds: int) -> None:
         super().__init__(path)
@@ -281,13 +264,6 @@ def _titles(rows: Sequence[Sequence[str]]) -> int:
     return top if is_named else 0
 
 
-def _unsaved(book: "Workbook", place: int, rows: Mapping[int, Sequence[str]]) -> Iterator[int]:
-    """Numbers of rows with a formula that has no value, as programs other than Excel write them."""
-    for number, cells in _cells(book, place):
-        if "" in rows.get(number, ("",)) and any(cell.data_type == "f" for cell in cells):
-            yield number
-
-
 def _text(value: Any) -> str:
     """A value as a cell: 1.0 is 1, a day without a time is a date, true and false as in JSON."""
     if value is None:
@@ -366,7 +342,7 @@ def stream_excel(
     return TableStream(
         name=name, form="excel", columns=columns, sample=table, notes=(sheet.note,),
         titles=tuple(titles.get(at, "") for at in range(width)), rows=drawn.seen - top.skipped,
-        blocks=partial(_blocks, path, name, sheet.place, top, places, width),
+        blocks=lambda most: blocked(_read_rows(path, name, sheet.place, top, places, width), most),
     )  # fmt: skip
 
 
@@ -374,7 +350,7 @@ _FORMULA = re.compile(rb"<f[ >/]")
 
 
 def _without_results(path: Path, name: str, limits: Limits, place: int) -> Iterator[int]:
-    """Numbers of rows with a formula that has no value."""
+    """Yield the numbers of rows with a formula that has no value, which Excel always writes."""
     if not _has_formulas(path):
         return
     with (
@@ -426,26 +402,22 @@ def _top(
     return replace(found, skipped=found.skipped + titles)
 
 
-def _blocks(
-    path: Path, name: str, place: int, top: Top, places: Sequence[int], width: int, most: int
-) -> Iterator[Block]:
-    with _opened(path, name) as book:
-        yield from blocked(_read_rows(book, place, top, places, width), most)
-
-
 def _read_rows(
-    book: "Workbook", place: int, top: Top, places: Sequence[int], width: int
+    path: Path, name: str, place: int, top: Top, places: Sequence[int], width: int
 ) -> Iterator[Row]:
-    rows = ((number, cells, row) for number, cells in _cells(book, place) if (row := _texts(cells)))
-    for number, cells, row in islice(rows, top.skipped, None):
-        texts = filled(row, width)
-        is_again = bool(top.names) and [texts[at] for at in places] == list(top.names)
-        own = list(map(_sheet_cell, cells[:width]))
-        own += [SheetCell(None, "", "n")] * (width - len(own))
-        yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)
-
-
-def _sheet_cell(cell: Any) -> SheetCell:
-    if cell.value is None:
-        return SheetCell(None, "", "n")
-    return SheetCell(cell.value, cell.number_format, cell.data_type)
+    blank = SheetCell(None, "", "n")
+    with _opened(path, name) as book:
+        filled_rows = (
+            (n, cells, row) for n, cells in _cells(book, place) if (row := _texts(cells))
+        )
+        for number, cells, row in islice(filled_rows, top.skipped, None):
+            texts = filled(row, width)
+            is_again = bool(top.names) and [texts[at] for at in places] == list(top.names)
+            own = [
+                blank
+                if cell.value is None
+                else SheetCell(cell.value, cell.number_format, cell.data_type)
+                for cell in cells[:width]
+            ]
+            own += [blank] * (width - len(own))
+            yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)

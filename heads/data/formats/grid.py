@@ -108,15 +108,10 @@ class Top:
 
 
 def top_of(grid: Grid, name: str, limits: Limits, header: bool | None, notes: Sequence[str]) -> Top:
-    """What the first rows of a file say of it, which go on beyond them.
-
-    Args:
-        grid: The first rows, all of one width.
-        header: Whether the first row names the columns; None finds out.
+    """Read the title and the names of columns off the first rows, all of one width, of a file.
 
     Raises:
         DataError: There are no rows, or two columns have one name.
-        LimitError: More rows than this place allows.
     """
     table = table_of(grid, name, limits, header, notes, ())
     has_title = header is not False and not grid.title and is_title(grid.rows)

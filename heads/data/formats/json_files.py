@@ -48,11 +48,10 @@ def is_json(text: str, ending: str) -> bool:
 
 
 def read_objects(text: str, name: str, limits: Limits) -> Table:
-    """Reads JSON objects as rows; a field that an object lacks is an empty cell.
+    """Read JSON objects as rows; a field that an object lacks is an empty cell.
 
     Raises:
         DataError: Something is no JSON or no object; names the line.
-        LimitError: More rows or columns than this place allows.
     """
     whole = text.lstrip().startswith("[")
     found = _Fields()
@@ -72,13 +71,7 @@ def read_objects(text: str, name: str, limits: Limits) -> Table:
 
 @dataclass(kw_only=True, slots=True)
 class _Fields:
-    """The fields of all objects so far.
-
-    Attributes:
-        places: Their places, in the order in which they first come.
-        nested: Those that hold a list or an object, and the first line of one.
-        mixed: Those that hold something else than lists of plain values.
-    """
+    """Places of fields, first lines of nested ones, and those that hold more than plain lists."""
 
     places: dict[str, int] = field(default_factory=dict)
     nested: dict[str, int] = field(default_factory=dict)
@@ -192,13 +185,10 @@ def _bad(name: str, line: int, why: str) -> DataError:
 
 
 def stream_objects(source: TextSource, name: str, limits: Limits) -> TableStream:
-    """Looks through JSON objects, one a line or in a list.
-
-    Of a list the text is held in memory, and its objects are not.
+    """Look through JSON objects, one a line, or in a list whose text is held in memory.
 
     Raises:
         DataError: Something is no JSON or no object; names the line.
-        LimitError: More rows or columns than this place allows.
     """
     if source.head.lstrip().startswith("["):
         whole = "".join(source.lines())

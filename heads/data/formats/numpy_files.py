@@ -24,8 +24,7 @@ from heads.errors import DataError, LimitError
 from heads.settings import Limits
 from heads.settings import limits as limits_here
 
-MAGIC = b"\x93NUMPY"
-ZIP = b"PK\x03\x04"
+MAGIC, ZIP = b"\x93NUMPY", b"PK\x03\x04"
 LABELS = "label"
 _MOST_ARRAYS = 100
 _FLOATS = "Save an array of floats: np.save(file, np.asarray(vectors, dtype='float32'))."
@@ -52,21 +51,11 @@ class Header:
     @property
     def bytes(self) -> int:
         """How many bytes it claims to have, as a whole number of any size."""
-        found = self.dtype.itemsize
-        for size in self.shape:
-            found *= size
-        return found
+        return math.prod(self.shape, start=self.dtype.itemsize)
 
 
 def header_of(file: BinaryIO, name: str, size: int) -> Header:
-    """Reads what an array says of itself, and holds it to how much is there.
-
-    Args:
-        size: How many bytes the file has.
-
-    Raises:
-        DataError: It is damaged, claims more than it has, or holds objects.
-    """
+    """Read an array's header; raise DataError if it claims more than `size` bytes, or objects."""
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -89,12 +78,7 @@ def header_of(file: BinaryIO, name: str, size: int) -> Header:
 
 
 def check_vectors(header: Header, name: str, limits: Limits) -> None:
-    """Refuses an array that holds no vectors.
-
-    Raises:
-        DataError: It is no table of numbers.
-        LimitError: It is more than this place allows.
-    """
+    """Raise DataError or LimitError for an array that holds no vectors, or too many."""
     if header.dtype.kind not in KINDS:
         what = f"{name} holds values of the kind {header.dtype}, and vectors are of numbers."
         raise DataError(what, _FLOATS)
@@ -109,29 +93,31 @@ def check_vectors(header: Header, name: str, limits: Limits) -> None:
 # --- One array.
 
 
-def read_npy(path: Path, name: str, limits: Limits) -> Table:
-    """A file of vectors as a table with that one column; labels come from elsewhere.
+def read_numpy(path: Path, name: str, limits: Limits, *, of_labels: bool = False) -> Table:
+    """Read a .npy or .npz file as a table; of one array that is one column of vectors.
+
+    Args:
+        of_labels: Whether one array holds labels, not vectors: one a row, or columns of 0 and 1.
 
     Raises:
-        DataError: It holds no vectors, or is damaged.
-        LimitError: It holds more than this place allows.
+        DataError: It holds no such thing, or is damaged.
+        LimitError: It holds more than the limits allow.
     """
+    if not _is_npy(path):
+        return _read_npz(path, name, limits)
+    if of_labels:
+        return _read_labels(path, name, limits)
     header = _header_at(path, name)
     check_vectors(header, name, limits)
-    read = partial(vectors_of_npy, path, name, limits)
     rows, width = header.shape
+    read = partial(_vectors_of_npy, path, name, limits)
     return table_of_array(name, rows, width, read, "Read as an array of NumPy")
 
 
 def table_of_array(
     name: str, rows: int, width: int, read: Callable[[], RowVectors], says: str
 ) -> Table:
-    """An array of rows × numbers as a table of one column of vectors.
-
-    Args:
-        read: Reads them.
-        says: How they came, for a note.
-    """
+    """Return a table of one column of vectors, read when asked for; `says` becomes a note."""
     return Table(
         name=name,
         columns=(VECTOR_COLUMN,),
@@ -149,32 +135,21 @@ def _header_at(path: Path, name: str) -> Header:
         return header_of(file, name, path.stat().st_size)
 
 
-def mapped(path: Path, header: Header) -> Matrix:
-    """The array of a file, which is not read before it is asked for."""
+def _mapped(path: Path, header: Header) -> Matrix:
+    """Map the array of a file into memory; nothing is read yet."""
     order = "F" if header.by_columns else "C"
     # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
     return np.memmap(path, header.dtype, "c", header.offset, header.shape, order)
 
 
-def vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
-    """The vectors of a file.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
-    header = _header_at(path, name)
+def _vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
+    header = _header_at(path, name)  # once more: the file may have changed since
     check_vectors(header, name, limits)
-    return of_matrix(mapped(path, header), name, limits)
+    return of_matrix(_mapped(path, header), name, limits)
 
 
 def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
-    """Vectors that lie in an array already, checked; of 32-bit floats they are those of the array.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
+    """Return vectors from an array, checked; of 32-bit floats they are not copied."""
     is_ready = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.flags.writeable
     sink = VectorSink(
         name=name, rows=len(matrix), width=matrix.shape[1], limits=limits,
@@ -188,23 +163,8 @@ def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
 # --- Several arrays by name.
 
 
-def is_npz(path: Path) -> bool:
-    """Whether a file is a zip of arrays, as an Excel file, which is one as well, is not."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            names = file.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names)
-
-
-def read_npz(path: Path, name: str, limits: Limits) -> Table:
-    """The arrays of a file: those of two dimensions are vectors, those of one are columns.
-
-    Raises:
-        DataError: They are not of one length, or are damaged.
-        LimitError: They are more than this place allows.
-    """
+def _read_npz(path: Path, name: str, limits: Limits) -> Table:
+    """Read arrays by name: those of two dimensions are vectors, those of one are columns."""
     with _unzipped(path, name) as file:
         headers = _headers(file, name, limits)
         tables = [one for one, header in headers.items() if len(header.shape) == 2]
@@ -230,7 +190,7 @@ def read_npz(path: Path, name: str, limits: Limits) -> Table:
         rows=list(zip(*([[CELL] * rows] * len(tables)), *cells, strict=True)),
         lines=range(1, rows + 1),
         nested=dict.fromkeys(tables, 1),
-        vectors={one: partial(vectors_of_npz, path, one, name, limits) for one in tables},
+        vectors={one: partial(_vectors_of_npz, path, one, name, limits) for one in tables},
         notes=(note, *[f"Left out: {', '.join(map(short, left))}."] * bool(left)),
         unit="row",
     )
@@ -299,11 +259,7 @@ def _exactly(file: Any, size: int, name: str) -> bytes:
 
 
 def cells_of(values: np.ndarray, name: str) -> list[str]:
-    """An array of labels as cells.
-
-    Raises:
-        DataError: What stands there for letters is none.
-    """
+    """Return an array of labels as cells; raise DataError for characters that do not exist."""
     if values.dtype.kind == "U":  # by numbers: NumPy itself ends in a SystemError on some letters
         numbers = np.dtype("u4").newbyteorder(values.dtype.byteorder)
         if np.ascontiguousarray(values).view(numbers).max(initial=0) > sys.maxunicode:
@@ -322,13 +278,8 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
 
 
-def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
-    """The vectors of one array, unpacked a block at a time.
-
-    Raises:
-        DataError: They cannot be used.
-        LimitError: They are more than this place allows.
-    """
+def _vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
+    """Read the vectors of one array, unpacked a block at a time."""
     called = f"{short(one)} of {name}"
     with _unzipped(path, name) as file:
         member = file.getinfo(f"{one}.npy")
@@ -353,29 +304,33 @@ def vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVector
 Part = tuple[int, Callable[[int, int], Any]]
 
 
-def is_numpy(path: Path) -> bool:
-    """Whether a file is an array of NumPy, or several."""
+def _is_npy(path: Path) -> bool:
     with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-    return head == MAGIC or (head.startswith(ZIP) and is_npz(path))
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def is_numpy(path: Path) -> bool:
+    """Return True for an array of NumPy and a zip of arrays, not for other zips such as .xlsx."""
+    with path.open("rb") as file:
+        if file.read(len(ZIP)) != ZIP:
+            return _is_npy(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
 
 
 def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
-    """How many rows a file has, and its arrays.
-
-    Raises:
-        DataError: It is damaged, or holds no vectors.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the number of rows of a file, and its arrays; raise DataError or LimitError."""
     allowed = limits_here()
-    with path.open("rb") as file:
-        is_one = file.read(len(MAGIC)) == MAGIC
-    if is_one:
+    if _is_npy(path):
         header = _header_at(path, name)
         check_vectors(header, name, allowed)
-        matrix = mapped(path, header)
+        matrix = _mapped(path, header)
         return len(matrix), {VECTOR_COLUMN: _part(matrix)}
-    table = read_npz(path, name, allowed)
+    table = _read_npz(path, name, allowed)
     found: dict[str, Part] = {}
     for at, one in enumerate(table.columns):
         if one in table.vectors:
@@ -398,27 +353,18 @@ def _part(matrix: Matrix) -> Part:
 # --- Labels that come beside vectors.
 
 
-def read_labels(path: Path, name: str, limits: Limits) -> Table:
-    """The labels of an array: one a row, or columns of 0 and 1.
-
-    Raises:
-        DataError: It holds none.
-    """
+def _read_labels(path: Path, name: str, limits: Limits) -> Table:
     header = _header_at(path, name)
     if not _are_cells(header) or len(header.shape) not in (1, 2):
         kind = f"an array of {count(len(header.shape), 'dimension')}, {header.dtype.str}"
         what = f"{name} holds no labels ({kind})."
         raise DataError(what, "Save one label a row, as texts or numbers.")
     check_size(name, limits, rows=header.shape[0], columns=[*header.shape, 1][1])
-    return label_table(np.asarray(mapped(path, header)), name)
+    return label_table(np.asarray(_mapped(path, header)), name)
 
 
 def label_table(values: np.ndarray, name: str) -> Table:
-    """Labels (n,), or (n, labels) of 0 and 1, as a table.
-
-    Raises:
-        DataError: What stands there for letters is none.
-    """
+    """Return labels (n,), or (n, labels) of 0 and 1, as a table, or raise DataError."""
     columns = [values] if values.ndim == 1 else list(values.T)
     names = (LABELS,) if len(columns) == 1 else tuple(f"{LABELS} {n}" for n in range(len(columns)))
     cells = [cells_of(column, name) for column in columns]

@@ -61,8 +61,7 @@ def read_columnar(
     for path, part in files:
         with _refused(path, name), _opened(path, without=is_vector) as found:
             gathered.add(*found, part)
-    again = partial(_columns_again, files, name)
-    return gathered.table(note, split, again)
+    return gathered.table(note, split, partial(_columns_again, files, name))
 
 
 @dataclass(kw_only=True)
@@ -140,15 +139,12 @@ class Gathered:
         split: str = "",
         again: "Callable[[str], Iterable[pyarrow.Array]] | None" = None,
     ) -> Table:
-        """All that has come.
+        """Return all that has come as a table, or raise DataError if nothing has.
 
         Args:
             note: How it was read.
             split: The name of the column of parts, where there is one.
             again: Gives one column again, some rows at a time: so vectors are read, if ever.
-
-        Raises:
-            DataError: Nothing has.
         """
         if not self._rows:
             raise DataError(f"{self.name} has no data rows.", "Choose one that has some.")
@@ -187,16 +183,12 @@ def vectors_of_arrow(
     width: int,
     limits: Limits,
 ) -> RowVectors:
-    """A column of vectors, some rows at a time.
+    """Read a column of vectors, some rows at a time; raise DataError or LimitError.
 
     Args:
         arrays: Gives the column from its beginning.
         rows: How many rows it has.
         width: How many numbers a vector has; 0 where that is still to be found out.
-
-    Raises:
-        DataError: They are not of one length, or cannot be used.
-        LimitError: They are more than this place allows.
     """
     if not width:  # that of the first list that is not empty
         sizes = (compute().list_value_length(array).to_pylist() for array in arrays())
@@ -217,10 +209,10 @@ def compute() -> Any:
 def matrix_of(
     array: "pyarrow.Array", width: int, odd: Callable[[int, int], Exception]
 ) -> "tuple[numpy.ndarray, numpy.ndarray]":
-    """Lists of one length as numbers (n, w), and which rows have none (n,).
+    """Return lists of one length as numbers (n, w), and which rows have none (n,).
 
     Args:
-        odd: What is raised of a list that has another length: by its place, and that length.
+        odd: Makes the error of a list of another length, by its place and that length.
     """
     import numpy as np
     import pyarrow as pa
@@ -433,20 +425,19 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
     """The names of classes that `datasets` keeps beside the numbers."""
     try:
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        return dict(_named(about.get("info", {}).get("features", {})))
+        features = about.get("info", {}).get("features", {}).items()
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}  # a foreign writer's notes; the numbers themselves can still be read
-
-
-def _named(features: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    for name, about in features.items():
+    classes = {}
+    for name, about in features:
         if isinstance(about, list) and len(about) == 1:
             about = about[0]  # a list of classes, as it was once written
         elif isinstance(about, dict) and isinstance(about.get("feature"), dict):
             about = about["feature"]
         names = about.get("names") if isinstance(about, dict) else None
         if isinstance(names, list) and all(isinstance(each, str) for each in names):
-            yield name, names
+            classes[name] = names
+    return classes
 
 
 # --- The same as a stream: rows keep the types that they have.
@@ -470,7 +461,7 @@ def stream_columnar(
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)
     columns = (*schema.names, split) if split else tuple(schema.names)
-    draws = range(rows) if rows <= SAMPLE else sorted(random.Random(0).sample(range(rows), SAMPLE))
+    draws = sorted(random.Random(0).sample(range(rows), min(rows, SAMPLE)))
     own = [each.name for each in schema if not _is_plain(each.type)]
     table = Table(
         name=name, columns=columns, rows=_drawn(files, name, limits, draws, split),

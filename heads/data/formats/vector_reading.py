@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from heads.caching import writing
-from heads.data.table import check_size, count
+from heads.data.table import Table, check_size, count
 from heads.data.vectors import BLOCK, Matrix, RowVectors, Vectors
 from heads.errors import DataError, LimitError
 from heads.settings import Limits, cache_folder
@@ -24,6 +24,7 @@ IN_MEMORY = 256_000_000  # bytes; what is larger lies in a file
 KINDS = "fiu"  # of NumPy: floats, and whole numbers as quantised vectors have
 FEWEST = 2  # numbers of a vector
 SHOWN = 3  # numbers of a vector, in its name
+_FEW = 20  # rows that say whether cells are vectors
 AGAIN = "Leave such rows out, or let the model make them again."
 
 
@@ -56,15 +57,7 @@ class VectorSink:
         self._matrix = room(self.rows, self.width) if self.into is None else self.into
 
     def add(self, block: Matrix, lacks: np.ndarray | None = None) -> None:
-        """Takes some vectors in.
-
-        Args:
-            block: (n, w), of any kind of number.
-            lacks: (n,), which rows have none.
-
-        Raises:
-            DataError: They hold what is no number.
-        """
+        """Add vectors (n, w), some of which may be lacking (n,); raise DataError for NaN."""
         start = len(self._names)
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
             own = np.ascontiguousarray(block, dtype=np.float32)
@@ -97,11 +90,7 @@ def check_different(found: RowVectors, name: str) -> None:
 
 
 def room(rows: int, width: int) -> Matrix:
-    """Zeros for so many vectors; where they are many, in a file that nobody else sees.
-
-    Raises:
-        DataError: The disk has no room for them.
-    """
+    """Return zeros for vectors, many in an unnamed file; raise DataError if the disk is full."""
     if rows * width * 4 <= IN_MEMORY:
         return np.zeros((rows, width), np.float32)
     with writing("The vectors"):
@@ -112,12 +101,7 @@ def room(rows: int, width: int) -> Matrix:
 
 
 def check_shape(name: str, rows: int, width: int, limits: Limits) -> None:
-    """Refuses vectors by what a file says of them, before any room is made for them.
-
-    Raises:
-        DataError: There are none, or they have no numbers.
-        LimitError: They would be more than this place allows.
-    """
+    """Raise DataError or LimitError for no vectors or too many, before there is room for them."""
     if not rows or not width:
         what = f"{name} holds {rows:,} vectors of {count(width, 'number')}."
         raise DataError(what, "Choose a file with some.")
@@ -149,12 +133,7 @@ def names_of(block: Matrix, lacks: np.ndarray | None = None) -> list[str]:
 
 
 def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
-    """Vectors from cells such as "[0.1, -0.2]"; an empty one has none.
-
-    Raises:
-        DataError: One is no such list, or they cannot be used.
-        LimitError: They are more than this place allows.
-    """
+    """Read vectors from cells such as "[0.1, -0.2]" or empty ones; raise DataError for others."""
     width = len(next(filter(None, map(numbers_in, cells)), ()))
     sink = VectorSink(name=name, rows=len(cells), width=width, limits=limits)
     for start in range(0, len(cells), BLOCK):
@@ -172,6 +151,12 @@ def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
                 block[at] = row
         sink.add(block, lacks)
     return sink.done()
+
+
+def vector_places(table: Table) -> list[int]:
+    """Return the places of the columns whose first cells hold vectors as lists."""
+    some = table.rows[:_FEW]
+    return [at for at in range(len(table.columns)) if hold_vectors(row[at] for row in some)]
 
 
 def hold_vectors(cells: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from heads.data.formats.parquet_files import is_vector, matrix_of
 from heads.data.formats.table_stream import Block, TableStream
-from heads.data.formats.vector_reading import hold_vectors, numbers_in
+from heads.data.formats.vector_reading import numbers_in, vector_places
 from heads.data.table import short
 from heads.data.vectors import Matrix
 from heads.errors import DataError
@@ -18,35 +18,30 @@ from heads.errors import DataError
 if TYPE_CHECKING:
     import pyarrow
 
-_FEW = 20  # rows by which it is told whether cells are vectors
-
 
 def vector_columns(stream: TableStream) -> tuple[str, ...]:
     """The columns of a file that hold vectors."""
     if stream.form == "columnar":
         return tuple(one.name for one in stream.facts if is_vector(one.type))
-    some = stream.sample.rows[:_FEW]
-    return tuple(
-        name for at, name in enumerate(stream.columns) if hold_vectors(row[at] for row in some)
-    )
+    return tuple(stream.columns[at] for at in vector_places(stream.sample))
 
 
 def block_vectors(
     stream: TableStream, block: Block, column: str, width: int
 ) -> tuple[Matrix, np.ndarray]:
-    """The vectors of a block (n, w), and which of its rows have one that can be read (n,).
-
-    Raises:
-        DataError: One has another width.
-    """
+    """Return the vectors (n, w) of a block and which rows have one (n,); or raise DataError."""
     if stream.form == "columnar":
         blocks = list(_of_arrow(stream, block, column, width))
         found = np.concatenate([matrix for matrix, _ in blocks])
         lacks = np.concatenate([own for _, own in blocks])
     else:
         at = stream.columns.index(column)
-        cells = ["" if row.odd else row.cells[at] for row in block.rows]
-        found, lacks = _of_cells(stream, block, cells, width)
+        found, lacks = np.zeros((len(block), width)), np.ones(len(block), bool)
+        for place, row in enumerate(block.rows):
+            if not row.odd and (vector := numbers_in(row.cells[at])):
+                if len(vector) != width:
+                    raise _odd(stream, row.line, len(vector), width)
+                found[place], lacks[place] = vector, False
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
         found = np.ascontiguousarray(found, dtype=np.float32)
     return found, ~lacks & np.isfinite(found).all(axis=1)
@@ -64,18 +59,6 @@ def _of_arrow(
             array, width, lambda at, size, own=lines: _odd(stream, own[at], size, width)
         )
         start += len(array)
-
-
-def _of_cells(
-    stream: TableStream, block: Block, cells: Sequence[str], width: int
-) -> tuple[Matrix, np.ndarray]:
-    found, lacks = np.zeros((len(cells), width)), np.ones(len(cells), bool)
-    for at, cell in enumerate(cells):
-        if row := numbers_in(cell):
-            if len(row) != width:
-                raise _odd(stream, block.rows[at].line, len(row), width)
-            found[at], lacks[at] = row, False
-    return found, lacks
 
 
 def _odd(stream: TableStream, line: int, size: int, width: int) -> DataError:

@@ -233,7 +233,7 @@ class _JsonLines(Writer):
 
     def _object(self, row: Any, values: Sequence[Value]) -> str:
         ours = {
-            one.name: Exact(_with_point(number(value))) if isinstance(value, float) else value
+            one.name: _Float(number(value)) if isinstance(value, float) else value
             for one, own in zip(self.added, values, strict=True)
             for value in (one.value(own),)
         }
@@ -260,20 +260,15 @@ class _JsonList(_JsonLines):
         super().finish()
 
 
-def _with_point(digits: str) -> str:
-    """A number that nobody takes for a whole one, which the next row's is not."""
-    return digits if set(digits) & set(".en") else f"{digits}.0"
-
-
-class Exact(str):
-    """A number as it is to be written."""
+class _Float(str):
+    """A number by its digits."""
 
     __slots__ = ()
 
 
 def _json(value: Any) -> str:
-    if isinstance(value, Exact):
-        return str(value)
+    if isinstance(value, _Float):  # with a point, for the next row's may be no whole number
+        return value if set(value) & set(".en") else f"{value}.0"
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -368,15 +363,13 @@ class _Typed(_Texts):
     def _columns(self, block: Block) -> "list[pyarrow.Array]":
         import pyarrow as pa
 
-        table = pa.Table.from_batches(block.own)
-        own = [table.column(at).combine_chunks() for at in range(table.num_columns)]
-        found = []
-        for place, column in enumerate(own):
-            kind = self.schema.field(place).type
-            found.append(column if column.type == kind else column.cast(kind))
-        for place in range(len(own), len(self.stream.columns)):
-            found.append(pa.array([row.cells[place] for row in block.rows]))
-        return found
+        columns = [column.combine_chunks() for column in pa.Table.from_batches(block.own).columns]
+        own = [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip(columns, self.schema.types, strict=False)
+        ]
+        others = range(len(own), len(self.stream.columns))
+        return [*own, *(pa.array([row.cells[at] for row in block.rows]) for at in others)]
 
 
 @contextmanager
