@@ -4,12 +4,11 @@ from heads.interfaces.web import gradio_internals  # before Gradio
 
 # isort: split
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
-from heads import plugins
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints, server, temporary_files
 from heads.interfaces.web.location import OPENING, Location
@@ -85,7 +84,7 @@ def build() -> Page:
         )
         _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
-        _publish(slots)
+        endpoints.build(slots)
         opening.wire(blocks)
         remembers = f"{{ heads.remember(query); heads.restoreText({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
@@ -114,27 +113,3 @@ def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     # Two inputs stand for what the browser says of the address.
     settings["js"] = "(query, there, mine) => [...heads.fromTo(), mine]"
     return router.select(restored, [place.query, router, mine], outputs, **settings)
-
-
-def _publish(slots: TrainingSlots) -> None:
-    """The endpoints, for programs and as MCP tools."""
-    quick = (
-        endpoints.compare,
-        endpoints.explain,
-        endpoints.difference,
-        endpoints.families,
-        endpoints.parts,
-        endpoints.readings,
-    )
-    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
-    for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
-        for endpoint in some:
-            _add_endpoint(endpoint, slots_of)
-    for endpoint, slots_name in plugins.load_sections("endpoints"):
-        _add_endpoint(endpoint, pool(slots_name))
-    endpoints.build(slots)
-
-
-def _add_endpoint(endpoint: Callable[..., Any], slots_of: dict[str, Any]) -> None:
-    # Documented as `gr.api`, and missing in what Gradio exports by its types.
-    gr.api(endpoint, api_name=endpoint.__name__, **slots_of)  # pyright: ignore[reportPrivateImportUsage]

@@ -10,8 +10,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, NoReturn, TypeVar, cast, get_type_hints
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar, cast, get_type_hints
 
 import gradio as gr
 from gradio.components import Component
@@ -21,14 +21,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from heads.caching import refusal
 from heads.data.table import written_cell
 from heads.errors import DataError, HeadsError
+from heads.events import Progress
 from heads.interfaces.views.html import failure
 from heads.interfaces.web.slots import pool
 from heads.interruption import Interrupted
 from heads.settings import limits
 
-Event = TypeVar("Event")
+Result = TypeVar("Result")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
+BEAT = 0.25  # seconds between two pictures of progress
 SHOWN = 40  # signs of a text that came in the place of something else
 LONGEST = 1_000  # characters of a sentence
 log = logging.getLogger("heads")
@@ -39,29 +41,6 @@ class Notice(gr.Error):
 
     def __init__(self, says: str, *, visible: bool = True) -> None:
         super().__init__(says, duration=8, visible=visible, print_exception=False)
-
-
-def guarded(handler: Handler) -> Handler:
-    """Shows a `HeadsError` as a notice, and anything else as a bug with a short code."""
-    if inspect.isgeneratorfunction(handler):
-
-        @functools.wraps(handler)
-        def stream(*inputs: Any, **named: Any) -> Any:
-            try:
-                yield from handler(*inputs, **named)
-            except Exception as error:
-                _show(error)
-
-        return cast("Handler", stream)
-
-    @functools.wraps(handler)
-    def call(*inputs: Any, **named: Any) -> Any:
-        try:
-            return handler(*inputs, **named)
-        except Exception as error:
-            _show(error)
-
-    return cast("Handler", call)
 
 
 # What JSON has and a signature asks for, to the letter: no number is made of a text.
@@ -100,24 +79,19 @@ class _Signature:
 
 
 def typed(endpoint: Handler) -> Handler:
-    """As `guarded`, for programs: each argument must be what the signature says."""
+    """Let an endpoint raise DataError for an argument that is not what its signature says."""
     fitting = _Signature(endpoint).fitting
-
-    if inspect.isgeneratorfunction(endpoint):
-
-        @functools.wraps(endpoint)
-        def stream(*inputs: Any, **named: Any) -> Any:
-            given = fitting(inputs, named)
-            yield from endpoint(*given.args, **given.kwargs)
-
-        return cast("Handler", guarded(stream))
 
     @functools.wraps(endpoint)
     def call(*inputs: Any, **named: Any) -> Any:
         given = fitting(inputs, named)
         return endpoint(*given.args, **given.kwargs)
 
-    return cast("Handler", guarded(call))
+    @functools.wraps(endpoint)
+    def stream(*inputs: Any, **named: Any) -> Any:
+        yield from call(*inputs, **named)
+
+    return cast("Handler", stream if inspect.isgeneratorfunction(endpoint) else call)
 
 
 def _recipes(value: Any, kind: Any) -> Any:
@@ -194,24 +168,19 @@ def notice(error: Exception) -> Notice:
     return Notice(plain(sentence(error)), visible=not isinstance(error, Interrupted))
 
 
-def _show(error: Exception) -> NoReturn:
-    raise notice(error) from None
-
-
-def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event, None, Any]:
-    """Passes on progress at most every so often, and every other event; ends in what they do."""
-    from heads.events import Progress
-
-    last, events = -seconds, iter(events)
+def show_progress(
+    events: Generator[Progress, None, Result], show: Callable[[Progress], Any]
+) -> Generator[Any, None, Result]:
+    """Yield what `show` makes of progress, at most every `BEAT` seconds; return the result."""
+    last = -BEAT
     while True:
         try:
             event = next(events)
         except StopIteration as end:
             return end.value
-        now = time.monotonic()
-        if not isinstance(event, Progress) or now - last >= seconds:
-            last = now
-            yield event
+        if time.monotonic() - last >= BEAT:
+            last = time.monotonic()
+            yield show(event)
 
 
 def unchecked(component: Asks) -> Asks:

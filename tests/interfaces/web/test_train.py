@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import slow
@@ -452,7 +453,7 @@ def test_over_the_api_a_base_model_is_fetched_before_the_turn_to_train(monkeypat
             raise Taken(address, list(fetched))
 
     monkeypatch.setattr(safety, "admit", lambda model, here: fetched.append(model))
-    asked = {"model": "someone/model", "config": ExperimentConfig(seeds=3)}
+    request = SimpleNamespace(client=None)
     with pytest.raises(Taken) as taken:
-        next(endpoints._trained(Places(), "address", None, None, ("",) * 8, "", **asked))
+        next(endpoints.train_grid_on(Places())(request, model="someone/model"))
     assert taken.value.args[1] == ["someone/model"]

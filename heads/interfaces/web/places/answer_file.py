@@ -9,7 +9,7 @@ from heads.errors import HeadsError
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import run_access, uploads
 from heads.interfaces.web.endpoints import answered_ending
-from heads.interfaces.web.guards import failed, throttled
+from heads.interfaces.web.guards import failed, show_progress
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
@@ -56,7 +56,7 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
         yield [None, failed(error), hidden]
 
 
-def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
+def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     from heads.analysis.answering import predicting
     from heads.data.formats.writers import ENDINGS
     from heads.interfaces.views.sections import find_subject
@@ -64,27 +64,16 @@ def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
     from heads.runs.leaderboard import leaderboard
 
     scoring = _ScoredBeside()
-    file, board = uploads.path_of(name), leaderboard(run_access.opened(asked.result))
-    with exporting(keeps=ENDINGS) as place:
-        target = place / f"{file.stem}-answers{answered_ending(file)}"
-        events = throttled(
-            predicting(
-                file,
-                to=target,
-                run=board.run,
-                recipe=find_subject(board, asked.head).head,
-                watch=scoring.watch,
-            )
+    file, board = uploads.path_of(name), leaderboard(run_access.opened(location.result))
+    with exporting(keeps=ENDINGS) as folder:
+        target = folder / f"{file.stem}-answers{answered_ending(file)}"
+        head = find_subject(board, location.head).head
+        events = predicting(file, to=target, run=board.run, recipe=head, watch=scoring.watch)
+        report = yield from show_progress(
+            events, lambda event: (busy(event.says, event.share), gr.skip())
         )
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as end:
-                found = end.value
-                break
-            yield busy(event.says, event.share), gr.skip()
-        scores, why_not = scoring.scores(found)
-        yield shown(found, scores, why_not), gr.update(visible=True, value=str(target))
+        scores, why_not = scoring.scores(report)
+        yield shown(report, scores, why_not), gr.update(visible=True, value=str(target))
 
 
 class _ScoredBeside:

@@ -2,10 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -16,7 +16,7 @@ from heads.events import Progress, result
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
-from heads.interfaces.web.guards import as_csv, clicked, failed, guarded, saves, throttled
+from heads.interfaces.web.guards import as_csv, clicked, failed, saves, show_progress
 from heads.interfaces.web.lane_sections import SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
@@ -37,7 +37,6 @@ TEMPERATURE = "Temperature, from 0.1 (−1) to 10 (1) on a log scale; 0 leaves t
 LOOKS, EXPORTS = pool("looks"), pool("export")
 WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
-Found = TypeVar("Found")
 Stream = Generator[Any, None, None]
 
 
@@ -80,19 +79,6 @@ def of_lane(asked: Location) -> str:
     return asked.recipes[asked.lane - 1]
 
 
-def _with_progress(
-    events: Generator[Progress, None, Found], show: Callable[[Any], list[Any]]
-) -> Generator[list[Any], None, Found]:
-    """Shows the progress of some work, and hands its result on."""
-    told = throttled(events)
-    while True:
-        try:
-            event = next(told)
-        except StopIteration as done:
-            return done.value
-        yield show(busy(event.says, event.share))
-
-
 # --- Why.
 
 
@@ -101,7 +87,7 @@ def why(asked: Location, label: str, against: str) -> Stream:
     try:
         # What stands there of another text goes at once.
         yield _only(status=busy("Loading the head"), tokens="", near="", layers="")
-        heads = yield from _with_progress(load_lane_heads(asked, [of_lane(asked)]), _status)
+        heads = yield from show_progress(load_lane_heads(asked, [of_lane(asked)]), _status)
         yield from _why(asked, heads, label, against)
     except Exception as error:
         gone = gr.update(visible=False)
@@ -113,8 +99,8 @@ def _only(**given: Any) -> list[Any]:
     return [given.get(name, gr.skip()) for name in WHY]
 
 
-def _status(told: Any) -> list[Any]:
-    return _only(status=told)
+def _status(event: Progress) -> list[Any]:
+    return _only(status=busy(event.says, event.share))
 
 
 def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> Stream:
@@ -129,7 +115,7 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
     classes = heads.classifiers[0].head.classes if problem.has_classes else ()
     label = label if label in classes else ""
     second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
-    yield _status(busy("Following every token through the base model"))
+    yield _only(status=busy("Following every token through the base model"))
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
     tokenizer = heads.classifiers[0].backbone.tokenizer
     notes = list(script_notes([asked.text, second], tokenizer))
@@ -146,10 +132,10 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
         lines="\n".join(suggested(asked.text)),
         flips="",
     )
-    near = yield from _with_progress(searching(heads, asked.text, second), _status)
+    near = yield from show_progress(searching(heads, asked.text, second), _status)
     yield _only(near=interpretation.neighbours(near))
     # A head of a sample is trained anew in seconds; one of a run when that is asked for.
-    without = yield from _with_progress(
+    without = yield from show_progress(
         ablating(heads, asked.text, second, retrain=heads.run is None), _status
     )
     yield _only(status="", layers=interpretation.ablations(without))
@@ -164,7 +150,7 @@ def retrained(asked: Location) -> Stream:
         heads = result(load_lane_heads(asked, [of_lane(asked)]))
         second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
         events = ablating(heads, asked.text, second)
-        found = yield from _with_progress(events, lambda told: told)
+        found = yield from show_progress(events, lambda event: busy(event.says, event.share))
         yield interpretation.ablations(found)
     except Exception as error:
         yield failed(error)
@@ -294,7 +280,6 @@ def numbers(asked: Location) -> Stream:
         yield [failed(error), gr.skip(), ""]
 
 
-@guarded
 def _numbers_csv(query: str) -> str:
     """Return every class with its numbers as CSV."""
     from heads.interfaces.views import interpretation
@@ -339,16 +324,19 @@ def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
 
 
 def prepared(asked: Location, form: str) -> Stream:
-    """Writes and verifies the head, and hands the file over."""
+    """Write and verify the head, and hand the file over."""
     hidden = gr.update(visible=False)
+
+    def show(event: Progress) -> list[Any]:
+        return [busy(event.says, event.share), hidden]
+
     try:
-        with exporting() as place:
+        with exporting() as folder:
             events = load_lane_heads(asked, [of_lane(asked)])
-            heads = yield from _with_progress(events, lambda told: [told, hidden])
-            one = heads.classifiers[0]
-            one = yield from _with_progress(one.refitted(), lambda told: [told, hidden])
+            (classifier,) = (yield from show_progress(events, show)).classifiers
+            classifier = yield from show_progress(classifier.refitted(), show)
             yield [busy("Writing and checking the file"), hidden]
-            path, says, code = downloads.written(one, form, place)
+            path, says, code = downloads.written(classifier, form, folder)
             where = "beside" if f'"{path.stem}"' in code else "in"
             told = render("exported.html", lines=says, code=code, where=where)
             yield [told, gr.update(visible=True, value=str(path))]

@@ -16,7 +16,7 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, ModelError
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access, temporary_files, uploads
-from heads.interfaces.web.guards import clicked, failed, guarded, saves
+from heads.interfaces.web.guards import clicked, failed, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.result_folds import BOARDS
@@ -434,7 +434,6 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
         folds, numbers = result_folds.build(query, mine)
     saves(report, _report, [query, mine], "head-to-head-report.html")
 
-    @guarded
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
         from heads.runs.leaderboard import leaderboard
 
@@ -451,7 +450,6 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@guarded
 def _report(query: str, mine: Any) -> str:
     from heads.interfaces.views.report import report
     from heads.runs.leaderboard import leaderboard
@@ -725,7 +723,6 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
 def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
     query, mine = around.query, around.mine
 
-    @guarded
     def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
         data = clicked(event)
         run = data.get("run", "")
@@ -737,7 +734,6 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
 
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
-    @guarded
     def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
@@ -833,7 +829,6 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
         trigger_mode="once", **BOARDS, **QUIET,
     )  # fmt: skip
 
-    @guarded
     def stopped(mine: Any, event: gr.EventData) -> None:
         data = clicked(event)
         if data.get("do") == "stop":
