@@ -1,7 +1,6 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +28,7 @@ from heads.interfaces.web.places.answers import (
 )
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Filling, Opening
+from heads.interfaces.web.visitors import Recent
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -185,14 +185,11 @@ class TryHandlers:
 
     def __init__(self, questions: PendingQuestions) -> None:
         self.questions = questions
-        self._agreed: OrderedDict[str, str] = OrderedDict()  # the base model of each visitor
+        self._agreed = Recent[str](MOST_AGREED)  # the base model of each visitor
 
     def agree(self, visitor: str, model: str) -> None:
-        """A visitor has asked for a base model by a click: it may be fetched or opened."""
+        """Note that a visitor asks for a base model by a click: it may be fetched or opened."""
         self._agreed[visitor] = model.strip()
-        self._agreed.move_to_end(visitor)
-        while len(self._agreed) > MOST_AGREED:
-            self._agreed.popitem(last=False)
 
     def may_load(self, visitor: str, asked: Location) -> bool:
         """Whether its base model is at hand, or the visitor has asked for it by a click."""

@@ -25,7 +25,7 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
-from heads.interfaces.web.visitors import RecentPages, address_of
+from heads.interfaces.web.visitors import Recent, address_of
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -490,11 +490,11 @@ class CardHandlers:
     def __init__(self, card: Card) -> None:
         self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
         self._applying = len(card.settings.applying())
-        self._chosen = RecentPages(MOST_PAGES)  # those that have chosen a file
+        self._chosen = Recent[bool](MOST_PAGES)  # those that have chosen a file
 
     def opened(self, request: gr.Request) -> list[Any]:
         """Show the card, on which the file before no longer stands."""
-        self._chosen.add(request.session_hash or "")
+        self._chosen[request.session_hash or ""] = True
         return [*_areas("card").values(), "", busy("Reading the file")]
 
     def drawn(self, found: data_form.Read) -> list[Any]:
