@@ -14,7 +14,7 @@ from heads.interfaces.web import endpoints, server, temporary_files
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
-from heads.interfaces.web.slots import pool
+from heads.interfaces.web.slots import QUIET, pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
@@ -25,7 +25,6 @@ gradio_internals.patch_gradio()
 
 TITLE = "Head to Head"
 LOOK = {"theme": THEME, "css": CSS, "head": HEAD, "footer_links": ["api", "settings"]}
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
 class Page(server.Page):

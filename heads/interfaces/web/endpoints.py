@@ -107,10 +107,14 @@ def predict(
     with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
         target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
         events = predicting(
-            path, to=target, run=run, recipe=recipe, model=_at_hand(model, run), sample=sample,
-            text=text, pair=pair, logits=logits, probabilities=probabilities,
-            abstain_below=abstain_below, excel_safe=excel_safe,
-        )  # fmt: skip
+            path,
+            to=target,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            excel_safe=excel_safe,
+            **_head_options(run, recipe, model, sample, text, pair),
+        )
         report = yield from show_progress(events, lambda event: (_as_json(event), None))
         yield report.as_json() | {"to": target.name}, str(target)
 
@@ -146,10 +150,8 @@ def evaluate(
         label=label, labels=listed(label_columns), separator=separator or None, group=group
     )
     with _lent_table(file) as path:
-        events = evaluating(
-            path, run=run, recipe=recipe, model=_at_hand(model, run), sample=sample, text=text,
-            pair=pair, labels=hints, metric=metric or "auto",
-        )  # fmt: skip
+        head = _head_options(run, recipe, model, sample, text, pair)
+        events = evaluating(path, labels=hints, metric=metric or "auto", **head)
         scores = yield from show_progress(events, _as_json)
         yield scores.as_json()
 
@@ -167,13 +169,17 @@ def _as_json(progress: Progress) -> dict[str, Any]:
     return {"event": "progress", "says": progress.says, "share": progress.share}
 
 
-def _at_hand(model: str, run: str) -> str:
-    """Return a base model that is on this machine: in public mode it is fetched within limits."""
+def _head_options(
+    run: str, recipe: str, model: str, sample: str, text: str, pair: str
+) -> dict[str, Any]:
+    """Return what chooses a head; in public mode its base model is fetched first, within limits."""
     from heads.backbone.safety import admit
 
+    model = model or BUNDLED
     if not run and limits().public:
-        admit(model or BUNDLED, limits())
-    return model or BUNDLED
+        admit(model, limits())
+    head = {"run": run, "recipe": recipe, "model": model, "sample": sample}
+    return head | {"text": text, "pair": pair}
 
 
 def answered_ending(path: Path, form: str = "") -> str:
@@ -277,11 +283,18 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
         from heads.runs.spec import RunRequest
 
         settings: dict[str, Any] = {  # Gradio's numbers are floats; the config checks them
-            "seeds": seeds, "folds": folds, "repetitions": repetitions, "per_class": per_class,
-            "race": race, "precision": precision or "auto", "metric": metric or "auto",
-            "unseen": unseen or "aside", "epochs": epochs, "trials": trials,
+            "seeds": seeds,
+            "folds": folds,
+            "repetitions": repetitions,
+            "per_class": per_class,
+            "race": race,
+            "precision": precision or "auto",
+            "metric": metric or "auto",
+            "unseen": unseen or "aside",
+            "epochs": epochs,
+            "trials": trials,
             "tuning_rate": tuning_rate,
-        }  # fmt: skip
+        }
         config, model = ExperimentConfig(**settings), model or BUNDLED
         _check_repetitions(config)
         columns = (text, label, pair, split, group)

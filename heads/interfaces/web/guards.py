@@ -23,7 +23,7 @@ from heads.data.table import written_cell
 from heads.errors import DataError, HeadsError
 from heads.events import Progress
 from heads.interfaces.views.html import failure
-from heads.interfaces.web.slots import pool
+from heads.interfaces.web.slots import QUIET, pool
 from heads.interruption import Interrupted
 from heads.settings import limits
 
@@ -227,9 +227,8 @@ def saves(
     button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str, slots: str = "boards"
 ) -> None:
     """Let a button save the text that `make` returns, under that name."""
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
-    made = button.click(make, inputs, text, **quiet, **pool(slots))
+    made = button.click(make, inputs, text, **QUIET, **pool(slots))
     made.success(None, [text, called], None, js=SAVE, api_visibility="private")
 
 

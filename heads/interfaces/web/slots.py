@@ -12,6 +12,8 @@ from typing import Any
 
 from heads.settings import limits
 
+# Of an event that is no endpoint, and shows nothing of Gradio's own while it is under way.
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 BEAT = 0.5  # seconds between two looks at whether who waits is still there
 
 

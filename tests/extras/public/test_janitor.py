@@ -461,7 +461,7 @@ def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp
         for one in (path, path.parent):
             os.utime(one, (time.time() - 1000 + at,) * 2)
     with pytest.raises(DataError):  # too few rows, but it was read
-        uploads.data(names[0], limits(), None)
+        uploads.opened(names[0], limits())
     kept()
     assert [uploads.is_kept(name) for name in names] == [True, False, True]
 

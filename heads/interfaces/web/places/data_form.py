@@ -146,7 +146,7 @@ class Read:
 
 
 def guessed(name: str, first: str = "auto") -> Read:
-    """A file with the columns that are guessed."""
+    """Read a file with the columns that are guessed."""
     table = None
     try:
         table = uploads.opened(name, limits(), HEADERS.get(first))
@@ -155,12 +155,7 @@ def guessed(name: str, first: str = "auto") -> Read:
         if table is None or not table.columns:
             return Read(view=failed(error))
         return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
-    menus = menus_of(table, columns)
-    try:
-        data = data_of(table, limits(), name=uploads.path_of(name).stem)
-    except Exception as error:
-        return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
-    return Read(view=dataset.card(data), data=data, menus=menus)
+    return _read(name, table, columns, None)
 
 
 def changed(*asked: Any) -> Read:
@@ -173,16 +168,24 @@ def changed(*asked: Any) -> Read:
 
 
 def reformed(is_label: bool, *asked: Any) -> Read:
-    """Read again where another label column is chosen, or its labels are said to differ."""
+    """Read a file again where another label column is chosen, or its labels are said to differ."""
     name, first, *names, form, _, _ = asked
+    form = "" if is_label else form
     try:
         table = uploads.opened(name, limits(), HEADERS.get(first))
-        columns = columns_of(table, [one or "" for one in names], "" if is_label else form)
+        columns = columns_of(table, [name or "" for name in names], form)
     except Exception as error:
         return Read(view=failed(error))
-    menus = menus_of(table, columns, "" if is_label else form)
+    return _read(name, table, columns, columns, form)
+
+
+def _read(
+    name: str, table: Table, columns: Columns, confirmed: Columns | None, form: str = ""
+) -> Read:
+    """Read a table under some columns, which are guessed where none are confirmed."""
+    menus = menus_of(table, columns, form)
     try:
-        data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
+        data = data_of(table, limits(), confirmed, name=uploads.path_of(name).stem)
     except Exception as error:
         return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
     return Read(view=dataset.card(data), data=data, menus=menus)

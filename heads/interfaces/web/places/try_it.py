@@ -10,7 +10,7 @@ import gradio as gr
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import failure, render
+from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
@@ -26,12 +26,11 @@ from heads.interfaces.web.places.answers import (
     offering,
     under,
 )
-from heads.interfaces.web.slots import pool
-from heads.interfaces.web.startup import Filling, Opening
+from heads.interfaces.web.slots import QUIET, pool
+from heads.interfaces.web.startup import SAYS, Filling, Opening
 from heads.interfaces.web.visitors import Recent
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ASKS = pool("infer")
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
@@ -109,7 +108,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         )  # fmt: skip
         line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
         raw = gr.Checkbox(False, label="raw logits", container=False, elem_id="raw")
-    verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
+    verdict = gr.HTML(busy(SAYS), elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
     draw_page_sections("try", PageParts(query=query, opening=opening))
@@ -416,8 +415,7 @@ def arriving(
         if arrived and asked.asks_the_same(OPENING):
             yield [*same[: len(place.answers)], asked.query, *same[len(place.answers) + 1 :]]
             return
-        for status in opening.waited(page):
-            yield [same[0], status, *same[2:]]
+        opening.wait(page)
         if (request.session_hash or "") in place.handlers.questions.visitors:
             yield same  # who was quick has asked something else meanwhile
             return

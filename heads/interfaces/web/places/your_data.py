@@ -20,7 +20,7 @@ from heads.interfaces.web.guards import clicked, failed, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.result_folds import BOARDS
-from heads.interfaces.web.places.settings_form import Plan
+from heads.interfaces.web.places.settings_form import build_request
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
@@ -630,7 +630,7 @@ def _wire_start(
             # What the browser remembers: in public mode a secret, which makes the run its own.
             kept = run_access.new_secret() if limits().public else ""
             named = run_access.run_of(kept) if kept else ""
-            run = begin(Plan.of(*given[fields:]).request(data), limits=limits(), run=named)
+            run = begin(build_request(data, *given[fields:]), limits=limits(), run=named)
             try:
                 jobs.begin(run, address, page)
             except LimitError:  # others were faster
@@ -694,7 +694,7 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     data = None
     try:
         data = data_form.chosen(*given[:fields])
-        found = measured(Plan.of(*given[fields:]).request(data), limits(), stop)
+        found = measured(build_request(data, *given[fields:]), limits(), stop)
     except Interrupted:
         return [gr.skip()] * 3  # something else is chosen, and is told next
     except Exception as error:
