@@ -74,7 +74,7 @@ def build() -> Page:
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(PageParts(query=query, opening=opening))
         try_it.arriving(blocks, opening, first, place, mine)
-        blocks.unload(panel.handlers.left)
+        blocks.unload(panel.left)
         your_data.came(blocks, arrival, jobs)
         router.focus(**arrival.shows)
         mine.change(None, mine, None, js="(mine) => { heads.tells(mine); }", **QUIET)
