@@ -143,8 +143,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _type(error: BaseException) -> str:
-    kind = type(error)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{type(error).__module__}.{type(error).__name__}".removeprefix("builtins.")
 
 
 def _place(frame: FrameType, number: int) -> str:

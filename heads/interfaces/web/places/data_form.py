@@ -21,32 +21,6 @@ ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order
 NONE = ("none", "")
 
 
-def column_menu(label: str) -> gr.Dropdown:
-    """A menu of columns; a file brings them."""
-    return gr.Dropdown([NONE], value="", label=label, interactive=True, min_width=130)
-
-
-def labels_menus() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
-    """What the labels are, the 0/1 columns, and the order of the classes."""
-    with gr.Row():
-        form = gr.Dropdown(
-            [(says, form) for form, says in dataset.FORMS.items()],
-            value="one",
-            label="Labels are",
-            interactive=True,
-            min_width=200,
-        )
-        labels = gr.Dropdown(
-            [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
-            interactive=True,
-        )  # fmt: skip
-        order = gr.Textbox(
-            "", label="Order of the classes", placeholder="if they have one: low, middle, high",
-            max_lines=1, min_width=280,
-        )  # fmt: skip
-    return form, labels, order
-
-
 def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     """The menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
@@ -119,11 +93,29 @@ def build(held: gr.BrowserState) -> DataInputs:
     with gr.Accordion("Columns", open=False, elem_id="columns"):
         with gr.Row():
             menus = ("Text", "Label", "Second text", "Split", "Group")
-            text, label, pair, split, group = map(column_menu, menus)
+            text, label, pair, split, group = (
+                gr.Dropdown([NONE], value="", label=name, interactive=True, min_width=130)
+                for name in menus
+            )
             first = gr.Dropdown(
                 FIRST_LINES, value="auto", label="First line", interactive=True, min_width=130
             )
-        form, labels, order = labels_menus()
+        with gr.Row():
+            form = gr.Dropdown(
+                [(says, form) for form, says in dataset.FORMS.items()],
+                value="one",
+                label="Labels are",
+                interactive=True,
+                min_width=200,
+            )
+            labels = gr.Dropdown(
+                [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
+                interactive=True,
+            )  # fmt: skip
+            order = gr.Textbox(
+                "", label="Order of the classes", placeholder="if they have one: low, middle, high",
+                max_lines=1, min_width=280,
+            )  # fmt: skip
     return DataInputs(
         held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
         form=form, labels=labels, order=order,

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -208,6 +208,11 @@ class YourData:
     folds: list[gr.Accordion]
     kind: gr.Radio
     numbers: gr.HTML
+    query: gr.Textbox
+    mine: gr.BrowserState
+    held: gr.BrowserState
+    file: gr.File
+    samples: gr.HTML
 
     def all(self) -> list[Any]:
         """The components, but for what is filled when it is opened."""
@@ -215,7 +220,7 @@ class YourData:
 
 
 AREAS = ("welcome", "card_area", "training_area", "result_area")
-OTHERS = ("folds", "kind", "numbers")
+OTHERS = ("folds", "kind", "numbers", "query", "mine", "held", "file", "samples")
 NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHERS)
 
 
@@ -358,20 +363,10 @@ def build(
     timer = gr.Timer(BEAT, active=False)
     place = YourData(
         rail=runs, job=job, timer=timer, welcome=welcome, card_area=card.area,
-        training_area=training_area, status=status, live=drawn, last=gr.State(""), **result_parts,
+        training_area=training_area, status=status, live=drawn, last=gr.State(""), query=query,
+        mine=mine, held=held, file=file, samples=samples, **result_parts,
     )  # fmt: skip
-    return _wire(place, card, Around(query, mine, held, file, samples), jobs)
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What asks, besides the card."""
-
-    query: gr.Textbox
-    mine: gr.BrowserState
-    held: gr.BrowserState
-    file: gr.File
-    samples: gr.HTML
+    return _wire(place, card, jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,8 +452,8 @@ def _report(query: str, mine: Any) -> str:
 # --- Events.
 
 
-def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Arrival:
-    query, mine, held = around.query, around.mine, around.held
+def _wire(place: YourData, card: Card, jobs: TrainingJobs) -> Arrival:
+    query, mine, held = place.query, place.mine, place.held
 
     def shown(request: gr.Request, *given: Any) -> list[Any]:
         return seen(*given, jobs=jobs, page=request.session_hash or "")
@@ -471,10 +466,10 @@ def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Ar
         **BOARDS,
         **QUIET,
     }
-    rereads, probes = _wire_card(place, card, around, jobs, shows)
-    _wire_rail(place, around, jobs, shows)
-    _wire_heads(place, query, mine)
-    _wire_clock(place, around, jobs, shows)
+    rereads, probes = _wire_card(place, card, jobs, shows)
+    _wire_rail(place, jobs, shows)
+    _wire_heads(place)
+    _wire_clock(place, jobs, shows)
     return Arrival(shows=shows, rereads=rereads, probes=probes)
 
 
@@ -496,6 +491,14 @@ class CardHandlers:
         same = [gr.skip()] * self._applying
         applies = settings_form.applies(found.data) if found.data else same
         return [found.view, *found.menus, *applies]
+
+    def read_with(self, read: Callable[..., data_form.Read]) -> Callable[..., list[Any]]:
+        """Return a handler that shows the file as `read` reads it."""
+
+        def reread(*given: Any) -> list[Any]:
+            return self.drawn(read(*given))
+
+        return reread
 
     def uploaded(self, path: str | None, query: str) -> Iterator[list[Any]]:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
@@ -526,22 +529,6 @@ class CardHandlers:
         known = uploads.SAMPLE + name
         return [known, "auto", fresh(query), *self.drawn(data_form.guessed(known))]
 
-    def reread(self, held: str, first: str) -> list[Any]:
-        """The first line is something else."""
-        return self.drawn(data_form.guessed(held, first))
-
-    def changed(self, *asked: Any) -> list[Any]:
-        """Another column is chosen."""
-        return self.drawn(data_form.changed(*asked))
-
-    def relabelled(self, *asked: Any) -> list[Any]:
-        """Another label column is chosen."""
-        return self.drawn(data_form.reformed(True, *asked))
-
-    def reformed(self, *asked: Any) -> list[Any]:
-        """The labels are said to be something else."""
-        return self.drawn(data_form.reformed(False, *asked))
-
 
 def fresh(query: str) -> str:
     """Where one is with a new file: under Your data, with no run."""
@@ -549,10 +536,10 @@ def fresh(query: str) -> str:
 
 
 def _wire_card(
-    place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
+    place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     data, settings, reading = card.data, card.settings, CardHandlers(card)
-    query, held = around.query, around.held
+    query, held = place.query, place.held
     asked = [*data.all(), *settings.all()]
     reads: dict[str, Any] = {**QUIET, **READS}
     areas = [place.welcome, place.card_area, place.training_area, place.result_area]
@@ -569,18 +556,21 @@ def _wire_card(
         **QUIET,
     }
     begun = [held, data.first, query, *reading.shown]
-    around.file.upload(**opens)
-    around.file.upload(reading.uploaded, [around.file, query], [around.file, *begun], **reads).then(
+    place.file.upload(**opens)
+    place.file.upload(reading.uploaded, [place.file, query], [place.file, *begun], **reads).then(
         **probes
     )
-    around.samples.click(**opens)
-    around.samples.click(reading.sampled, query, begun, **reads).then(**probes)
-    data.first.input(reading.reread, [held, data.first], reading.shown, **reads).then(**probes)
+    place.samples.click(**opens)
+    place.samples.click(reading.sampled, query, begun, **reads).then(**probes)
     menus = [data.text, data.pair, data.split, data.group, data.labels]
     changes = [*(menu.input for menu in menus), data.order.blur, data.order.submit]
-    gr.on(changes, reading.changed, data.all(), reading.shown, **reads).then(**probes)
-    data.label.input(reading.relabelled, data.all(), reading.shown, **reads).then(**probes)
-    data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
+    for events, read, given in (
+        ([data.first.input], data_form.guessed, [held, data.first]),
+        (changes, data_form.changed, data.all()),
+        ([data.label.input], partial(data_form.reformed, True), data.all()),
+        ([data.form.input], partial(data_form.reformed, False), data.all()),
+    ):
+        gr.on(events, reading.read_with(read), given, reading.shown, **reads).then(**probes)
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
@@ -592,7 +582,7 @@ def _wire_card(
         ),
     ]
     gr.on(changes, **probes)
-    _wire_start(card, around, jobs, shows, asked)
+    _wire_start(place, card, jobs, shows, asked)
     rereads: dict[str, Any] = {
         "fn": reading.returned, "inputs": [held, card.view], "outputs": [held, *reading.shown],
         **reads,
@@ -601,9 +591,9 @@ def _wire_card(
 
 
 def _wire_start(
-    card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
+    place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
 ) -> None:
-    query, mine = around.query, around.mine
+    query, mine = place.query, place.mine
     fields = len(card.data.all())
 
     def started(
@@ -714,8 +704,8 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     ]
 
 
-def _wire_rail(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
-    query, mine = around.query, around.mine
+def _wire_rail(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+    query, mine = place.query, place.mine
 
     def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
         """Open, resume, stop or delete a run."""
@@ -741,7 +731,7 @@ def _wire_rail(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
 
-def _wire_heads(place: YourData, query: gr.Textbox, mine: gr.BrowserState) -> None:
+def _wire_heads(place: YourData) -> None:
     def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
@@ -765,9 +755,9 @@ def _wire_heads(place: YourData, query: gr.Textbox, mine: gr.BrowserState) -> No
             *result_folds.label_all(board, now.head, mine, closes=False),
         ]
 
-    outputs = [place.head_area, place.head, query, place.doors, place.last, place.plot]
+    outputs = [place.head_area, place.head, place.query, place.doors, place.last, place.plot]
     outputs += place.folds
-    given = [query, mine, place.kind, place.measure]
+    given = [place.query, place.mine, place.kind, place.measure]
     place.head.click(headed, given, outputs, **BOARDS, **QUIET)
     for opens in (place.numbers.click, place.says.select):
         opens(headed, given, outputs, **BOARDS, **QUIET).then(
@@ -789,7 +779,7 @@ def _resume(run: str, mine: Any, jobs: TrainingJobs, request: gr.Request) -> Non
     jobs.begin(folder, address_of(request.client), request.session_hash or "")
 
 
-def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+def _wire_clock(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
     def ticked(request: gr.Request, query: str, mine: Any, *given: Any) -> list[Any]:
         asked, page = Location.of(query), request.session_hash or ""
         job = jobs.of(asked.result, page) if asked.result else None
@@ -810,7 +800,7 @@ def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs, shows: dict
             jobs.stop(run_access.owned(data.get("run", ""), mine, "stop").id)
 
     place.job.click(
-        stopped, around.mine, None, **QUIET
+        stopped, place.mine, None, **QUIET
     )  # a sentence comes back through the queue alone
 
 
