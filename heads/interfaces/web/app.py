@@ -10,38 +10,20 @@ from typing import Any
 import gradio as gr
 
 from heads.interfaces.views.html import render
-from heads.interfaces.web import endpoints, server, temporary_files
+from heads.interfaces.web import endpoints, temporary_files
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
+from heads.interfaces.web.server import Page
 from heads.interfaces.web.slots import QUIET, pool
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
-from heads.settings import limits, server_address
+from heads.settings import limits
 
 gradio_internals.patch_gradio()
 
 TITLE = "Head to Head"
-LOOK = {"theme": THEME, "css": CSS, "head": HEAD, "footer_links": ["api", "settings"]}
-
-
-class Page(server.Page):
-    """The page of Head to Head."""
-
-    def launch(self, host: str = "", port: int | None = None) -> str:
-        """Serve the page in a thread, and return its address.
-
-        Args:
-            host: $GRADIO_SERVER_NAME or 127.0.0.1, if not given.
-            port: $GRADIO_SERVER_PORT or the first one from 7860 that is free, if not given.
-
-        Raises:
-            DataError: It cannot be served there.
-        """
-        usual_host, usual_port = server_address()
-        return self.serve(self.asgi(**LOOK), host or usual_host, port or usual_port)
 
 
 def build() -> Page:
