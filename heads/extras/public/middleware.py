@@ -34,6 +34,7 @@ from heads.interfaces.web.middleware import (
     FRAMES,
     UPLOAD,
     Refused,
+    Response,
     drop_names,
     is_known,
     name_of,
@@ -414,22 +415,16 @@ class Body:
             self.refused = Refused(413, f"At most {files} can be sent at a time.")
 
 
-class Answer:
+class Answer(Response):
     """The answer to a request, which is a refusal if no more of its body was taken."""
 
     def __init__(self, scope: Scope, send: Send, body: Body) -> None:
-        self._scope, self._send, self._body, self._has_begun = scope, send, body, False
+        super().__init__(scope, send)
+        self._body = body
 
     async def send(self, message: Message) -> None:
         """Pass a piece of the answer on."""
         if self._body.refused:
             await self.refuse(self._body.refused)
-            return
-        self._has_begun = True
-        await self._send(message)
-
-    async def refuse(self, refused: Refused) -> None:
-        """Answer with a sentence, where nothing has been answered yet."""
-        if not self._has_begun:
-            self._has_begun = True
-            await refused.answer(self._scope, self._send)
+        else:
+            await super().send(message)

@@ -51,40 +51,23 @@ KINDS: dict[Any, str] = {
 }  # fmt: skip
 
 
-class _Signature:
-    """What an endpoint takes, and of what kind."""
-
-    def __init__(self, endpoint: Callable[..., Any]) -> None:
-        self._signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
-        names = self._signature.parameters
-        self._kinds = {name: hints[name] for name in names if hints[name] in KINDS}
-        self._checks = {n: TypeAdapter(kind, config=STRICT) for n, kind in self._kinds.items()}
-
-    def fitting(self, inputs: Any, named: Any) -> inspect.BoundArguments:
-        """Return the arguments if each is of its kind; raise DataError otherwise."""
-        try:
-            given = self._signature.bind(*inputs, **named)
-        except TypeError:
-            what = f"The arguments are {', '.join(self._kinds) or 'none'}, in this order."
-            raise DataError(what, "Leave out only the last ones.") from None
-        if "recipes" in given.arguments:
-            kind = self._kinds["recipes"]
-            given.arguments["recipes"] = _recipes(given.arguments["recipes"], kind)
-        for name in filter(self._checks.__contains__, given.arguments):
-            try:
-                self._checks[name].validate_python(given.arguments[name])
-            except ValidationError as error:
-                raise _misfit(name, KINDS[self._kinds[name]], error) from None
-        return given
+CHECKS = {kind: TypeAdapter(kind, config=STRICT) for kind in KINDS}
 
 
 def typed(endpoint: Handler) -> Handler:
     """Let an endpoint raise DataError for an argument that is not what its signature says."""
-    fitting = _Signature(endpoint).fitting
+    signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
+    kinds = {name: hints[name] for name in signature.parameters if hints[name] in KINDS}
 
     @functools.wraps(endpoint)
     def call(*inputs: Any, **named: Any) -> Any:
-        given = fitting(inputs, named)
+        try:
+            given = signature.bind(*inputs, **named)
+        except TypeError:
+            what = f"The arguments are {', '.join(kinds) or 'none'}, in this order."
+            raise DataError(what, "Leave out only the last ones.") from None
+        for name in filter(kinds.__contains__, given.arguments):
+            given.arguments[name] = _check(name, given.arguments[name], kinds[name])
         return endpoint(*given.args, **given.kwargs)
 
     @functools.wraps(endpoint)
@@ -92,6 +75,16 @@ def typed(endpoint: Handler) -> Handler:
         yield from call(*inputs, **named)
 
     return cast("Handler", stream if inspect.isgeneratorfunction(endpoint) else call)
+
+
+def _check(name: str, value: Any, kind: Any) -> Any:
+    """Return an argument if it is of its kind; raise DataError otherwise."""
+    value = _recipes(value, kind) if name == "recipes" else value
+    try:
+        CHECKS[kind].validate_python(value)
+    except ValidationError as error:
+        raise _misfit(name, KINDS[kind], error) from None
+    return value
 
 
 def _recipes(value: Any, kind: Any) -> Any:

@@ -359,7 +359,25 @@ def _explain(parameters: list[dict[str, Any]], given: list[Any]) -> str:
 # --- What is answered.
 
 
-class SafeResponse:
+class Response:
+    """The answer to a request, which may be a refusal until it has begun."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send, self._has_begun = scope, send, False
+
+    async def send(self, message: Message) -> None:
+        """Pass a piece of the answer on."""
+        self._has_begun = True
+        await self._send(message)
+
+    async def refuse(self, refused: Refused) -> None:
+        """Answer with a sentence, where nothing has been answered yet."""
+        if not self._has_begun:
+            self._has_begun = True
+            await refused.answer(self._scope, self._send)
+
+
+class SafeResponse(Response):
     """The answer to a request, with headers of safety and a sentence in the place of a fault.
 
     Attributes:
@@ -369,9 +387,9 @@ class SafeResponse:
     """
 
     def __init__(self, scope: Scope, send: Send, faults: Recent[str]) -> None:
-        self._scope, self._send, self._faults = scope, send, faults
+        super().__init__(scope, send)
+        self._faults, self._is_replaced = faults, False
         self._is_api, self._stream = scope["path"].startswith(API), stream_of(scope)
-        self._has_begun = self._is_replaced = False
         self._start: Message = {}  # of the answer to a call, until its body is known
         self.fault = FAULT
         self.note_event: Callable[[str], None] | None = None
@@ -425,13 +443,6 @@ class SafeResponse:
         kind = Headers(raw=message["headers"]).get("content-type", "")
         is_bare = message["status"] == 500 and not kind.startswith("application/json")
         return is_bare or (message["status"] == 422 and self._is_api)
-
-    async def refuse(self, refused: Refused) -> None:
-        """Answer with a sentence, where nothing has been answered yet."""
-        if self._has_begun:
-            return
-        self._has_begun = True
-        await refused.answer(self._scope, self._send)
 
 
 async def _nothing() -> Message:

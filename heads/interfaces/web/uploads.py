@@ -29,7 +29,6 @@ ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 _brought: dict[str, str] = {}  # from which address each file came
 FILE = "/gradio_api/file="  # of an address, before its path
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx", ".npz"]
 
 
 def check_sent(inputs: Any) -> None:
