@@ -56,11 +56,11 @@ def build(slots: TrainingSlots) -> None:
         # Documented as `gr.api`, and missing in what Gradio exports by its types.
         gr.api(endpoint, api_name=endpoint.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
     with gr.Column(visible=False):
-        _add_file_endpoint(read, "reads", gr.JSON(label="answer"))
-        _add_file_endpoint(train_grid_on(slots), "training", gr.JSON(label="answer"))
         answers = gr.JSON(label="account"), gr.File(label="rows")
         _add_file_endpoint(predict, "files", *answers)
         _add_file_endpoint(evaluate, "files", gr.JSON(label="scores"))
+        _add_file_endpoint(read, "reads", gr.JSON(label="answer"))
+        _add_file_endpoint(train_grid_on(slots), "training", gr.JSON(label="answer"))
 
 
 def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: Any) -> None:
