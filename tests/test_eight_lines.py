@@ -55,7 +55,7 @@ def test_it_is_in_the_menu_of_the_page_and_in_the_api(copy):
         f"assert heads.__file__.startswith({str(copy)!r})\n"
         "served = build()\n"
         "served.launch()\n"
-        "for _ in served.opening.waited(served.blocks): pass\n"  # its menus are made afterwards
+        "served.opening.wait(served.blocks)\n"  # its menus are made afterwards
         "page = json.dumps(served.blocks.config['components'], default=str)\n"
         "from heads.interfaces.web.location import OPENING\n"
         "from heads.interfaces.web.places import answers\n"

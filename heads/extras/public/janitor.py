@@ -11,11 +11,10 @@ import logging
 import os
 import re
 import shutil
-import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from heads.backbone import downloads
 from heads.errors import LimitError
 from heads.extras.public.settings import FREE_BYTES, QUOTAS, Quota
 from heads.hub import hub_folder
-from heads.interfaces.web.temporary_files import EXPORTS, delete_orphans
+from heads.interfaces.web.temporary_files import EXPORTS, delete, delete_orphans, is_folder, walk
 from heads.runs.folder import UNGUESSABLE, RunFolder
 from heads.settings import cache_folder, kept_folder, limits, runs_folder, served_folder
 
@@ -86,15 +85,16 @@ class _Entry:
 def sweep(place: Place, room: int = 0) -> Held:
     """Delete what is old, and the oldest where it is too much with `room` bytes more to come."""
     now, quota = time.time(), place.quota
-    folders = list[tuple[float, Path]]()
-    entries = list(_files_of(place, folders) if place.is_of_files else _entries_of(place))
+    entries, folders = _list_entries(place)
     seen = held = count = 0
     for rank, entry in enumerate(sorted(entries, reverse=True), 1):
         seen += entry.size
         age = abs(now - entry.used)  # a time in the future is no reason to stay for ever
         is_much = seen > quota.bytes - room or rank > quota.entries - bool(room)
-        if age > (quota.spared if is_much else quota.seconds) and _deleted(place, entry.path):
-            continue
+        if age > (quota.spared if is_much else quota.seconds) and not place.is_used(entry.path):
+            delete(entry.path)
+            if not os.path.lexists(entry.path):
+                continue
         held, count = held + entry.size, count + 1
     for changed, path in reversed(folders):  # the deepest first
         if now - changed > min(EMPTY_SECONDS, quota.spared):
@@ -103,64 +103,37 @@ def sweep(place: Place, room: int = 0) -> Held:
     return Held(bytes=held, entries=count)
 
 
-def _deleted(place: Place, path: Path) -> bool:
-    """Deletes an entry with all in it; no link is followed. Whether it is gone."""
-    if place.is_used(path):
-        return False
-    with contextlib.suppress(OSError):  # another process may have been faster
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+def _list_entries(place: Place) -> tuple[list[_Entry], list[tuple[float, Path]]]:
+    """Return what lies in a folder; of files also the folders around them, the highest first."""
+    if not place.is_of_files:
+        _, folder_names, file_names = next(os.walk(place.path), ("", [], []))
+        counted = [
+            place.path / name
+            for name in (*folder_names, *file_names)
+            if place.pattern.match(name) and (place.only is None or name in place.only)
+        ]
+        return [entry for path in counted if (entry := _whole(path))], []
+    entries, folders = list[_Entry](), list[tuple[float, Path]]()
+    for path, facts in walk(place.path, place.apart):
+        if is_folder(facts):
+            folders.append((facts.st_mtime, path))
         else:
-            path.unlink()
-    return not os.path.lexists(path)
+            entries.append(_Entry(used=facts.st_mtime, size=facts.st_size, path=path))
+    return entries, folders
 
 
-def _files_of(place: Place, folders: list[tuple[float, Path]]) -> Iterator[_Entry]:
-    """Every file in a folder, however deep; takes note of the folders in it, the highest first."""
-    for entry, facts in _below(place.path, place.apart):
-        if stat.S_ISDIR(facts.st_mode):
-            folders.append((facts.st_mtime, Path(entry.path)))
-        else:
-            yield _Entry(used=facts.st_mtime, size=facts.st_size, path=Path(entry.path))
-
-
-def _entries_of(place: Place) -> Iterator[_Entry]:
-    """The entries of a folder; one that is a folder was used when anything in it was."""
-    for entry, facts in _in(place.path):
-        is_one = place.pattern.match(entry.name)
-        if is_one and (place.only is None or entry.name in place.only):
-            yield _whole(Path(entry.path), facts)
-
-
-def _whole(path: Path, facts: os.stat_result) -> _Entry:
+def _whole(path: Path) -> _Entry | None:
+    """Return an entry, used when anything in it was; None if another process was faster."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        return None
     used, size = facts.st_mtime, facts.st_size
-    if stat.S_ISDIR(facts.st_mode):
-        for inner, told in _below(path):
-            size += told.st_size
-            if inner.name != UNCOUNTED:
-                used = max(used, told.st_mtime)
+    for inner, inner_facts in walk(path) if is_folder(facts) else ():
+        size += inner_facts.st_size
+        if inner.name != UNCOUNTED:
+            used = max(used, inner_facts.st_mtime)
     return _Entry(used=used, size=size, path=path)
-
-
-def _below(folder: Path, apart: str = "") -> Iterator[tuple["os.DirEntry[str]", os.stat_result]]:
-    """All that lies in a folder and in those in it, each folder before what it holds."""
-    waiting = [folder]
-    while waiting:
-        here = waiting.pop()
-        for entry, facts in _in(here):
-            if here == folder and entry.name == apart:
-                continue
-            yield entry, facts
-            if stat.S_ISDIR(facts.st_mode):
-                waiting.append(Path(entry.path))
-
-
-def _in(folder: Path) -> Iterator[tuple["os.DirEntry[str]", os.stat_result]]:
-    """What lies in a folder, and facts of each; of a link those of the link itself."""
-    with contextlib.suppress(OSError), os.scandir(folder) as found:
-        for entry in found:
-            with contextlib.suppress(OSError):  # another process may have been faster
-                yield entry, entry.stat(follow_symlinks=False)
 
 
 # --- All of them.
@@ -243,7 +216,7 @@ def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
     if not limits().public:
         return
     place = place_of(f"{what}s")
-    held = [_whole(path, path.lstat()).size for path in owned if path.is_dir()]
+    held = [entry.size for path in owned if path.is_dir() and (entry := _whole(path))]
     bytes_, entries = share_of(place.quota)
     if held and (sum(held) + size > bytes_ or len(held) >= entries):
         raise LimitError(*OWN_SHARE[what])
@@ -277,7 +250,9 @@ def _check_room(place: Place, size: int, what: str) -> None:
     is_full = held.bytes >= place.quota.bytes or held.bytes + size > place.quota.bytes
     if is_full or held.entries >= place.quota.entries:
         raise LimitError(what, "Try again in a few minutes.")
-    if _free_bytes(place.path) < FREE_BYTES:
+    # The folder itself may not be there yet.
+    folder = next(path for path in (place.path, *place.path.parents) if path.is_dir())
+    if shutil.disk_usage(folder).free < FREE_BYTES:
         raise LimitError("The disk of this place is almost full.", "Try again in a minute.")
 
 
@@ -320,10 +295,3 @@ class Room:
         if sum(sizes) + most > bytes_ or len(sizes) >= entries:
             what = "You have sent many files within a few seconds."
             raise LimitError(what, "Try again in a minute.")
-
-
-def _free_bytes(folder: Path) -> int:
-    """Return the bytes that are free where a folder lies, or is going to."""
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free

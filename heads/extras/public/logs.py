@@ -9,7 +9,6 @@ or have texts kept in it.
 
 import atexit
 import contextlib
-import functools
 import io
 import json
 import logging
@@ -144,8 +143,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _type(error: BaseException) -> str:
-    kind = type(error)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{type(error).__module__}.{type(error).__name__}".removeprefix("builtins.")
 
 
 def _place(frame: FrameType, number: int) -> str:
@@ -193,7 +191,9 @@ class Printed(io.TextIOBase):
     def write(self, text: str, /) -> int:
         """Take a text, and keep nothing of it."""
         if text.strip():
-            frame = _printing()
+            frame = sys._getframe(1)
+            while _module(frame) in BETWEEN and frame.f_back:
+                frame = frame.f_back
             event: Event = {"time": _now(), "level": "INFO", "logger": "print"}
             self._journal.tell(event | {"event": "printed", "at": _place(frame, frame.f_lineno)})
         return len(text)
@@ -221,14 +221,6 @@ class Printed(io.TextIOBase):
         return self._stream.encoding
 
 
-def _printing() -> FrameType:
-    """Where something is printed."""
-    frame = sys._getframe(2)
-    while _module(frame) in BETWEEN and frame.f_back:
-        frame = frame.f_back
-    return frame
-
-
 def begin(*, prints: bool = True) -> contextlib.ExitStack:
     """From here on, or within what it gives, this process writes JSON lines on stderr.
 
@@ -243,11 +235,18 @@ def begin(*, prints: bool = True) -> contextlib.ExitStack:
         end.callback(setattr, place, name, getattr(place, name))
         setattr(place, name, value)
 
+    def warn(
+        message: Any, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+    ) -> None:
+        at = f"{Path(filename).stem}:{lineno}"
+        event: Event = {"time": _now(), "level": "WARNING", "logger": "warnings"}
+        journal.tell(event | {"event": "warned", "type": category.__name__, "at": at})
+
     put(root, "handlers", [Lines(journal)])
     put(sys, "stderr", Printed(sys.stderr, journal))
     if prints:
         put(sys, "stdout", Printed(sys.stdout, journal))
-    put(warnings, "showwarning", functools.partial(_warned, journal))
+    put(warnings, "showwarning", warn)
     put(sys, "excepthook", lambda kind, error, at: _escaped(error))
     put(threading, "excepthook", lambda told: _escaped(told.exc_value))
     put(sys, "unraisablehook", lambda told: _escaped(told.exc_value))
@@ -258,17 +257,3 @@ def _escaped(error: BaseException | None) -> None:
     """Tells of an error that nobody caught."""
     if error is not None and not isinstance(error, KeyboardInterrupt):
         log.error("an error escaped", exc_info=error)
-
-
-def _warned(
-    journal: Journal,
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Tells of a warning, as `warnings.showwarning`."""
-    event: Event = {"time": _now(), "level": "WARNING", "logger": "warnings", "event": "warned"}
-    journal.tell({**event, "type": category.__name__, "at": f"{Path(filename).stem}:{lineno}"})

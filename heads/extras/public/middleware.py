@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -33,12 +34,17 @@ from heads.interfaces.web.middleware import (
     FRAMES,
     UPLOAD,
     Refused,
+    Response,
     drop_names,
     is_known,
     name_of,
+    parse_object,
+    read_body,
+    replayed,
     stream_of,
     too_large,
 )
+from heads.interfaces.web.uploads import forget
 from heads.interfaces.web.visitors import address_of
 from heads.settings import limits
 
@@ -65,8 +71,7 @@ def believe(app: ASGIApp, trusted: list[str]) -> ASGIApp:
         name = Headers(scope=scope).get("x-forwarded-host", "") if scope["type"] == "http" else ""
         if name and is_known(name_of(name), is_public=limits().public):
             drop_names(scope)
-            headers = [one for one in scope["headers"] if one[0].lower() != b"host"]
-            scope["headers"] = [*headers, (b"host", name.encode("latin-1"))]
+            MutableHeaders(scope=scope)["host"] = name
         await app(scope, receive, send)
 
     return behind(rename, trusted)
@@ -149,6 +154,8 @@ class Bounds:
                     await self.app(scope, body.receive, answer.send)
         except Refused as refused:
             await answer.refuse(refused)
+        except ClientDisconnect:
+            pass  # nobody is there to be answered
 
     # --- How much of it.
 
@@ -215,16 +222,18 @@ class Bounds:
 
     async def _post(self, scope: Scope, body: "Body", send: Send, address: str) -> None:
         """Pass a call on, and note which event Gradio makes of it."""
-        session = await body.peek("session_hash")
+        content = await read_body(body.receive, limits().body_bytes)
+        name = parse_object(content).get("session_hash")
+        session = name if isinstance(name, str) else ""
 
         async def send_noted(message: Message) -> None:
-            found = _parse(message.get("body", b""))
-            if isinstance(event := found.get("event_id"), str):
+            answer = parse_object(message.get("body", b""))
+            if isinstance(event := answer.get("event_id"), str):
                 path = f"{API}/queue/data" if session else f"{API}/call/x/{event}"
                 self._pending[event] = Pending(address=address, session=session or event, path=path)
             await send(message)
 
-        await self.app(scope, body.receive, send_noted)
+        await self.app(scope, replayed(content, body.receive), send_noted)
 
     async def _read(self, scope: Scope, receive: Receive, send: Send, session: str) -> None:
         """Pass on a stream of answers, note which calls are over, and end it with its reader.
@@ -274,8 +283,8 @@ class Bounds:
             self._pending.pop(event, None)
             self._has_computed = True
         elif b'"process_completed"' in piece:
-            found = _parse(piece.partition(b"data: ")[2])
-            self._pending.pop(found.get("event_id") or event, None)
+            content = parse_object(piece.partition(b"data: ")[2])
+            self._pending.pop(content.get("event_id") or event, None)
             self._has_computed = True
 
     async def _forget(self, session: str) -> None:
@@ -313,12 +322,14 @@ class Bounds:
 
     async def _tidy(self) -> None:
         """Read what nobody reads, so that Gradio forgets it; return memory to the system."""
+        library = ctypes.CDLL(None) if sys.platform == "linux" else None
+        trim = getattr(library, "malloc_trim", None)  # glibc keeps what large files have taken
         while True:
             await asyncio.sleep(EVERY)
             await self.forget_unread()
-            if self._has_computed:
+            if self._has_computed and trim:
                 self._has_computed = False
-                await asyncio.to_thread(_return_memory)
+                await asyncio.to_thread(trim, 0)
 
     async def forget_unread(self) -> None:
         """Forget calls that nobody has read for a while."""
@@ -328,12 +339,6 @@ class Bounds:
                 await self._ask(one.path, one.session, is_there=True)
                 if self._pending.pop(event, None):
                     await self._forget(one.session)
-
-
-def _return_memory() -> None:
-    """Return freed memory to the system; glibc keeps what large files and models have taken."""
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)
 
 
 def is_upload(scope: Scope) -> bool:
@@ -356,23 +361,9 @@ def hide_files(answer: bytes) -> bytes:
         place.mkdir(mode=0o700)
         (place / path.name).hardlink_to(path)
         # An equal file may arrive at this very moment: its own answer needs a file there still.
-        asyncio.get_running_loop().call_later(LINGER, _unlink, path)
+        asyncio.get_running_loop().call_later(LINGER, forget, path)
         hidden.append(str(place / path.name))
     return json.dumps(hidden).encode()
-
-
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-        path.parent.rmdir()
-
-
-def _parse(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body) if body else None
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Body:
@@ -386,7 +377,6 @@ class Body:
     def __init__(self, receive: Receive, files: int) -> None:
         self._receive, self._files, self._most = receive, files, 0
         self.read, self._mark, self._marks, self._tail = 0, b"", 0, b""
-        self._held: list[Message] = []
         self.refused: Refused | None = None
 
     def check(self, scope: Scope) -> None:
@@ -404,8 +394,6 @@ class Body:
 
     async def receive(self) -> Message:
         """Return the next piece, or raise Refused if it goes beyond what is allowed."""
-        if self._held:
-            return self._held.pop(0)
         message = await self._receive()
         piece = message.get("body", b"")
         self.read += len(piece)
@@ -417,15 +405,6 @@ class Body:
             raise self.refused
         return message
 
-    async def peek(self, name: str) -> str:
-        """Return a text in the body, which is JSON, and keep the body to be read by others."""
-        pieces = [await self.receive()]
-        while pieces[-1].get("more_body"):
-            pieces.append(await self.receive())
-        self._held = pieces
-        value = _parse(b"".join(piece.get("body", b"") for piece in pieces)).get(name)
-        return value if isinstance(value, str) else ""
-
     def _count(self, piece: bytes) -> None:
         """Count parts, also where one begins in a piece and goes on in the next."""
         seen = self._tail + piece
@@ -436,22 +415,16 @@ class Body:
             self.refused = Refused(413, f"At most {files} can be sent at a time.")
 
 
-class Answer:
+class Answer(Response):
     """The answer to a request, which is a refusal if no more of its body was taken."""
 
     def __init__(self, scope: Scope, send: Send, body: Body) -> None:
-        self._scope, self._send, self._body, self._has_begun = scope, send, body, False
+        super().__init__(scope, send)
+        self._body = body
 
     async def send(self, message: Message) -> None:
         """Pass a piece of the answer on."""
         if self._body.refused:
             await self.refuse(self._body.refused)
-            return
-        self._has_begun = True
-        await self._send(message)
-
-    async def refuse(self, refused: Refused) -> None:
-        """Answer with a sentence, where nothing has been answered yet."""
-        if not self._has_begun:
-            self._has_begun = True
-            await refused.answer(self._scope, self._send)
+        else:
+            await super().send(message)

@@ -92,23 +92,16 @@ def proxies() -> list[str]:
 
 def check_network() -> None:
     """Raise LimitError if $HEADS_PROXIES or $HEADS_FRAMES hold what could never work."""
-    for network in proxies():
-        is_any = proxies() == ["*"]  # beside others Uvicorn takes it for a name
-        if not is_any and not _is_network(network):
+    for network in proxies() if proxies() != ["*"] else ():  # beside others it is taken for a name
+        try:
+            ipaddress.ip_network(network)  # as Uvicorn reads it: 10.0.0.1/8 is none
+        except ValueError:
             hint = "Write it as in 127.0.0.1 or 10.0.0.0/8; * stands alone."
-            raise misset("HEADS_PROXIES", network, "an address or a network", hint)
+            raise misset("HEADS_PROXIES", network, "an address or a network", hint) from None
     for page in listed("HEADS_FRAMES"):
         if not FRAME.fullmatch(page):
             hint = "Write it as in https://slides.example.org."
             raise misset("HEADS_FRAMES", page, "a page that may show this one", hint)
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)  # as Uvicorn reads it: 10.0.0.1/8 is none
-    except ValueError:
-        return False
-    return True
 
 
 def server_summary() -> list[str]:

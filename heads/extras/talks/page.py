@@ -8,7 +8,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from heads.interfaces.views.html import busy
-from heads.interfaces.web.guards import failed, guarded, saves, shared_address
+from heads.interfaces.web.guards import failed, saves, shared_address
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.page_sections import PageParts, PageSection
 from heads.interfaces.web.places.answers import compared
@@ -59,7 +59,6 @@ def _open_tour() -> Iterator[list[Any]]:
         yield [failed(error), gr.skip()]
 
 
-@guarded
 def _write_tour(request: gr.Request) -> str:
     from heads.extras.talks.story import write_story
     from heads.extras.talks.verbs import tour
@@ -74,7 +73,6 @@ def draw_talk(parts: PageParts) -> None:
     gr.HTML("", js_on_load=_read("vote.js"))
 
 
-@guarded
 def _write_comparison(query: str, request: gr.Request) -> str:
     """Return the comparison as one HTML file, with a link where others can open this page."""
     from heads.extras.talks.story import write_story

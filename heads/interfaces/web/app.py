@@ -4,46 +4,26 @@ from heads.interfaces.web import gradio_internals  # before Gradio
 
 # isort: split
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
-from heads import plugins
 from heads.interfaces.views.html import render
-from heads.interfaces.web import endpoints, server, temporary_files
+from heads.interfaces.web import endpoints, temporary_files
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
-from heads.interfaces.web.slots import pool
+from heads.interfaces.web.server import Page
+from heads.interfaces.web.slots import QUIET, pool
 from heads.interfaces.web.startup import Opening
-from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
-from heads.settings import limits, server_address
+from heads.settings import limits
 
 gradio_internals.patch_gradio()
 
 TITLE = "Head to Head"
-LOOK = {"theme": THEME, "css": CSS, "head": HEAD, "footer_links": ["api", "settings"]}
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-
-
-class Page(server.Page):
-    """The page of Head to Head."""
-
-    def launch(self, host: str = "", port: int | None = None) -> str:
-        """Serve the page in a thread, and return its address.
-
-        Args:
-            host: $GRADIO_SERVER_NAME or 127.0.0.1, if not given.
-            port: $GRADIO_SERVER_PORT or the first one from 7860 that is free, if not given.
-
-        Raises:
-            DataError: It cannot be served there.
-        """
-        usual_host, usual_port = server_address()
-        return self.serve(self.asgi(**LOOK), host or usual_host, port or usual_port)
 
 
 def build() -> Page:
@@ -76,7 +56,7 @@ def build() -> Page:
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(PageParts(query=query, opening=opening))
         try_it.arriving(blocks, opening, first, place, mine)
-        blocks.unload(panel.handlers.left)
+        blocks.unload(panel.left)
         your_data.came(blocks, arrival, jobs)
         router.focus(**arrival.shows)
         mine.change(None, mine, None, js="(mine) => { heads.tells(mine); }", **QUIET)
@@ -85,7 +65,7 @@ def build() -> Page:
         )
         _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
         gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
-        _publish(slots)
+        endpoints.build(slots)
         opening.wire(blocks)
         remembers = f"{{ heads.remember(query); heads.restoreText({json.dumps(OPENING.text)}); }}"
         query.change(None, query, None, js=f"(query) => {remembers}", **QUIET)
@@ -114,27 +94,3 @@ def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     # Two inputs stand for what the browser says of the address.
     settings["js"] = "(query, there, mine) => [...heads.fromTo(), mine]"
     return router.select(restored, [place.query, router, mine], outputs, **settings)
-
-
-def _publish(slots: TrainingSlots) -> None:
-    """The endpoints, for programs and as MCP tools."""
-    quick = (
-        endpoints.compare,
-        endpoints.explain,
-        endpoints.difference,
-        endpoints.families,
-        endpoints.parts,
-        endpoints.readings,
-    )
-    slow = endpoints.doctor, endpoints.look, endpoints.edit, endpoints.ablate
-    for some, slots_of in ((quick, pool("infer")), (slow, pool("inspect"))):
-        for endpoint in some:
-            _add_endpoint(endpoint, slots_of)
-    for endpoint, slots_name in plugins.load_sections("endpoints"):
-        _add_endpoint(endpoint, pool(slots_name))
-    endpoints.build(slots)
-
-
-def _add_endpoint(endpoint: Callable[..., Any], slots_of: dict[str, Any]) -> None:
-    # Documented as `gr.api`, and missing in what Gradio exports by its types.
-    gr.api(endpoint, api_name=endpoint.__name__, **slots_of)  # pyright: ignore[reportPrivateImportUsage]

@@ -6,13 +6,15 @@ with the call.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import gradio as gr
 
-from heads import api
+from heads import api, plugins
 from heads.backbone.models import BUNDLED
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
@@ -23,8 +25,9 @@ from heads.errors import DataError, LimitError
 from heads.events import Progress
 from heads.hub import PREFIX
 from heads.interfaces.docstrings import described
+from heads.interfaces.views.dataset import said
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import throttled, typed, unchecked
+from heads.interfaces.web.guards import show_progress, typed, unchecked
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
 from heads.interfaces.web.training_process import (
@@ -38,68 +41,38 @@ from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, limits
 
-if TYPE_CHECKING:
-    from heads.runs.spec import RunRequest
-
-# Of the columns: text, label, pair and split by name; then what the labels are.
-NAMES = ("text", "label", "pair", "split")
-LABELS = ("labels_are", "label_columns", "order")
 PUBLIC_REPETITIONS = 10
-Found = TypeVar("Found")
-Names = Sequence[Any]  # all of them, and last the column of groups
+INPUTS: dict[Any, Any] = {str: gr.Textbox, float: gr.Number, bool: gr.Checkbox}
 
 
-def build(places: TrainingSlots) -> None:
-    """Adds the endpoints `read` and `train_grid` to the page; nothing of them is to be seen."""
+def build(slots: TrainingSlots) -> None:
+    """Add all endpoints to the page; nothing of them is to be seen."""
+    quick = (compare, explain, difference, families, parts, readings)
+    slow = (doctor, look, edit, ablate)
+    core = [(endpoint, "infer") for endpoint in quick] + [
+        (endpoint, "inspect") for endpoint in slow
+    ]
+    for endpoint, slots_name in (*core, *plugins.load_sections("endpoints")):
+        # Documented as `gr.api`, and missing in what Gradio exports by its types.
+        gr.api(endpoint, api_name=endpoint.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
     with gr.Column(visible=False):
-        file, test = gr.File(label="file"), gr.File(label="test")
-        names = [gr.Textbox("", label=name) for name in NAMES]
-        labels = [gr.Textbox("", label=name) for name in LABELS]
-        recipes, grid = gr.Textbox("", label="recipes"), gr.Textbox("small", label="grid")
-        model = gr.Textbox(BUNDLED, label="model")
-        seeds, per_class = gr.Number(0, label="seeds"), gr.Number(0, label="per_class")
-        pairs, losses = gr.Textbox(JOINT, label="pairs"), gr.Textbox(SOFTMAX, label="losses")
-        how = [gr.Checkbox(False, label="race"), gr.Textbox("auto", label="precision")]
-        how += [gr.Textbox("auto", label="metric")]
-        group, unseen = gr.Textbox("", label="group"), gr.Textbox("aside", label="unseen")
-        parted = [gr.Number(5, label="folds"), gr.Number(1, label="repetitions")]
-        tune = gr.Textbox(FROZEN, label="tune")
-        tuned = [gr.Number(0, label=name) for name in ("epochs", "trials", "tuning_rate")]
-        dataset = gr.Textbox("", label="dataset")
-        for one in (*names, *labels, recipes, grid, model, seeds, per_class, pairs, losses):
-            unchecked(one)
-        for one in (*how, group, unseen, *parted, tune, *tuned, dataset):
-            unchecked(one)
-        answer = gr.JSON(label="answer")
-        asks, trains = gr.Button(), gr.Button()
-        _build_files(file)
-
-    inputs = [file, test, *names, recipes, grid, model, seeds, per_class, *labels, pairs, losses]
-    inputs += [*how, group, unseen, *parted, tune, *tuned, dataset]
-    asks.click(
-        read, [file, *names, *labels, group, dataset], answer, api_name="read", **pool("reads")
-    )
-    trains.click(typed(_trainer(places)), inputs, answer, api_name="train_grid", **pool("training"))
+        answers = gr.JSON(label="account"), gr.File(label="rows")
+        _add_file_endpoint(predict, "files", *answers)
+        _add_file_endpoint(evaluate, "files", gr.JSON(label="scores"))
+        _add_file_endpoint(read, "reads", gr.JSON(label="answer"))
+        _add_file_endpoint(train_grid_on(slots), "training", gr.JSON(label="answer"))
 
 
-def _build_files(file: gr.File) -> None:
-    """Adds `predict` and `evaluate`: what one head says of a file, and how well it does."""
-    names = [gr.Textbox("", label=name) for name in ("run", "recipe")]
-    names += [gr.Textbox(BUNDLED, label="model"), gr.Textbox("", label="sample")]
-    names += [gr.Textbox("", label=name) for name in ("text", "pair")]
-    switches = [gr.Checkbox(False, label=name) for name in ("logits", "probabilities")]
-    least, form = gr.Number(0, label="abstain_below"), gr.Textbox("", label="to")
-    said = [gr.Textbox("", label=name) for name in ("label", "label_columns", "separator")]
-    said += [gr.Textbox("", label="group"), gr.Textbox("auto", label="metric")]
-    safe = gr.Checkbox(False, label="excel_safe")
-    for one in (*names, *switches, least, form, safe, *said):
-        unchecked(one)
-    account, rows, scores = gr.JSON(label="account"), gr.File(label="rows"), gr.JSON(label="scores")
-    answers, scored = gr.Button(), gr.Button()
-    inputs = [file, *names, *switches, least, form, safe]
-    slots = pool("files")
-    answers.click(predict, inputs, [account, rows], api_name="predict", **slots)
-    scored.click(evaluate, [file, *names, *said], scores, api_name="evaluate", **slots)
+def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: Any) -> None:
+    """Add an endpoint that takes a file, which `gr.api` cannot, with a component per argument."""
+    inputs = []
+    for name, parameter in inspect.signature(endpoint).parameters.items():
+        if component := INPUTS.get(parameter.annotation):
+            inputs.append(unchecked(component(parameter.default, label=name)))
+        elif parameter.annotation is not gr.Request:
+            inputs.append(gr.File(label=name))
+    event = {"api_name": endpoint.__name__, **pool(slots_name)}
+    gr.Button().click(endpoint, inputs, [*outputs], **event)
 
 
 @typed
@@ -114,7 +87,7 @@ def predict(
     pair: str = "",
     logits: bool = False,
     probabilities: bool = False,
-    abstain_below: float = 0.0,
+    abstain_below: float = 0,
     to: str = "",
     excel_safe: bool = False,
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
@@ -131,15 +104,19 @@ def predict(
     from heads.analysis.answering import predicting
     from heads.data.formats.writers import ENDINGS
 
-    with uploads.lent(file) as (name,), exporting(keeps=ENDINGS) as place:
-        path = _sent(name)
-        asked: dict[str, Any] = {"run": run, "recipe": recipe, "model": _at_hand(model, run)}
-        asked |= {"sample": sample, "text": text, "pair": pair, "logits": logits}
-        asked |= {"probabilities": probabilities, "abstain_below": abstain_below}
-        asked["excel_safe"] = excel_safe
-        target = place / f"{path.stem}-answers{answered_ending(path, to)}"
-        found = yield from _streamed(predicting(path, to=target, **asked), None)
-        yield found.as_json() | {"to": target.name}, str(target)
+    with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
+        target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
+        events = predicting(
+            path,
+            to=target,
+            logits=logits,
+            probabilities=probabilities,
+            abstain_below=abstain_below,
+            excel_safe=excel_safe,
+            **_head_options(run, recipe, model, sample, text, pair),
+        )
+        report = yield from show_progress(events, lambda event: (_as_json(event), None))
+        yield report.as_json() | {"to": target.name}, str(target)
 
 
 @typed
@@ -169,70 +146,96 @@ def evaluate(
     """
     from heads.analysis.scoring import LabelHints, evaluating
 
-    columns = listed(label_columns)
-    said = LabelHints(label=label, labels=columns, separator=separator or None, group=group)
+    hints = LabelHints(
+        label=label, labels=listed(label_columns), separator=separator or None, group=group
+    )
+    with _lent_table(file) as path:
+        head = _head_options(run, recipe, model, sample, text, pair)
+        events = evaluating(path, labels=hints, metric=metric or "auto", **head)
+        scores = yield from show_progress(events, _as_json)
+        yield scores.as_json()
+
+
+@contextlib.contextmanager
+def _lent_table(file: str | None) -> Iterator[Path]:
+    """Hold an upload where nobody else finds it; raise DataError if there is none."""
     with uploads.lent(file) as (name,):
-        asked: dict[str, Any] = {"run": run, "recipe": recipe, "model": _at_hand(model, run)}
-        asked |= {"sample": sample, "text": text, "pair": pair, "labels": said}
-        events = evaluating(_sent(name), metric=metric or "auto", **asked)
-        found = yield from _streamed(events)
-        yield found.as_json()
+        if not name:
+            raise DataError("There is no file.", "Send a file of texts.")
+        yield uploads.path_of(name)
 
 
-def _sent(kept: str) -> Path:
-    """Return where an upload lies, or raise DataError if there is none."""
-    if not kept:
-        raise DataError("There is no file.", "Send a file of texts.")
-    return uploads.path_of(kept)
+def _as_json(progress: Progress) -> dict[str, Any]:
+    return {"event": "progress", "says": progress.says, "share": progress.share}
 
 
-def _at_hand(model: str, run: str) -> str:
-    """A base model that is on this machine: in public mode it is fetched apart, within limits."""
+def _head_options(
+    run: str, recipe: str, model: str, sample: str, text: str, pair: str
+) -> dict[str, Any]:
+    """Return what chooses a head; in public mode its base model is fetched first, within limits."""
     from heads.backbone.safety import admit
 
+    model = model or BUNDLED
     if not run and limits().public:
-        admit(model or BUNDLED, limits())
-    return model or BUNDLED
+        admit(model, limits())
+    head = {"run": run, "recipe": recipe, "model": model, "sample": sample}
+    return head | {"text": text, "pair": pair}
 
 
-def answered_ending(path: Path, asked: str = "") -> str:
-    """The ending of the file that comes back: the one asked for, or that of the file.
+def answered_ending(path: Path, form: str = "") -> str:
+    """Return the ending of the file that comes back, in a given format or that of the file.
 
     Raises:
         DataError: That format is not written here.
     """
     from heads.data.formats.writers import ENDINGS
 
-    ending = f".{asked.strip().lower().removeprefix('.')}" if asked.strip() else path.suffix.lower()
+    form = form.strip()
+    ending = f".{form.lower().removeprefix('.')}" if form else path.suffix.lower()
     if ending in ENDINGS:
         return ending
-    if asked.strip():
-        known = ", ".join(one[1:] for one in ENDINGS)
-        raise DataError(
-            f"The format '{short(asked)}' is not written here.", f"Take one of {known}."
-        )
+    if form:
+        known = ", ".join(known[1:] for known in ENDINGS)
+        raise DataError(f"The format '{short(form)}' is not written here.", f"Take one of {known}.")
     return ".csv"
 
 
-def _streamed(
-    events: "Generator[Progress, None, Found]", *more: Any
-) -> "Generator[Any, None, Found]":
-    """Progress as an endpoint tells it; what the work ends in."""
-    told = throttled(events)
-    while True:
-        try:
-            event = next(told)
-        except StopIteration as end:
-            return end.value
-        step = {"event": "progress", "says": event.says, "share": event.share}
-        yield (step, *more) if more else step
+@typed
+@described(api.read, ColumnHints)
+def read(
+    file: str | None = None,
+    text: str = "",
+    label: str = "",
+    pair: str = "",
+    split: str = "",
+    labels_are: str = "",
+    label_columns: str = "",
+    order: str = "",
+    group: str = "",
+    dataset: str = "",
+) -> dict[str, Any]:
+    """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
+
+    Args:
+        file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
+            Vectors may stand in the place of texts: their column is the text then.
+        labels_are: What the labels are: one, number, columns, or the sign between several.
+        label_columns: Columns of 0 and 1, one for each label, separated by commas.
+        order: The classes from low to high, separated by commas.
+        dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
+    """
+    columns = (text, label, pair, split, group)
+    with uploads.lent(file) as (name,):
+        hints = said(columns, labels_are, listed(label_columns), listed(order))
+        return _read(name, hints, dataset=dataset).as_json()
 
 
-def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The endpoint `train_grid`."""
+def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
+    """Return the endpoint `train_grid`, whose trainings take turns in these slots."""
 
-    # Gradio tells callers these names and defaults, in the order of `inputs`.
-    @described(api.train_grid, ExperimentConfig, ColumnHints)
+    # Gradio tells callers these names and defaults, in this order.
+    @typed
+    @described(api.train_grid, ExperimentConfig, read)
     def train_grid(
         request: gr.Request,
         file: str | None = None,
@@ -267,22 +270,18 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
 
         Args:
-            file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
-                Vectors may stand in the place of texts: their column is the text then.
             recipes: The heads, such as mean+linear or cls+roberta, separated by spaces.
             pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
             losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
             tune: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
                 layernorm, setfit, by commas; each gives cells of its own.
-            labels_are: What the labels are: one, number, columns, or the sign between several.
-            label_columns: Columns of 0 and 1, one for each label, separated by commas.
-            order: The classes from low to high, separated by commas.
-            dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
 
         Returns:
             Progress as it goes; then the verdict and every cell.
         """
-        names = (text, label, pair, split, labels_are, label_columns, order, group)
+        from heads.backbone.safety import admit
+        from heads.runs.spec import RunRequest
+
         settings: dict[str, Any] = {  # Gradio's numbers are floats; the config checks them
             "seeds": seeds,
             "folds": folds,
@@ -296,67 +295,53 @@ def _trainer(places: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
             "trials": trials,
             "tuning_rate": tuning_rate,
         }
-        yield from _trained(
-            places,
-            address_of(request.client),
-            file,
-            test,
-            names,
-            dataset or "",
-            recipes=[one.rstrip(",") for one in (recipes or "").split()],
-            grid=grid or "small",
-            pairs=listed(pairs or JOINT),
-            losses=listed(losses or SOFTMAX),
-            tunes=listed(tune or FROZEN),
-            model=model or BUNDLED,
-            config=ExperimentConfig(**settings),
-        )
+        config, model = ExperimentConfig(**settings), model or BUNDLED
+        _check_repetitions(config)
+        columns = (text, label, pair, split, group)
+        # At once: where Gradio put files nothing stays for long, and others may train first.
+        with uploads.lent(file, test) as (name, test_name):
+            admit(model, limits())  # fetched before its turn: others train meanwhile
+
+            def request_run() -> RunRequest:
+                hints = said(columns, labels_are, listed(label_columns), listed(order))
+                data = _read(name, hints, model, dataset)
+                # The classes of a test are ordered by the other data.
+                scored = _read(test_name, replace(hints, order=()), model) if test else None
+                return RunRequest(
+                    data=data,
+                    test=scored,
+                    recipes=[recipe.rstrip(",") for recipe in recipes.split()],
+                    grid=grid or "small",
+                    pairs=listed(pairs or JOINT),
+                    losses=listed(losses or SOFTMAX),
+                    tunes=listed(tune or FROZEN),
+                    model=model,
+                    config=config,
+                )
+
+            with slots.taken(address_of(request.client)) as place:
+                yield from waiting(slots, place)
+                yield from _run(request_run(), place)
 
     return train_grid
 
 
-@typed
-@described(api.read, ColumnHints)
-def read(
-    file: str | None = None,
-    text: str = "",
-    label: str = "",
-    pair: str = "",
-    split: str = "",
-    labels_are: str = "",
-    label_columns: str = "",
-    order: str = "",
-    group: str = "",
-    dataset: str = "",
-) -> dict[str, Any]:
-    """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
-
-    Args:
-        file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
-            Vectors may stand in the place of texts: their column is the text then.
-        labels_are: What the labels are: one, number, columns, or the sign between several.
-        label_columns: Columns of 0 and 1, one for each label, separated by commas.
-        order: The classes from low to high, separated by commas.
-        dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
-    """
-    names = (text, label, pair, split, labels_are, label_columns, order, group)
-    with uploads.lent(file) as (name,):
-        return _read(name, names, dataset=dataset).as_json()
+def _check_repetitions(config: ExperimentConfig) -> None:
+    """Raise LimitError in public mode for more seeds, folds or repetitions than allowed there."""
+    for name in ("seeds", "folds", "repetitions"):
+        if limits().public and (value := getattr(config, name)) > PUBLIC_REPETITIONS:
+            what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
+            raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
 
 
-def _read(
-    kept: str, names: Names, model: str = BUNDLED, *, is_test: bool = False, dataset: str = ""
-) -> Data:
-    """Reads an upload that is kept; the classes of a test are ordered by the other data."""
+def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = "") -> Data:
+    """Read an upload by its id, or a data set of the Hub."""
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
-    from heads.interfaces.views.dataset import said
 
-    *columns, form, labels, order, group = (str(name or "") for name in names)
-    asked = said([*columns, group], form, listed(labels), () if is_test else listed(order))
     table, name = _opened(kept, dataset)
-    found = data_of(table, limits(), guess(table, asked) if asked else None, name=name)
-    return with_token_findings(found, load(model, limits=limits()))
+    data = data_of(table, limits(), guess(table, hints) if hints else None, name=name)
+    return with_token_findings(data, load(model, limits=limits()))
 
 
 def _opened(kept: str, dataset: str) -> tuple[Table, str]:
@@ -373,45 +358,12 @@ def _opened(kept: str, dataset: str) -> tuple[Table, str]:
     return uploads.opened(kept, limits()), uploads.path_of(kept).stem
 
 
-def _trained(
-    places: TrainingSlots,
-    address: str,
-    file: Any,
-    test: Any,
-    names: Names,
-    dataset: str,
-    **asked: Any,
-) -> Iterator[dict[str, Any]]:
-    """Train on a file as soon as a slot is free, by the fields of `RunRequest`."""
-    from heads.backbone.safety import admit
-    from heads.runs.spec import RunRequest
-
-    model = asked["model"]
-    if limits().public:
-        for name in ("seeds", "folds", "repetitions"):
-            if (value := getattr(asked["config"], name)) > PUBLIC_REPETITIONS:
-                what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
-                raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
-    # The files at once: where Gradio put them nothing stays for long, and others may train first.
-    with uploads.lent(file, test) as (kept, kept_test):
-        admit(model, limits())  # fetched before its turn: others train meanwhile
-
-        def request() -> RunRequest:
-            data = _read(kept, names, model, dataset=dataset)
-            tested = _read(kept_test, names, model, is_test=True) if test else None
-            return RunRequest(data=data, test=tested, **asked)
-
-        with places.taken(address) as place:
-            yield from waiting(places, place)
-            yield from _run(request, place)
-
-
-def _run(request: "Callable[[], RunRequest]", place: TrainingPlace) -> Iterator[dict[str, Any]]:
-    """A run from its first look at the data to its leaderboard."""
+def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
+    """Train a run from its beginning to its leaderboard."""
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
 
-    run = begin(request(), limits=limits())
+    run = begin(request, limits=limits())
     try:
         yield from _told(run, place)
         yield leaderboard(run).as_json()
@@ -422,13 +374,13 @@ def _run(request: "Callable[[], RunRequest]", place: TrainingPlace) -> Iterator[
 
 
 def _told(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
-    """What the worker of a run tells, at every beat: in between Gradio notices a cancelled call."""
-    told: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
+    """Yield the events of a run's worker at every beat: between them Gradio notices a cancel."""
+    last: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
     with contextlib.closing(worked(run, place.stop, limits().run_seconds)) as beats:
         for events in beats:
             cells = [event for event in events if event["event"] == "cell"]
-            told = next(reversed(events), told)
-            yield from cells or [told]
+            last = next(reversed(events), last)
+            yield from cells or [last]
 
 
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.

@@ -10,8 +10,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, NoReturn, TypeVar, cast, get_type_hints
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar, cast, get_type_hints
 
 import gradio as gr
 from gradio.components import Component
@@ -21,14 +21,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from heads.caching import refusal
 from heads.data.table import written_cell
 from heads.errors import DataError, HeadsError
+from heads.events import Progress
 from heads.interfaces.views.html import failure
-from heads.interfaces.web.slots import pool
+from heads.interfaces.web.slots import QUIET, pool
 from heads.interruption import Interrupted
 from heads.settings import limits
 
-Event = TypeVar("Event")
+Result = TypeVar("Result")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
+BEAT = 0.25  # seconds between two pictures of progress
 SHOWN = 40  # signs of a text that came in the place of something else
 LONGEST = 1_000  # characters of a sentence
 log = logging.getLogger("heads")
@@ -41,29 +43,6 @@ class Notice(gr.Error):
         super().__init__(says, duration=8, visible=visible, print_exception=False)
 
 
-def guarded(handler: Handler) -> Handler:
-    """Shows a `HeadsError` as a notice, and anything else as a bug with a short code."""
-    if inspect.isgeneratorfunction(handler):
-
-        @functools.wraps(handler)
-        def stream(*inputs: Any, **named: Any) -> Any:
-            try:
-                yield from handler(*inputs, **named)
-            except Exception as error:
-                _show(error)
-
-        return cast("Handler", stream)
-
-    @functools.wraps(handler)
-    def call(*inputs: Any, **named: Any) -> Any:
-        try:
-            return handler(*inputs, **named)
-        except Exception as error:
-            _show(error)
-
-    return cast("Handler", call)
-
-
 # What JSON has and a signature asks for, to the letter: no number is made of a text.
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 KINDS: dict[Any, str] = {
@@ -72,52 +51,40 @@ KINDS: dict[Any, str] = {
 }  # fmt: skip
 
 
-class _Signature:
-    """What an endpoint takes, and of what kind."""
-
-    def __init__(self, endpoint: Callable[..., Any]) -> None:
-        self._signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
-        names = self._signature.parameters
-        self._kinds = {name: hints[name] for name in names if hints[name] in KINDS}
-        self._checks = {n: TypeAdapter(kind, config=STRICT) for n, kind in self._kinds.items()}
-
-    def fitting(self, inputs: Any, named: Any) -> inspect.BoundArguments:
-        """Return the arguments if each is of its kind; raise DataError otherwise."""
-        try:
-            given = self._signature.bind(*inputs, **named)
-        except TypeError:
-            what = f"The arguments are {', '.join(self._kinds) or 'none'}, in this order."
-            raise DataError(what, "Leave out only the last ones.") from None
-        if "recipes" in given.arguments:
-            kind = self._kinds["recipes"]
-            given.arguments["recipes"] = _recipes(given.arguments["recipes"], kind)
-        for name in filter(self._checks.__contains__, given.arguments):
-            try:
-                self._checks[name].validate_python(given.arguments[name])
-            except ValidationError as error:
-                raise _misfit(name, KINDS[self._kinds[name]], error) from None
-        return given
+CHECKS = {kind: TypeAdapter(kind, config=STRICT) for kind in KINDS}
 
 
 def typed(endpoint: Handler) -> Handler:
-    """As `guarded`, for programs: each argument must be what the signature says."""
-    fitting = _Signature(endpoint).fitting
-
-    if inspect.isgeneratorfunction(endpoint):
-
-        @functools.wraps(endpoint)
-        def stream(*inputs: Any, **named: Any) -> Any:
-            given = fitting(inputs, named)
-            yield from endpoint(*given.args, **given.kwargs)
-
-        return cast("Handler", guarded(stream))
+    """Let an endpoint raise DataError for an argument that is not what its signature says."""
+    signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
+    kinds = {name: hints[name] for name in signature.parameters if hints[name] in KINDS}
 
     @functools.wraps(endpoint)
     def call(*inputs: Any, **named: Any) -> Any:
-        given = fitting(inputs, named)
+        try:
+            given = signature.bind(*inputs, **named)
+        except TypeError:
+            what = f"The arguments are {', '.join(kinds) or 'none'}, in this order."
+            raise DataError(what, "Leave out only the last ones.") from None
+        for name in filter(kinds.__contains__, given.arguments):
+            given.arguments[name] = _check(name, given.arguments[name], kinds[name])
         return endpoint(*given.args, **given.kwargs)
 
-    return cast("Handler", guarded(call))
+    @functools.wraps(endpoint)
+    def stream(*inputs: Any, **named: Any) -> Any:
+        yield from call(*inputs, **named)
+
+    return cast("Handler", stream if inspect.isgeneratorfunction(endpoint) else call)
+
+
+def _check(name: str, value: Any, kind: Any) -> Any:
+    """Return an argument if it is of its kind; raise DataError otherwise."""
+    value = _recipes(value, kind) if name == "recipes" else value
+    try:
+        CHECKS[kind].validate_python(value)
+    except ValidationError as error:
+        raise _misfit(name, KINDS[kind], error) from None
+    return value
 
 
 def _recipes(value: Any, kind: Any) -> Any:
@@ -194,24 +161,19 @@ def notice(error: Exception) -> Notice:
     return Notice(plain(sentence(error)), visible=not isinstance(error, Interrupted))
 
 
-def _show(error: Exception) -> NoReturn:
-    raise notice(error) from None
-
-
-def throttled(events: Iterable[Event], seconds: float = 0.25) -> Generator[Event, None, Any]:
-    """Passes on progress at most every so often, and every other event; ends in what they do."""
-    from heads.events import Progress
-
-    last, events = -seconds, iter(events)
+def show_progress(
+    events: Generator[Progress, None, Result], show: Callable[[Progress], Any]
+) -> Generator[Any, None, Result]:
+    """Yield what `show` makes of progress, at most every `BEAT` seconds; return the result."""
+    last = -BEAT
     while True:
         try:
             event = next(events)
         except StopIteration as end:
             return end.value
-        now = time.monotonic()
-        if not isinstance(event, Progress) or now - last >= seconds:
-            last = now
-            yield event
+        if time.monotonic() - last >= BEAT:
+            last = time.monotonic()
+            yield show(event)
 
 
 def unchecked(component: Asks) -> Asks:
@@ -258,9 +220,8 @@ def saves(
     button: gr.Button, make: Callable[..., str], inputs: list[Any], name: str, slots: str = "boards"
 ) -> None:
     """Let a button save the text that `make` returns, under that name."""
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
-    made = button.click(make, inputs, text, **quiet, **pool(slots))
+    made = button.click(make, inputs, text, **QUIET, **pool(slots))
     made.success(None, [text, called], None, js=SAVE, api_visibility="private")
 
 

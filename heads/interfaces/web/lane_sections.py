@@ -43,16 +43,15 @@ class LaneSection:
 
 
 PANEL = "heads.interfaces.web.places.open_lane"
-CORE_SECTIONS = (
-    LaneSection(name="why", title="Why", draw=f"{PANEL}:draw_why", load=f"{PANEL}:why"),
-    LaneSection(name="how", title="How", draw=f"{PANEL}:draw_how", load=f"{PANEL}:how"),
-    LaneSection(
-        name="numbers", title="Numbers", draw=f"{PANEL}:draw_numbers", load=f"{PANEL}:numbers"
-    ),
-    LaneSection(
-        name="compare", title="Compare", draw=f"{PANEL}:draw_compare", load=f"{PANEL}:compare_lanes"
-    ),
-    LaneSection(name="take", title="Take it", draw=f"{PANEL}:draw_take", load=f"{PANEL}:takes"),
+CORE_SECTIONS = tuple(
+    LaneSection(name=name, title=title, draw=f"{PANEL}:draw_{name}", load=f"{PANEL}:{load}")
+    for name, title, load in (
+        ("why", "Why", "why"),
+        ("how", "How", "how"),
+        ("numbers", "Numbers", "numbers"),
+        ("compare", "Compare", "compare_lanes"),
+        ("take", "Take it", "takes"),
+    )
 )
 
 

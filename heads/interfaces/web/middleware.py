@@ -14,17 +14,14 @@ Limits for strangers are the work of an extra (`Extra.middleware`).
 
 import contextlib
 import ipaddress
-import itertools
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,7 +30,7 @@ from heads.errors import DataError
 from heads.interfaces.web.calls import Call
 from heads.interfaces.web.guards import as_text
 from heads.interfaces.web.uploads import check_sent
-from heads.interfaces.web.visitors import NAME, Visitors, address_of
+from heads.interfaces.web.visitors import NAME, Recent, Visitors, address_of
 from heads.settings import limits, server_hosts
 
 API = "/gradio_api"
@@ -106,14 +103,14 @@ class Gate:
     endpoints: Callable[[], Endpoints]
     most: int = field(default_factory=lambda: limits().body_bytes)
     _known: Endpoints = field(default_factory=dict)
-    _faults: "OrderedDict[str, str]" = field(default_factory=OrderedDict)  # sentences by event
+    _faults: Recent[str] = field(default_factory=lambda: Recent(MOST_NOTED))  # by event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI asks for."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = SafeResponse(scope, send, self._take_fault)
+        answer = SafeResponse(scope, send, self._faults)
         try:
             headers = Headers(scope=scope)
             check_origin(scope, headers)
@@ -143,20 +140,14 @@ class Gate:
         )
         if not scope["path"].startswith(f"{API}/run"):  # which passes the queue by
             scope.setdefault("state", {})["call"] = call
-        sent = _object(body)
-        answer.fault = FAULT
-        if sent is not None:
-            body, answer.fault = self._complete(sent, body, route)
+        body, answer.fault = self._complete(parse_object(body), body, route)
 
         def note(event: str) -> None:
             call.event, self._faults[event] = event, answer.fault
-            while len(self._faults) > MOST_NOTED:
-                self._faults.popitem(last=False)
 
         answer.note_event = note
-        scope["headers"] = [one for one in scope["headers"] if one[0] != b"content-length"]
-        scope["headers"].append((b"content-length", str(len(body)).encode()))
-        return _replayed(body, receive)
+        MutableHeaders(scope=scope)["content-length"] = str(len(body))
+        return replayed(body, receive)
 
     def _complete(
         self, sent: dict[str, Any], body: bytes, route: "re.Match[str]"
@@ -186,10 +177,10 @@ class Gate:
 
     async def _note_cancel(self, receive: Receive) -> Receive:
         body = await read_body(receive, SMALL)
-        event = (_object(body) or {}).get("event_id")
+        event = parse_object(body).get("event_id")
         if isinstance(event, str) and NAME.fullmatch(event):
             self.visitors.cancel(event)
-        return _replayed(body, receive)
+        return replayed(body, receive)
 
     @contextlib.contextmanager
     def _note_reader(self, scope: Scope) -> Iterator[Callable[[], None]]:
@@ -199,9 +190,6 @@ class Gate:
             if key is not None:
                 stack.enter_context(self.visitors.reading(key))
             yield stack.close
-
-    def _take_fault(self, event: str) -> str:
-        return self._faults.pop(event, FAULT)
 
 
 def find_endpoints(page: Any) -> Endpoints:
@@ -218,8 +206,7 @@ def stream_of(scope: Scope) -> str | None:
     stream = STREAM.fullmatch(scope["path"])
     if scope["method"] != "GET" or not stream:
         return None
-    query = parse_qs(scope["query_string"].decode("latin-1"))
-    return stream["event"] or query.get("session_hash", [""])[0]
+    return stream["event"] or QueryParams(scope["query_string"]).get("session_hash", "")
 
 
 # --- Who asks, and for what.
@@ -278,9 +265,9 @@ def check_route(scope: Scope) -> None:
         check_name(stream["event"] or "")
     if heartbeat := HEARTBEAT.fullmatch(path):
         check_name(heartbeat["session"])
-    query = parse_qs(scope["query_string"].decode("latin-1"))
-    for name in itertools.chain.from_iterable(query.get(name, ()) for name in NAMED):
-        check_name(name)
+    for name, value in QueryParams(scope["query_string"]).multi_items():
+        if name in NAMED:
+            check_name(value)
     known = WRITES if method in ("POST", "DELETE") else READS
     if method != "OPTIONS" and not known.fullmatch(path):
         raise Refused(404, "There is nothing here by that name.")
@@ -294,8 +281,8 @@ def check_name(name: Any) -> None:
 
 def drop_names(scope: Scope) -> None:
     """Drop headers that rename this server, which Gradio repeats in its answers."""
-    names = (b"x-gradio-server", b"x-forwarded-host")
-    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in names]
+    headers = MutableHeaders(scope=scope)
+    del headers["x-gradio-server"], headers["x-forwarded-host"]
 
 
 # --- What is sent.
@@ -321,7 +308,7 @@ def too_large(most: int) -> Refused:
     return Refused(413, f"That is more than the {size} that can be sent at a time.")
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives a body that was read already, then what comes after it."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -343,12 +330,13 @@ def _watched(receive: Receive, left: Callable[[], None]) -> Receive:
     return watch
 
 
-def _object(body: bytes) -> dict[str, Any] | None:
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; an empty one if there is none."""
     try:
-        found = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _explain(parameters: list[dict[str, Any]], given: list[Any]) -> str:
@@ -371,7 +359,25 @@ def _explain(parameters: list[dict[str, Any]], given: list[Any]) -> str:
 # --- What is answered.
 
 
-class SafeResponse:
+class Response:
+    """The answer to a request, which may be a refusal until it has begun."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send, self._has_begun = scope, send, False
+
+    async def send(self, message: Message) -> None:
+        """Pass a piece of the answer on."""
+        self._has_begun = True
+        await self._send(message)
+
+    async def refuse(self, refused: Refused) -> None:
+        """Answer with a sentence, where nothing has been answered yet."""
+        if not self._has_begun:
+            self._has_begun = True
+            await refused.answer(self._scope, self._send)
+
+
+class SafeResponse(Response):
     """The answer to a request, with headers of safety and a sentence in the place of a fault.
 
     Attributes:
@@ -380,10 +386,10 @@ class SafeResponse:
             no call.
     """
 
-    def __init__(self, scope: Scope, send: Send, take_fault: Callable[[str], str]) -> None:
-        self._scope, self._send, self._take_fault = scope, send, take_fault
+    def __init__(self, scope: Scope, send: Send, faults: Recent[str]) -> None:
+        super().__init__(scope, send)
+        self._faults, self._is_replaced = faults, False
         self._is_api, self._stream = scope["path"].startswith(API), stream_of(scope)
-        self._has_begun = self._is_replaced = False
         self._start: Message = {}  # of the answer to a call, until its body is known
         self.fault = FAULT
         self.note_event: Callable[[str], None] | None = None
@@ -412,39 +418,31 @@ class SafeResponse:
 
     def _note(self, message: Message) -> Message:
         """Note the event in the answer to a call, or give the answer its sentence."""
-        found = _object(message.get("body", b""))
-        if found and isinstance(event := found.get("event_id"), str) and self.note_event:
+        content = parse_object(message.get("body", b""))
+        if isinstance(event := content.get("event_id"), str) and self.note_event:
             self.note_event(event)
-        if found and "error" in found:
-            found["error"] = as_text(found["error"] or self.fault)
-            return {**message, "body": json.dumps(found).encode()}
+        if "error" in content:
+            content["error"] = as_text(content["error"] or self.fault)
+            return {**message, "body": json.dumps(content).encode()}
         return message
 
     def _mend(self, piece: bytes) -> bytes:
         """Give the message that a call has failed its sentence, in which nothing is markup."""
         before, _, data = piece.partition(b"data: ")
-        found = _object(data)
-        if found is None or not (found.get("success") is False or b"event: error" in before):
+        content = parse_object(data)
+        output = content.get("output", content)
+        has_failed = content.get("success") is False or b"event: error" in before
+        if not has_failed or not isinstance(output, dict) or "error" not in output:
             return piece
-        output = found.get("output", found)
-        if not isinstance(output, dict) or "error" not in output:
-            return piece
-        fault = self._take_fault(found.get("event_id") or self._stream or "")
+        fault = self._faults.pop(content.get("event_id") or self._stream or "", FAULT)
         output["error"] = as_text(output["error"] or fault)
-        return before + b"data: " + json.dumps(found).encode() + b"\n\n"
+        return before + b"data: " + json.dumps(content).encode() + b"\n\n"
 
     def _is_fault(self, message: Message) -> bool:
         """Return True for the server's own words on a fault, or a list of what does not fit."""
         kind = Headers(raw=message["headers"]).get("content-type", "")
         is_bare = message["status"] == 500 and not kind.startswith("application/json")
         return is_bare or (message["status"] == 422 and self._is_api)
-
-    async def refuse(self, refused: Refused) -> None:
-        """Answer with a sentence, where nothing has been answered yet."""
-        if self._has_begun:
-            return
-        self._has_begun = True
-        await refused.answer(self._scope, self._send)
 
 
 async def _nothing() -> Message:

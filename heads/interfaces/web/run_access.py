@@ -101,7 +101,11 @@ def choices(mine: Any) -> list[tuple[str, str]]:
     found = []
     for run in visible(mine):
         with contextlib.suppress(HeadsError):
-            found.append((_title(facts_of(run)), run.id))
+            facts = facts_of(run)
+            when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
+            model, score = facts["model"].rsplit("/", 1)[-1], facts["recommended_score"]
+            told = facts["state"] if score is None else SCORES[facts["metric"]].told(score)
+            found.append((f"{facts['data']}, {model}, {when}, {told}", run.id))
     return found
 
 
@@ -129,11 +133,3 @@ def heads_of(run: str) -> list[str]:
 
     found = opened(run)
     return trained_names(found, load(found))
-
-
-def _title(facts: dict[str, Any]) -> str:
-    when = time.strftime("%d %b %H:%M:%S", time.localtime(facts["created"]))
-    model = facts["model"].rsplit("/", 1)[-1]
-    score = facts["recommended_score"]
-    told = facts["state"] if score is None else SCORES[facts["metric"]].told(score)
-    return f"{facts['data']}, {model}, {when}, {told}"

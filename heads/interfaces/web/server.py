@@ -21,8 +21,9 @@ from heads.interfaces.web.calls import wrap_handler
 from heads.interfaces.web.middleware import Gate, find_endpoints
 from heads.interfaces.web.slots import pools
 from heads.interfaces.web.startup import Opening
+from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.visitors import Visitors
-from heads.settings import limits, prepare_server
+from heads.settings import limits, prepare_server, server_address
 
 THREADS = 512  # most of them wait, for a training or a download
 PORTS = range(7860, 7960)  # tried in this order if no port is given
@@ -51,12 +52,8 @@ class Page:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def asgi(self, **look: Any) -> Any:
-        """Return the finished page as an ASGI application behind its middleware.
-
-        Args:
-            look: Settings of `gradio.mount_gradio_app`.
-        """
+    def asgi(self) -> Any:
+        """Return the finished page as an ASGI application behind its middleware."""
         slots, here = pools(), limits()
         wrap = lambda handler, inputs, name: wrap_handler(handler, inputs, slots.get(name))  # noqa: E731
         gradio_internals.wrap_handlers(self.blocks, wrap)
@@ -67,16 +64,27 @@ class Page:
         app: Any = gr.mount_gradio_app(
             FastAPI(lifespan=self._live, openapi_url=None), self.blocks, "/",
             max_file_size=here.upload_bytes, show_error=False, ssr_mode=False, run_history=False,
-            **look,
+            theme=THEME, css=CSS, head=HEAD, footer_links=["api", "settings"],
         )  # fmt: skip
         app = Gate(app=app, visitors=self.visitors, endpoints=partial(find_endpoints, self.blocks))
         for wrap_app in plugins.load_each("middleware"):
             app = wrap_app(app, self)
         return app
 
-    def serve(self, app: Any, host: str, port: int | None = None) -> str:
-        """Serve an application in a thread, and return its address; raise OSError if it cannot."""
-        bound = _bind(host, port)
+    def launch(self, host: str = "", port: int | None = None) -> str:
+        """Serve the page in a thread, and return its address.
+
+        Args:
+            host: $GRADIO_SERVER_NAME or 127.0.0.1, if not given.
+            port: $GRADIO_SERVER_PORT or the first one from 7860 that is free, if not given.
+
+        Raises:
+            DataError: It cannot be served there.
+            OSError: The server did not start.
+        """
+        app, (usual_host, usual_port) = self.asgi(), server_address()
+        host = host or usual_host
+        bound = _bind(host, port or usual_port)
         name = "localhost" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{bound.getsockname()[1]}/"
         gradio_internals.tell_address(self.blocks, self.url)

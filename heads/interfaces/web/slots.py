@@ -12,21 +12,18 @@ from typing import Any
 
 from heads.settings import limits
 
+# Of an event that is no endpoint, and shows nothing of Gradio's own while it is under way.
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 BEAT = 0.5  # seconds between two looks at whether who waits is still there
 
 
 class Slots:
-    """So many at once, and of nobody more than some.
-
-    To be used from one event loop.
+    """Slots of which nobody holds more than some, to be used from one event loop.
 
     Args:
-        most: How many at once.
+        most: How many there are.
         is_ordered: Whether one key holds one at a time, so that its calls keep their order.
         each: How many one key may hold at once; all of them, if not given.
-
-    Attributes:
-        is_ordered: The same.
     """
 
     def __init__(self, most: int, *, is_ordered: bool = False, each: int = 0) -> None:
@@ -36,7 +33,7 @@ class Slots:
         self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, key: str, check: Callable[[], None]) -> None:
-        """Waits for a slot.
+        """Wait for a slot.
 
         Args:
             key: Whose it will be: who waits under another key has a turn in between.
@@ -60,7 +57,7 @@ class Slots:
             raise
 
     def release(self, key: str) -> None:
-        """Gives a slot back, and on to whose turn it is."""
+        """Give a slot back, and on to whose turn it is."""
         self._held[key] -= 1
         self._held += Counter()  # forgets who holds none
         self._give()

@@ -8,16 +8,15 @@ examples and menus by an event; who comes later finds them in the page itself.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import gradio as gr
-from markupsafe import Markup
 
 from heads import interruption
-from heads.interfaces.views.html import busy
 from heads.interfaces.web.gradio_internals import renew_config, set_initial_value
+from heads.interfaces.web.slots import QUIET
 
 PAUSE = 0.3  # seconds that the first page has for itself
 BEAT = 0.1  # seconds between two looks at how far it is
@@ -56,12 +55,10 @@ class Opening:
 
     Attributes:
         arrived: Tells in the browser whether the page came with everything in it.
-        status: What stands in the place of an example until then.
     """
 
     def __init__(self) -> None:
         self.arrived = gr.Textbox("", visible=False)
-        self.status: Markup = busy(SAYS)
         self._fillings: list[Filling] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -83,17 +80,13 @@ class Opening:
                 self._thread = threading.Thread(target=self._work, args=(page,), name="opening")
                 self._thread.start()
 
-    def waited(self, page: gr.Blocks) -> Iterator[Markup]:
-        """What to show until everything is made, each time that it has changed."""
+    def wait(self, page: gr.Blocks) -> None:
+        """Wait until everything is made."""
         self.begin(page)
-        shown = self.status
-        while not self._done.is_set():
+        if not self._done.is_set():
             with interruption.outside():
-                while self.status == shown and not self._done.wait(BEAT):
+                while not self._done.wait(BEAT):
                     interruption.check()
-            if self.status != shown:
-                shown = self.status
-                yield shown
 
     def wire(self, page: gr.Blocks) -> None:
         """Sends what was filled in to those who came before it was."""
@@ -103,12 +96,10 @@ class Opening:
         def send(arrived: str) -> list[Any]:
             if arrived:
                 return [gr.skip()] * len(outputs)
-            for _ in self.waited(page):
-                pass
+            self.wait(page)
             return [value for filling in sent for value in filling.sent()]
 
-        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        page.load(send, self.arrived, outputs, **quiet, **WAITS)
+        page.load(send, self.arrived, outputs, **QUIET, **WAITS)
 
     @property
     def is_wanted(self) -> bool:

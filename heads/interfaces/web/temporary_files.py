@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+import os
 import secrets
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -74,40 +76,52 @@ def _clean() -> None:
 
 def delete_old(seconds: float = OLD) -> None:
     """Delete uploads and exports that were not used for so many seconds."""
-    served = served_folder()
-    for folder in (served, served / EXPORTS, cache_folder() / "uploads"):
-        for path in _entries(folder):
-            is_kept = path == served / EXPORTS or _age(path) <= seconds
-            if not is_kept:
-                _delete(path)
+    exports = served_folder() / EXPORTS
+    for folder in (served_folder(), exports, cache_folder() / "uploads"):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path != exports and age(path) > seconds:
+                delete(path)
 
 
 def delete_orphans(seconds: float = IN_USE_SECONDS) -> None:
     """Delete what killed processes were writing, in caches and runs: it has no name yet."""
     for home in {cache_folder(), kept_folder(), runs_folder()}:
-        for path in list(home.rglob(".*")):
-            is_folder = path.is_dir() and not path.is_symlink()
-            is_orphan = path.name.startswith((UNFINISHED,) if is_folder else ORPHANS)
-            if is_orphan and _age(path) > seconds:
-                _delete(path)
+        for path, facts in walk(home):
+            is_orphan = path.name.startswith((UNFINISHED,) if is_folder(facts) else ORPHANS)
+            if is_orphan and age(path) > seconds:
+                delete(path)
 
 
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+def walk(folder: Path, apart: str = "") -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield all that lies below a folder but for one in it, and its facts; follow no link.
+
+    Each folder comes before what it holds.
+    """
+    for place, folders, files in os.walk(folder):
+        if apart in folders and Path(place) == folder:
+            folders.remove(apart)
+        for name in (*folders, *files):
+            path = Path(place, name)
+            with contextlib.suppress(OSError):  # another process may have been faster
+                yield path, path.lstat()
 
 
-def _age(path: Path) -> float:
+def is_folder(facts: os.stat_result) -> bool:
+    """Return True for a folder itself, not for a link to one."""
+    return stat.S_ISDIR(facts.st_mode)
+
+
+def age(path: Path) -> float:
     """Return the seconds since a file, or anything in a folder, was written; follow no link."""
-    times = [0.0]
-    is_folder = path.is_dir() and not path.is_symlink()
-    for one in (path, *(path.rglob("*") if is_folder else ())):
-        with contextlib.suppress(OSError):  # another process may have been faster
-            times.append(one.lstat().st_mtime)
-    return abs(time.time() - max(times))
-
-
-def _delete(path: Path) -> None:
+    times = [facts.st_mtime for _, facts in walk(path)]
     with contextlib.suppress(OSError):
+        times.append(path.lstat().st_mtime)
+    return abs(time.time() - max(times, default=0.0))
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link or a folder with all in it, as far as that is possible."""
+    with contextlib.suppress(OSError):  # another process may have been faster
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

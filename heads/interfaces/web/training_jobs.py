@@ -18,7 +18,7 @@ from heads.errors import LimitError
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
-from heads.interfaces.web.visitors import RecentPages
+from heads.interfaces.web.visitors import Recent
 from heads.runs.folder import RunFolder
 from heads.settings import limits
 
@@ -222,7 +222,7 @@ class TrainingJobs:
     def __init__(self, slots: TrainingSlots) -> None:
         self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
-        self._closed = RecentPages(MOST_CLOSED)
+        self._closed = Recent[bool](MOST_CLOSED)
         self._lock = threading.Lock()
         self.starting = STARTING
         atexit.register(self.end)
@@ -282,7 +282,7 @@ class TrainingJobs:
         """A page is closed: what no other shows may soon end, unless it is opened anew."""
         with self._lock:
             if page:
-                self._closed.add(page)
+                self._closed[page] = True
             for job in self._jobs.values():
                 if page in job.pages:
                     job.pages.discard(page)

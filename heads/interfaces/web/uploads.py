@@ -17,10 +17,9 @@ from urllib.parse import unquote
 
 from heads import interruption
 from heads.caching import used, writing
-from heads.data.dataset import Data, data_of
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
-from heads.data.table import Columns, Table
+from heads.data.table import Table
 from heads.errors import DataError
 from heads.interfaces.web.temporary_files import admit
 from heads.settings import Limits, cache_folder, served_folder
@@ -30,7 +29,6 @@ ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
 _brought: dict[str, str] = {}  # from which address each file came
 FILE = "/gradio_api/file="  # of an address, before its path
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx", ".npz"]
 
 
 def check_sent(inputs: Any) -> None:
@@ -167,8 +165,3 @@ def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
     if not name.startswith(SAMPLE):
         used(path)
     return open_table(path, limits, header)
-
-
-def data(name: str, limits: Limits, columns: Columns | None, header: bool | None = None) -> Data:
-    """Read the data of an id, with the columns as the user confirmed them."""
-    return data_of(opened(name, limits, header), limits, columns, name=path_of(name).stem)

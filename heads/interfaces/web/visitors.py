@@ -14,6 +14,7 @@ import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from typing import TypeVar
 
 from heads.interruption import Interrupted
 
@@ -23,24 +24,26 @@ TICK = 0.1  # seconds
 MOST_NOTED = 20_000  # readers that are remembered after they left
 # What callers make up to name sessions, calls and uploads, by which things are kept.
 NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
+Value = TypeVar("Value")
 
 
-class RecentPages:
-    """The sessions of pages that did something lately; of many the last ones."""
+class Recent(OrderedDict[str, Value]):
+    """The entries that were set last; of names that are free to invent the oldest are forgotten.
+
+    Args:
+        most: How many entries there are at most.
+    """
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self._most = most
-        self._pages: OrderedDict[str, None] = OrderedDict()
 
-    def add(self, page: str) -> None:
-        """Note a page; a session's name is free to invent, so the oldest are forgotten."""
-        self._pages[page] = None
-        self._pages.move_to_end(page)
-        while len(self._pages) > self._most:
-            self._pages.popitem(last=False)
-
-    def __contains__(self, page: str | None) -> bool:
-        return page in self._pages
+    def __setitem__(self, name: str, value: Value) -> None:
+        """Set an entry, which is the newest one then."""
+        super().__setitem__(name, value)
+        self.move_to_end(name)
+        while len(self) > self._most:
+            self.popitem(last=False)
 
 
 class Visitors:
@@ -55,8 +58,7 @@ class Visitors:
     def __init__(self) -> None:
         self.now = 0.0
         self._reading: Counter[str] = Counter()
-        self._left: OrderedDict[str, float] = OrderedDict()  # when
-        self._cancelled: OrderedDict[str, float] = OrderedDict()
+        self._left, self._cancelled = Recent[float](MOST_NOTED), Recent[float](MOST_NOTED)  # when
 
     async def keep_time(self) -> None:
         """Moves the clock on, for ever."""
@@ -75,19 +77,11 @@ class Visitors:
             self._reading[key] -= 1
             if not self._reading[key]:
                 del self._reading[key]
-                _note(self._left, key, self.now)
+                self._left[key] = self.now
 
     def cancel(self, event: str) -> None:
-        """Somebody asks an event to end."""
-        _note(self._cancelled, event, self.now)
-
-    def readers(self, key: str) -> int:
-        """How many streams of a session, or of an event, are open."""
-        return self._reading[key]
-
-    def is_read(self, *keys: str) -> bool:
-        """Whether any of these streams is open."""
-        return any(self._reading[key] > 0 for key in keys)
+        """Note that somebody asks an event to end."""
+        self._cancelled[event] = self.now
 
     def is_waited_for(self, event: str, session: str, since: float) -> bool:
         """Whether an event has a reader, or may get one yet.
@@ -97,7 +91,7 @@ class Visitors:
         """
         if event in self._cancelled:
             return False
-        if self.is_read(event, session):
+        if self._reading[event] or self._reading[session]:
             return True
         left = max(self._left.get(event, -1.0), self._left.get(session, -1.0))
         return self.now - left < LEFT if left > since else self.now - since < GRACE
@@ -106,14 +100,6 @@ class Visitors:
         """Raise Interrupted if nobody waits for an event."""
         if not self.is_waited_for(event, session, since):
             raise Interrupted
-
-
-def _note(notes: "OrderedDict[str, float]", key: str, moment: float) -> None:
-    """Takes note of something, and forgets what was noted longest ago."""
-    notes[key] = moment
-    notes.move_to_end(key)
-    while len(notes) > MOST_NOTED:
-        notes.popitem(last=False)
 
 
 def address_of(client: "tuple[str, int] | list[object] | None") -> str:

@@ -5,11 +5,11 @@ import io
 import json
 import shutil
 
-import gradio as gr
 import pytest
 
 import heads
 from heads.data.dataset import read
+from heads.errors import HeadsError
 from heads.extras.labels import doubtful_labels as labels
 from heads.extras.labels import endpoints, sections
 from heads.interfaces.views.sections import find_sections, find_subject
@@ -87,7 +87,7 @@ def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
         (row["text"] for row in some), key=[row["text"] for row in whole].index
     )
     monkeypatch.setattr(result_folds, "MAX_CELLS", 10)
-    with pytest.raises(gr.Error, match="more than a browser saves"):
+    with pytest.raises(HeadsError, match="more than a browser saves"):
         result_folds._write_csv(SECTION.downloads[1], query(trained))
 
 
@@ -95,7 +95,7 @@ def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained,
     found = endpoints.labels(trained.id)
     assert found == heads.doubtful_labels(trained.path).as_json()
     json.dumps(found, allow_nan=False)
-    with pytest.raises(gr.Error, match="run must be a text, not null"):
+    with pytest.raises(HeadsError, match="run must be a text, not null"):
         endpoints.labels(None)
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     assert endpoints.labels(trained.id)["run"] == trained.id  # who has the id may see it
@@ -106,7 +106,7 @@ def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained,
         "../" + trained.id,
         "wrong-1126-1300-abcd",
     ):
-        with pytest.raises(gr.Error, match="There is no such run"):
+        with pytest.raises(HeadsError, match="There is no such run"):
             endpoints.labels(name)
         assert "There is no such run" in str(
             result_folds._open_section(SECTION)(f"?place=data&result={name}", None)[-1]

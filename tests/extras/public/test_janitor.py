@@ -20,7 +20,7 @@ import pytest
 from gradio_client import Client, handle_file
 
 from heads.backbone import downloads
-from heads.errors import DataError, LimitError
+from heads.errors import LimitError
 from heads.extras.public import janitor
 from heads.extras.public.janitor import Held, Place, start  # before tests turn it off
 from heads.extras.public.middleware import LINGER
@@ -460,8 +460,7 @@ def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp
         path = uploads.path_of(name)
         for one in (path, path.parent):
             os.utime(one, (time.time() - 1000 + at,) * 2)
-    with pytest.raises(DataError):  # too few rows, but it was read
-        uploads.data(names[0], limits(), None)
+    uploads.opened(names[0], limits())  # it is used
     kept()
     assert [uploads.is_kept(name) for name in names] == [True, False, True]
 

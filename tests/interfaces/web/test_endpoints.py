@@ -2,7 +2,6 @@
 
 import json
 
-import gradio as gr
 import numpy
 import pandas
 import pytest
@@ -10,6 +9,7 @@ from fake_hub import Repository
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from heads.errors import DataError, HeadsError
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.answers import PendingQuestion, answering
@@ -230,9 +230,9 @@ def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
     ],
 )
 def test_an_argument_of_another_kind_gets_a_sentence(name, given, says):
-    with pytest.raises(gr.Error) as refused:
+    with pytest.raises(DataError) as refused:
         getattr(endpoints, name)(**given)
-    assert refused.value.message.startswith(says)
+    assert str(refused.value).startswith(says)
 
 
 def test_a_link_with_half_a_letter_is_one():
@@ -253,10 +253,10 @@ def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path,
         ("../../etc/passwd", "names no data set of the Hub"),
         ("", "There is no file."),
     ):
-        with pytest.raises(gr.Error, match=says):
+        with pytest.raises(DataError, match=says):
             endpoints.read(None, *[""] * 8, dataset=name)
     monkeypatch.setenv("HEADS_PUBLIC", "1")
-    with pytest.raises(gr.Error, match="for local use"):
+    with pytest.raises(HeadsError, match="for local use"):
         endpoints.read(None, *[""] * 8, dataset="hub:me/mine")
 
 

@@ -51,7 +51,7 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
     assert any(SAYS in str(value) for value in values_of(page))
     assert len(choices_of(page, "Family or model")) == 1
     page.launch(port=free_port())
-    list(page.opening.waited(page.blocks))
+    page.opening.wait(page.blocks)
     values = values_of(page)
     assert not any(SAYS in str(value) for value in values)
     assert any('class="says"' in str(value) for value in values)
@@ -77,7 +77,7 @@ def test_a_place_without_its_example_leaves_the_others_theirs(caplog):
         opening, one, other = Opening(), gr.HTML("one"), gr.HTML("other")
     opening.fills([one], lambda: [1 / 0])
     opening.fills([other], lambda: ["filled"])
-    list(opening.waited(page))
+    opening.wait(page)
     assert (one.value, other.value) == ("one", "filled")
     assert "without an example" in caplog.text
 
@@ -90,7 +90,7 @@ def test_every_early_visitor_gets_whole_changes():
         opening.wire(page)
     send = next(fn for fn in page.fns.values() if fn.name == "send").fn
     for _ in range(2):
-        list(opening.waited(page))
+        opening.wait(page)
         (_, sent), (kept,) = send(""), first.sent()
         for change, value in ((sent, "b"), (kept, "a")):
             assert postprocess_update_dict(menu, change)["value"] == value
@@ -105,7 +105,7 @@ def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypa
         opening, text = Opening(), gr.HTML("")
     opening.fills([text], lambda: ["filled"])
     monkeypatch.setattr(*((page, name) if hasattr(page, name) else (opening_module, name)), fails)
-    waiting = threading.Thread(target=lambda: list(opening.waited(page)), daemon=True)
+    waiting = threading.Thread(target=opening.wait, args=(page,), daemon=True)
     waiting.start()
     waiting.join(10)
     assert not waiting.is_alive()

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import slow
@@ -23,8 +24,8 @@ from heads.interfaces.web.places.settings_form import (
     LEARNED,
     OWN,
     PUBLIC_SECONDS,
-    Plan,
     applies,
+    build_request,
 )
 from heads.interfaces.web.training_jobs import Course, TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
@@ -72,8 +73,7 @@ def test_an_upload_leaves_the_public_folder_and_is_known_by_its_id_alone(upload)
     assert uploads.ID.fullmatch(name)
     assert uploads.path_of(name).name == "few.csv"
     assert uploads.path_of(name).is_relative_to(uploads.folder())
-    found = uploads.data(name, limits(), None)
-    assert (len(found.corpus), found.columns.text) == (100, "text")
+    assert len(uploads.opened(name, limits()).rows) == 100
 
 
 @pytest.mark.parametrize("what", ["folder", "link", "nothing", ""])
@@ -94,19 +94,19 @@ def test_a_foreign_id_opens_nothing(name):
 @pytest.mark.parametrize("value", [-1, 51, float("nan"), None, "3", True, [3]])
 def test_a_setting_out_of_its_range_is_a_sentence(value):
     with pytest.raises(DataError, match="'Seeds, with a test set' must be between 0 and 50"):
-        Plan.of("", "small", [], value, *WAYS, *DEFAULTS)
+        build_request(None, "", "small", [], value, *WAYS, *DEFAULTS)
 
 
 def test_a_plan_asks_for_its_heads_and_refuses_none(few):
     data = read(few, limits())
-    asked = Plan.of("", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS).request(data)
+    asked = build_request(data, "", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS)
     assert (asked.recipes, asked.data) == (("mean+linear", "cls+linear"), data)
     assert asked.tunes == ("frozen",)
     ways = (*WAYS[:2], ["frozen", "lora"])
-    tuned = Plan.of("", "small", [], 3, *ways, *DEFAULTS).request(data)
+    tuned = build_request(data, "", "small", [], 3, *ways, *DEFAULTS)
     assert tuned.tunes == ("frozen", "lora")
     with pytest.raises(HeadsError, match="No head is chosen"):
-        Plan.of("", OWN, [], 3, *WAYS, *DEFAULTS)
+        build_request(None, "", OWN, [], 3, *WAYS, *DEFAULTS)
 
 
 def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
@@ -143,24 +143,27 @@ def test_settings_are_shown_where_they_apply(sample, hidden):
 )
 def test_nothing_ticked_is_said(ways, says):
     with pytest.raises(HeadsError, match=says):
-        Plan.of("", "small", [], 3, *ways, *DEFAULTS)
+        build_request(None, "", "small", [], 3, *ways, *DEFAULTS)
 
 
 def test_public_mode_bounds_the_time(public):
-    assert Plan.of("", "small", [], 3, *WAYS, *DEFAULTS).config.budget_seconds == PUBLIC_SECONDS
+    assert (
+        build_request(None, "", "small", [], 3, *WAYS, *DEFAULTS).config.budget_seconds
+        == PUBLIC_SECONDS
+    )
     form = [10 if field.name == "budget_seconds" else field.default for field in FORM]
-    assert Plan.of("", "small", [], 3, *WAYS, *form).config.budget_seconds == 10
+    assert build_request(None, "", "small", [], 3, *WAYS, *form).config.budget_seconds == 10
 
 
 def test_race_and_precision_stand_on_the_form():
     names = [field.name for field in FORM]
     form = [{"race": True, "precision": "fast"}.get(field.name, field.default) for field in FORM]
-    config = Plan.of("", "small", [], 3, *WAYS, *form).config
+    config = build_request(None, "", "small", [], 3, *WAYS, *form).config
     assert (config.race, config.precision) == (True, "fast")
     for wrong in ("double", None, 1, ["fast"]):
         form[names.index("precision")] = wrong
         with pytest.raises(HeadsError, match="precision must be auto, exact or fast, not"):
-            Plan.of("", "small", [], 3, *WAYS, *form)
+            build_request(None, "", "small", [], 3, *WAYS, *form)
 
 
 def test_a_course_never_goes_back_and_tells_the_time_left():
@@ -234,7 +237,7 @@ def test_an_estimate_of_what_is_no_longer_chosen_is_dropped(monkeypatch):
 
 def test_a_grid_of_ways_is_what_is_ticked():
     form = (["joint"], ["softmax"], ["frozen", "full", "bitfit"])
-    asked = Plan.of("", "tunes", [], 3, *form, *DEFAULTS)
+    asked = build_request(None, "", "tunes", [], 3, *form, *DEFAULTS)
     assert (asked.recipes, asked.tunes) == (("mean+linear",), ("frozen", "full", "bitfit"))
 
 
@@ -452,7 +455,7 @@ def test_over_the_api_a_base_model_is_fetched_before_the_turn_to_train(monkeypat
             raise Taken(address, list(fetched))
 
     monkeypatch.setattr(safety, "admit", lambda model, here: fetched.append(model))
-    asked = {"model": "someone/model", "config": ExperimentConfig(seeds=3)}
+    request = SimpleNamespace(client=None)
     with pytest.raises(Taken) as taken:
-        next(endpoints._trained(Places(), "address", None, None, ("",) * 8, "", **asked))
+        next(endpoints.train_grid_on(Places())(request, model="someone/model"))
     assert taken.value.args[1] == ["someone/model"]

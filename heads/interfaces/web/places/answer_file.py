@@ -1,26 +1,21 @@
 """A file answered by the head of a result: a fold below it."""
 
+import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
-from heads.errors import HeadsError
+from heads.errors import DataError, HeadsError
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import run_access, uploads
 from heads.interfaces.web.endpoints import answered_ending
-from heads.interfaces.web.guards import failed, throttled
+from heads.interfaces.web.guards import failed, show_progress
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
 from heads.settings import limits
-
-if TYPE_CHECKING:
-    from heads.analysis.answering import ChosenHead
-    from heads.analysis.scoring import FileScores, Scoring
-    from heads.data.formats.table_stream import TableStream
-    from heads.data.table import Columns
 
 ASKS = "Answer a file"
 BRIEF = "every row of it, and its score if it has labels"
@@ -56,62 +51,35 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
         yield [None, failed(error), hidden]
 
 
-def _answered(name: str, asked: Location) -> Iterator[tuple[Any, Any]]:
+def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     from heads.analysis.answering import predicting
+    from heads.analysis.scoring import Scoring
     from heads.data.formats.writers import ENDINGS
     from heads.interfaces.views.sections import find_subject
     from heads.interfaces.views.whole_files import answered as shown
     from heads.runs.leaderboard import leaderboard
 
-    scoring = _ScoredBeside()
-    file, board = uploads.path_of(name), leaderboard(run_access.opened(asked.result))
-    with exporting(keeps=ENDINGS) as place:
-        target = place / f"{file.stem}-answers{answered_ending(file)}"
-        events = throttled(
-            predicting(
-                file,
-                to=target,
-                run=board.run,
-                recipe=find_subject(board, asked.head).head,
-                watch=scoring.watch,
-            )
+    scorings = list[Scoring]()
+
+    def watch(stream: Any, head: Any, texts: Any) -> Scoring | None:
+        """Score a file while it is answered, if it has labels of the head."""
+        with contextlib.suppress(DataError):
+            scorings.append(Scoring.of(stream, head, texts, limits()))
+        return scorings[0] if scorings else None
+
+    file, board = uploads.path_of(name), leaderboard(run_access.opened(location.result))
+    with exporting(keeps=ENDINGS) as folder:
+        target = folder / f"{file.stem}-answers{answered_ending(file)}"
+        head = find_subject(board, location.head).head
+        events = predicting(file, to=target, run=board.run, recipe=head, watch=watch)
+        report = yield from show_progress(
+            events, lambda event: (busy(event.says, event.share), gr.skip())
         )
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as end:
-                found = end.value
-                break
-            yield busy(event.says, event.share), gr.skip()
-        scores, why_not = scoring.scores(found)
-        yield shown(found, scores, why_not), gr.update(visible=True, value=str(target))
-
-
-class _ScoredBeside:
-    """Scores a file while it is answered, where it has labels of the head."""
-
-    def __init__(self) -> None:
-        self._scoring: Scoring | None = None
-
-    def watch(
-        self, stream: "TableStream", head: "ChosenHead", texts: "Columns"
-    ) -> "Scoring | None":
-        """Who is told of all logits; nobody, where no column holds such labels."""
-        from heads.analysis.scoring import Scoring
-        from heads.errors import DataError
-
+        scores, why_not = None, ""
         try:
-            self._scoring = Scoring.of(stream, head, texts, limits())
-        except DataError:
-            self._scoring = None
-        return self._scoring
-
-    def scores(self, found: Any) -> "tuple[FileScores | None, str]":
-        """The scores, or why there are none though there are labels."""
-        if self._scoring is None:
-            return None, ""
-        try:
-            notes = list(found.notes)
-            return self._scoring.scores(found.unanswered, notes, found.seconds), ""
+            for scoring in scorings:
+                notes = list(report.notes)
+                scores = scoring.scores(report.unanswered, notes, report.seconds)
         except HeadsError as error:
-            return None, str(error)
+            why_not = str(error)
+        yield shown(report, scores, why_not), gr.update(visible=True, value=str(target))

@@ -1,7 +1,6 @@
 """What answers a question under Try, as it comes to be known: verdict, lanes, line."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
-from heads.interfaces.web.visitors import RecentPages
+from heads.interfaces.web.visitors import Recent
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -51,17 +50,15 @@ class PendingQuestions:
     """The question of each visitor; the next one ends it, so that nobody waits for what is past."""
 
     def __init__(self) -> None:
-        self._of: OrderedDict[str, PendingQuestion] = OrderedDict()
-        self.visitors = RecentPages(MOST_PENDING)  # who have asked anything
+        self._of = Recent[PendingQuestion](MOST_PENDING)
+        self.visitors = Recent[bool](MOST_PENDING)  # who have asked anything
 
     def begin(self, visitor: str, asked: Location) -> PendingQuestion:
-        """A new question, in the place of the one before."""
+        """Return a new question, in the place of the one before."""
         self.end(visitor)
-        self._of[visitor] = found = PendingQuestion(asked=asked)
-        self.visitors.add(visitor)
-        while len(self._of) > MOST_PENDING:  # a visitor's name is free to invent
-            self._of.popitem(last=False)
-        return found
+        self._of[visitor] = question = PendingQuestion(asked=asked)
+        self.visitors[visitor] = True
+        return question
 
     def of(self, visitor: str) -> PendingQuestion | None:
         """The question under way, if there is one."""

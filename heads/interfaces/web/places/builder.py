@@ -86,6 +86,8 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     found = explain(resolved, backbone, classes=classes, text=text, head=own)
     steps = [step for step in found.steps if step.kind == "head"]
     known = {**resolved.pooling_options, **resolved.head_options}
+    size = f"{found.parameters:,} parameters to learn"
+    size += ", and the base model, which takes minutes" if resolved.is_tuned else ""
     twins = f"The same layers as {', '.join(found.twins)}." if found.twins else ""
     return {
         "tokens": view.tokens(found.reads),
@@ -93,7 +95,7 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
         "recipe": draft["recipe"],
         "drawn": [step.does for step in steps],
         "says": [*found.says, *([twins] if twins else [])],
-        "size": "" if own else _size(found.parameters, is_tuned=resolved.is_tuned),
+        "size": "" if own else size,
         "layer": "" if own else resolved.recipe.layers,
         "menu": [] if asked.run or own else _layers(asked.model),
         "options": []
@@ -103,12 +105,6 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
             for name, value in known.items()
         ],
     }
-
-
-def _size(parameters: int, *, is_tuned: bool) -> str:
-    """How much there is to learn; where it is the base model too, that takes long."""
-    first = f"{parameters:,} parameters to learn"
-    return f"{first}, and the base model, which takes minutes" if is_tuned else first
 
 
 def _shown(value: Any) -> str:

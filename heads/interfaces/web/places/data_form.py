@@ -21,32 +21,6 @@ ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order
 NONE = ("none", "")
 
 
-def column_menu(label: str) -> gr.Dropdown:
-    """A menu of columns; a file brings them."""
-    return gr.Dropdown([NONE], value="", label=label, interactive=True, min_width=130)
-
-
-def labels_menus() -> tuple[gr.Dropdown, gr.Dropdown, gr.Textbox]:
-    """What the labels are, the 0/1 columns, and the order of the classes."""
-    with gr.Row():
-        form = gr.Dropdown(
-            [(says, form) for form, says in dataset.FORMS.items()],
-            value="one",
-            label="Labels are",
-            interactive=True,
-            min_width=200,
-        )
-        labels = gr.Dropdown(
-            [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
-            interactive=True,
-        )  # fmt: skip
-        order = gr.Textbox(
-            "", label="Order of the classes", placeholder="if they have one: low, middle, high",
-            max_lines=1, min_width=280,
-        )  # fmt: skip
-    return form, labels, order
-
-
 def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     """The menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
@@ -119,11 +93,29 @@ def build(held: gr.BrowserState) -> DataInputs:
     with gr.Accordion("Columns", open=False, elem_id="columns"):
         with gr.Row():
             menus = ("Text", "Label", "Second text", "Split", "Group")
-            text, label, pair, split, group = map(column_menu, menus)
+            text, label, pair, split, group = (
+                gr.Dropdown([NONE], value="", label=name, interactive=True, min_width=130)
+                for name in menus
+            )
             first = gr.Dropdown(
                 FIRST_LINES, value="auto", label="First line", interactive=True, min_width=130
             )
-        form, labels, order = labels_menus()
+        with gr.Row():
+            form = gr.Dropdown(
+                [(says, form) for form, says in dataset.FORMS.items()],
+                value="one",
+                label="Labels are",
+                interactive=True,
+                min_width=200,
+            )
+            labels = gr.Dropdown(
+                [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
+                interactive=True,
+            )  # fmt: skip
+            order = gr.Textbox(
+                "", label="Order of the classes", placeholder="if they have one: low, middle, high",
+                max_lines=1, min_width=280,
+            )  # fmt: skip
     return DataInputs(
         held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
         form=form, labels=labels, order=order,
@@ -146,7 +138,7 @@ class Read:
 
 
 def guessed(name: str, first: str = "auto") -> Read:
-    """A file with the columns that are guessed."""
+    """Read a file with the columns that are guessed."""
     table = None
     try:
         table = uploads.opened(name, limits(), HEADERS.get(first))
@@ -155,12 +147,7 @@ def guessed(name: str, first: str = "auto") -> Read:
         if table is None or not table.columns:
             return Read(view=failed(error))
         return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
-    menus = menus_of(table, columns)
-    try:
-        data = data_of(table, limits(), name=uploads.path_of(name).stem)
-    except Exception as error:
-        return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
-    return Read(view=dataset.card(data), data=data, menus=menus)
+    return _read(name, table, columns, None)
 
 
 def changed(*asked: Any) -> Read:
@@ -173,16 +160,24 @@ def changed(*asked: Any) -> Read:
 
 
 def reformed(is_label: bool, *asked: Any) -> Read:
-    """Read again where another label column is chosen, or its labels are said to differ."""
+    """Read a file again where another label column is chosen, or its labels are said to differ."""
     name, first, *names, form, _, _ = asked
+    form = "" if is_label else form
     try:
         table = uploads.opened(name, limits(), HEADERS.get(first))
-        columns = columns_of(table, [one or "" for one in names], "" if is_label else form)
+        columns = columns_of(table, [name or "" for name in names], form)
     except Exception as error:
         return Read(view=failed(error))
-    menus = menus_of(table, columns, "" if is_label else form)
+    return _read(name, table, columns, columns, form)
+
+
+def _read(
+    name: str, table: Table, columns: Columns, confirmed: Columns | None, form: str = ""
+) -> Read:
+    """Read a table under some columns, which are guessed where none are confirmed."""
+    menus = menus_of(table, columns, form)
     try:
-        data = data_of(table, limits(), columns, name=uploads.path_of(name).stem)
+        data = data_of(table, limits(), confirmed, name=uploads.path_of(name).stem)
     except Exception as error:
         return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
     return Read(view=dataset.card(data), data=data, menus=menus)

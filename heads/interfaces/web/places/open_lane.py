@@ -2,10 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -16,7 +16,7 @@ from heads.events import Progress, result
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
-from heads.interfaces.web.guards import as_csv, clicked, failed, guarded, saves, throttled
+from heads.interfaces.web.guards import as_csv, clicked, failed, saves, show_progress
 from heads.interfaces.web.lane_sections import SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.places import base_models
@@ -37,7 +37,6 @@ TEMPERATURE = "Temperature, from 0.1 (−1) to 10 (1) on a log scale; 0 leaves t
 LOOKS, EXPORTS = pool("looks"), pool("export")
 WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
-Found = TypeVar("Found")
 Stream = Generator[Any, None, None]
 
 
@@ -61,6 +60,19 @@ def load_lane_heads(
     return replace(heads, classifiers=tuple(raw))
 
 
+def load_open_head(
+    asked: Location,
+) -> "Generator[Progress, None, tuple[SelectedHeads, Classifier, str]]":
+    """Load or train the head of the open lane; return it, and the second text that it reads."""
+    heads = yield from load_lane_heads(asked, [of_lane(asked)])
+    (classifier,) = heads.classifiers
+    return heads, classifier, _second_text(asked, classifier)
+
+
+def _second_text(asked: Location, classifier: "Classifier") -> str:
+    return asked.pair if classifier.head.needs_pairs else ""
+
+
 def _entering(recipe: str, asked: Location) -> str:
     """A recipe as two texts enter it: where it can, each by itself."""
     from heads.parts.resolve import resolve
@@ -80,19 +92,6 @@ def of_lane(asked: Location) -> str:
     return asked.recipes[asked.lane - 1]
 
 
-def _with_progress(
-    events: Generator[Progress, None, Found], show: Callable[[Any], list[Any]]
-) -> Generator[list[Any], None, Found]:
-    """Shows the progress of some work, and hands its result on."""
-    told = throttled(events)
-    while True:
-        try:
-            event = next(told)
-        except StopIteration as done:
-            return done.value
-        yield show(busy(event.says, event.share))
-
-
 # --- Why.
 
 
@@ -101,8 +100,8 @@ def why(asked: Location, label: str, against: str) -> Stream:
     try:
         # What stands there of another text goes at once.
         yield _only(status=busy("Loading the head"), tokens="", near="", layers="")
-        heads = yield from _with_progress(load_lane_heads(asked, [of_lane(asked)]), _status)
-        yield from _why(asked, heads, label, against)
+        opened = yield from show_progress(load_open_head(asked), _status)
+        yield from _why(asked, *opened, label, against)
     except Exception as error:
         gone = gr.update(visible=False)
         yield _only(status=failed(error), tokens="", near="", layers="", anew=gone)
@@ -113,11 +112,18 @@ def _only(**given: Any) -> list[Any]:
     return [given.get(name, gr.skip()) for name in WHY]
 
 
-def _status(told: Any) -> list[Any]:
-    return _only(status=told)
+def _status(event: Progress) -> list[Any]:
+    return _only(status=busy(event.says, event.share))
 
 
-def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> Stream:
+def _why(
+    asked: Location,
+    heads: "SelectedHeads",
+    classifier: "Classifier",
+    second: str,
+    label: str,
+    against: str,
+) -> Stream:
     from heads.analysis.ablation import ablating
     from heads.analysis.attribution import attributions
     from heads.analysis.comparison import script_notes
@@ -125,14 +131,12 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
     from heads.analysis.neighbors import searching
     from heads.interfaces.views import interpretation
 
-    problem = heads.classifiers[0].head.problem
-    classes = heads.classifiers[0].head.classes if problem.has_classes else ()
+    problem = classifier.head.problem
+    classes = classifier.head.classes if problem.has_classes else ()
     label = label if label in classes else ""
-    second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
-    yield _status(busy("Following every token through the base model"))
+    yield _only(status=busy("Following every token through the base model"))
     (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
-    tokenizer = heads.classifiers[0].backbone.tokenizer
-    notes = list(script_notes([asked.text, second], tokenizer))
+    notes = list(script_notes([asked.text, second], classifier.backbone.tokenizer))
     if found.unread:
         notes.insert(0, found.says.removeprefix(replace(found, unread=0).says).strip())
     yield _only(
@@ -146,10 +150,10 @@ def _why(asked: Location, heads: "SelectedHeads", label: str, against: str) -> S
         lines="\n".join(suggested(asked.text)),
         flips="",
     )
-    near = yield from _with_progress(searching(heads, asked.text, second), _status)
+    near = yield from show_progress(searching(heads, asked.text, second), _status)
     yield _only(near=interpretation.neighbours(near))
     # A head of a sample is trained anew in seconds; one of a run when that is asked for.
-    without = yield from _with_progress(
+    without = yield from show_progress(
         ablating(heads, asked.text, second, retrain=heads.run is None), _status
     )
     yield _only(status="", layers=interpretation.ablations(without))
@@ -161,10 +165,9 @@ def retrained(asked: Location) -> Stream:
     from heads.interfaces.views import interpretation
 
     try:
-        heads = result(load_lane_heads(asked, [of_lane(asked)]))
-        second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
+        heads, _, second = result(load_open_head(asked))
         events = ablating(heads, asked.text, second)
-        found = yield from _with_progress(events, lambda told: told)
+        found = yield from show_progress(events, lambda event: busy(event.says, event.share))
         yield interpretation.ablations(found)
     except Exception as error:
         yield failed(error)
@@ -178,7 +181,7 @@ def edited(asked: Location, lines: str) -> Any:
     try:
         heads = result(load_lane_heads(asked, asked.recipes))
         edits = [line for line in (lines or "").splitlines() if line.strip()]
-        second = asked.pair if heads.classifiers[0].head.needs_pairs else ""
+        second = _second_text(asked, heads.classifiers[0])
         return interpretation.edits(flipped(heads.classifiers, asked.text, edits, second))
     except Exception as error:
         return failed(error)
@@ -193,17 +196,15 @@ def how(asked: Location) -> Stream:
     from heads.interfaces.views import explanation
 
     try:
-        recipe = of_lane(asked)
-        heads = result(load_lane_heads(asked, [recipe]))
-        one = heads.classifiers[0]
-        second = asked.pair if one.head.needs_pairs else ""
+        _, classifier, second = result(load_open_head(asked))
+        head, classes = classifier.head, len(classifier.head.classes)
         found = explain(
-            one.head.asked,
-            one.backbone,
-            classes=len(one.head.classes),
+            head.asked,
+            classifier.backbone,
+            classes=classes,
             text=asked.text,
             pair=second,
-            head=one.head,
+            head=head,
         )
         title = run_access.title_of(asked.run) if asked.run else SAMPLES[asked.sample].title
         yield [explanation.explanation(found, title)]
@@ -231,7 +232,7 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         yield [gr.skip(), busy("Comparing the two heads")]
         rivals = [other] if other in others else others
         classifiers = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
-        second_text = asked.pair if classifiers[0].head.needs_pairs else ""
+        second_text = _second_text(asked, classifiers[0])
         outputs = answered(classifiers, asked.text, second_text)
         rival_at = _choose_rival(classifiers, outputs)
         both = first, second = classifiers[0], classifiers[rival_at]
@@ -276,15 +277,12 @@ def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOu
 def numbers(asked: Location) -> Stream:
     """Yield every class with its numbers, the temperature, and what the head says at it."""
     from heads.analysis.selection import reading
+    from heads.classifier.prediction import cuts_of
     from heads.interfaces.views import interpretation
 
     try:
-        one, said = _predict_lane(asked)
-        cuts = ()
-        if said.problem.has_label_sets:
-            from heads.classifier.prediction import cuts_of
-
-            cuts = cuts_of(one.head)
+        classifier, said = _predict_lane(asked)
+        cuts = cuts_of(classifier.head) if said.problem.has_label_sets else ()
         yield [
             interpretation.numbers(reading(said), cuts),
             gr.update(visible=said.problem.has_classes, value=0),
@@ -294,7 +292,6 @@ def numbers(asked: Location) -> Stream:
         yield [failed(error), gr.skip(), ""]
 
 
-@guarded
 def _numbers_csv(query: str) -> str:
     """Return every class with its numbers as CSV."""
     from heads.interfaces.views import interpretation
@@ -321,9 +318,9 @@ def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
     """Return the head of the open lane and what it answers."""
     from heads.analysis.selection import answered
 
-    (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
-    (said,) = answered([one], asked.text, asked.pair if one.head.needs_pairs else "")
-    return one, said
+    _, classifier, second = result(load_open_head(asked))
+    (output,) = answered([classifier], asked.text, second)
+    return classifier, output
 
 
 def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
@@ -339,16 +336,18 @@ def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
 
 
 def prepared(asked: Location, form: str) -> Stream:
-    """Writes and verifies the head, and hands the file over."""
+    """Write and verify the head, and hand the file over."""
     hidden = gr.update(visible=False)
+
+    def show(event: Progress) -> list[Any]:
+        return [busy(event.says, event.share), hidden]
+
     try:
-        with exporting() as place:
-            events = load_lane_heads(asked, [of_lane(asked)])
-            heads = yield from _with_progress(events, lambda told: [told, hidden])
-            one = heads.classifiers[0]
-            one = yield from _with_progress(one.refitted(), lambda told: [told, hidden])
+        with exporting() as folder:
+            _, classifier, _ = yield from show_progress(load_open_head(asked), show)
+            classifier = yield from show_progress(classifier.refitted(), show)
             yield [busy("Writing and checking the file"), hidden]
-            path, says, code = downloads.written(one, form, place)
+            path, says, code = downloads.written(classifier, form, folder)
             where = "beside" if f'"{path.stem}"' in code else "in"
             told = render("exported.html", lines=says, code=code, where=where)
             yield [told, gr.update(visible=True, value=str(path))]
@@ -362,8 +361,8 @@ def takes(asked: Location) -> Stream:
     # Until they are known: of a form that is no choice any more Gradio would make an error.
     yield [gr.skip(), gr.update(interactive=False), "", hidden]
     try:
-        (one,) = result(load_lane_heads(asked, [of_lane(asked)])).classifiers
-        forms = downloads.forms_of(one)
+        _, classifier, _ = result(load_open_head(asked))
+        forms = downloads.forms_of(classifier)
         form = gr.update(choices=forms, value=forms[0])
         yield [form, gr.update(interactive=True), "", hidden]
     except Exception as error:
@@ -398,14 +397,6 @@ def until_over(question: PendingQuestion, shown: Stream) -> Stream:
             yield values
 
 
-def _has_settled(question: PendingQuestion) -> bool:
-    """Whether somebody who types has come to an end: nobody reads why before."""
-    until = time.monotonic() + PAUSE
-    while not question.is_over and time.monotonic() < until:
-        time.sleep(0.05)
-    return not question.is_over
-
-
 class PanelHandlers:
     """What the panel does; what it streams ends once its visitor opens or asks something else."""
 
@@ -436,8 +427,12 @@ class PanelHandlers:
             return
         question = self.questions.begin(visitor, asked)
         is_typed = before is not None and _is_typed(before.asked, asked)
-        if is_typed and not _has_settled(question):
-            return
+        if is_typed:  # nobody reads why before whoever types has come to an end
+            until = time.monotonic() + PAUSE
+            while not question.is_over and time.monotonic() < until:
+                time.sleep(0.05)
+            if question.is_over:
+                return
         # While one types, the other head stays; a panel that opens chooses one that disagrees.
         if not (is_typed or parts.keeps_inputs):
             inputs = [""] * len(inputs)
@@ -494,69 +489,20 @@ def _is_typed(before: Location, now: Location) -> bool:
 # --- The panel.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """The components of the panel, those of its sections by their names."""
-
-    area: gr.Column
-    head: gr.HTML
-    tabs: gr.Tabs
-    sections: dict[str, SectionParts]
-    query: gr.Textbox
-    handlers: PanelHandlers
-
-    @property
-    def moves(self) -> dict[str, Any]:
-        """The event that opens or closes the panel, as the address says."""
-        return {
-            "fn": self.handlers.moved,
-            "inputs": self.query,
-            "outputs": [self.area, self.head, self.tabs],
-            "queue": False,
-            "trigger_mode": "always_last",
-            **QUIET,
-        }
-
-    @property
-    def loads(self) -> dict[str, Any]:
-        """The event that fills the open section."""
-        return {
-            "fn": self.load,
-            "inputs": [self.query, *(one for own in self.sections.values() for one in own.inputs)],
-            "outputs": [one for own in self.sections.values() for one in own.outputs],
-            "trigger_mode": "always_last",
-            **LOOKS,
-            **QUIET,
-        }
-
-    def load(self, request: gr.Request, query: str, *values: str) -> Stream:
-        """Yield the values of the open section's components; the others stay."""
-        asked, given = Location.of(query), iter(values)
-        inputs = {
-            name: [next(given) or "" for _ in own.inputs] for name, own in self.sections.items()
-        }
-        same = {name: [gr.skip()] * len(own.outputs) for name, own in self.sections.items()}
-        yield [one for own in same.values() for one in own]  # a stream yields something
-        parts = self.sections[asked.show]
-        for shown_values in self.handlers.load(asked, parts, inputs[asked.show], request):
-            yield [one for own in (same | {asked.show: shown_values}).values() for one in own]
-
-
-def build(place: Try) -> Panel:
-    """Draw the panel below the lanes; it is closed."""
-    handlers, sections, tabs_of = PanelHandlers(), dict[str, SectionParts](), dict[str, gr.Tab]()
+def build(place: Try) -> PanelHandlers:
+    """Draw the panel below the lanes, which is closed; return its handlers."""
+    handlers, sections = PanelHandlers(), dict[str, SectionParts]()
     with gr.Column(visible=False, elem_id="panel") as area:
         head = gr.HTML("", elem_id="panel-head", js_on_load=CLICKS)
         with gr.Tabs(elem_id="sections") as tabs:
             for section in lane_sections():
                 name = section.name
-                with gr.Tab(section.title, id=name, elem_id=f"section-{name}") as tabs_of[name]:
+                with gr.Tab(section.title, id=name, elem_id=f"section-{name}") as tab:
                     sections[name] = plugins.load(section.draw)(place, handlers)
-    panel = Panel(
-        area=area, head=head, tabs=tabs, sections=sections, query=place.query, handlers=handlers
-    )
-    _wire(place, panel, tabs_of)
-    return panel
+                chosen = f"(query) => heads.chosenSection(query, {name!r})"
+                tab.select(None, place.query, place.query, js=chosen, **QUIET)
+    _wire(place, handlers, [area, head, tabs], sections)
+    return handlers
 
 
 def draw_how(place: Try, handlers: PanelHandlers) -> SectionParts:
@@ -658,9 +604,9 @@ def _load_section(asked: Location, inputs: Sequence[str]) -> Stream:
     yield from plugins.load(section.load)(asked, *inputs)
 
 
-def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
-    area = [panel.area, panel.head, panel.tabs, place.query]
-
+def _wire(
+    place: Try, handlers: PanelHandlers, panel: list[Any], sections: dict[str, SectionParts]
+) -> None:
     def opened(query: str, event: gr.EventData) -> list[Any]:
         asked, data = Location.of(query), clicked(event)
         if data.get("do") == "close":
@@ -674,15 +620,36 @@ def _wire(place: Try, panel: Panel, sections: dict[str, gr.Tab]) -> None:
             return [gr.skip()] * 4
         return [*shown(asked), asked.query]
 
-    for component in (place.lanes, panel.head, place.answers[1]):
-        component.click(opened, place.query, area, **QUIET).success(
+    for component in (place.lanes, panel[1], place.answers[1]):
+        component.click(opened, place.query, [*panel, place.query], **QUIET).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )
-    for name, tab in sections.items():
-        tab.select(
-            None, place.query, place.query,
-            js=f"(query) => heads.chosenSection(query, {name!r})", **QUIET,
-        )  # fmt: skip
+
+    def load(request: gr.Request, query: str, *values: str) -> Stream:
+        """Yield the values of the open section's components; the others stay."""
+        asked, given = Location.of(query), iter(values)
+        inputs = {name: [next(given) or "" for _ in own.inputs] for name, own in sections.items()}
+        same = {name: [gr.skip()] * len(own.outputs) for name, own in sections.items()}
+        yield [value for own in same.values() for value in own]  # a stream yields something
+        for drawn in handlers.load(asked, sections[asked.show], inputs[asked.show], request):
+            yield [value for own in (same | {asked.show: drawn}).values() for value in own]
+
+    moves: dict[str, Any] = {
+        "fn": handlers.moved,
+        "inputs": place.query,
+        "outputs": panel,
+        "queue": False,
+        "trigger_mode": "always_last",
+        **QUIET,
+    }
+    loads: dict[str, Any] = {
+        "fn": load,
+        "inputs": [place.query, *(part for own in sections.values() for part in own.inputs)],
+        "outputs": [part for own in sections.values() for part in own.outputs],
+        "trigger_mode": "always_last",
+        **LOOKS,
+        **QUIET,
+    }
     # Whatever opens, closes or asks changes where one is: words are read once they are asked.
-    place.query.change(**panel.moves).success(**panel.loads)
-    place.loaded.success(**panel.loads)
+    place.query.change(**moves).success(**loads)
+    place.loaded.success(**loads)

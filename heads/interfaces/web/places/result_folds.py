@@ -19,7 +19,7 @@ from heads.interfaces.views.sections import (
     result_sections,
 )
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import as_csv, failed, guarded, saves
+from heads.interfaces.web.guards import as_csv, failed, saves
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import answer_file
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
@@ -113,7 +113,6 @@ def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
     return open_section
 
 
-@guarded
 def _write_csv(download: SectionFile, query: str) -> str:
     """Return a file of a section as CSV."""
     columns, rows = plugins.load(download.rows)(_find_subject(query))

@@ -1,7 +1,5 @@
 """Which heads on which base model, and how they are compared."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ from heads.errors import DataError, RecipeError
 from heads.evaluation.metrics import metrics_of
 from heads.interfaces.web.guards import unchecked
 from heads.interfaces.web.places import base_models
+from heads.interfaces.web.slots import QUIET
 from heads.interfaces.web.startup import Opening
 from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
 from heads.parts.registry import tuning
@@ -65,90 +64,57 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What the form says.
+def build_request(
+    data: Data, model: Any, grid: Any, own: Any, seeds: Any, *rest: Any
+) -> "RunRequest":
+    """Return what the values of the inputs ask of some data; raise HeadsError if they do not fit.
 
-    Attributes:
-        model: The id of the base model.
-        grid: small or full, where no recipes are named.
-        recipes: The recipes of the user's own choice.
-        pairs: How two texts enter.
-        losses: What one class a row is learned by.
-        tunes: What is learned of the base model.
-        config: How they are compared.
+    Args:
+        rest: How two texts enter, the losses and what is learned; then the settings of `FORM`.
     """
+    from heads.runs.spec import TUNED, TUNES, RunRequest
 
-    model: str
-    grid: str
-    recipes: tuple[str, ...]
-    pairs: tuple[str, ...]
-    losses: tuple[str, ...]
-    tunes: tuple[str, ...]
-    config: ExperimentConfig
-
-    @classmethod
-    def of(cls, model: Any, grid: Any, own: Any, seeds: Any, *rest: Any) -> "Plan":
-        """Read and check the values of the inputs."""
-        from heads.runs.spec import TUNED, TUNES
-
-        recipes = {OWN: tuple(own or ()), TUNES: (TUNED,)}.get(str(grid), ())
-        if grid == OWN and not recipes:
-            raise RecipeError("No head is chosen.", "Choose at least two to compare.")
-        pairs, losses, tunes, *form = rest
-        if not pairs:
-            raise RecipeError("No way in for two texts is ticked.", "Tick at least one way in.")
-        if not losses:
-            raise RecipeError("No loss is ticked.", "Tick at least one loss.")
-        if not tunes:
-            what = "Nothing is ticked of what is learned."
-            raise RecipeError(what, "Tick at least the head alone.")
-        values = {field.name: value for field, value in zip(FORM, form, strict=True)}
-        config = config_of(values | {"seeds": seeds}, limits())
-        name = "small" if recipes else str(grid)
-        return cls(
-            model=str(model or BUNDLED),
-            grid=name,
-            recipes=recipes,
-            pairs=tuple(pairs),
-            losses=tuple(losses),
-            tunes=tuple(tunes),
-            config=config,
-        )
-
-    def request(self, data: Data) -> "RunRequest":
-        """What is asked of some data."""
-        from heads.runs.spec import RunRequest
-
-        return RunRequest(
-            data=data,
-            recipes=self.recipes,
-            grid=self.grid,
-            pairs=self.pairs,
-            losses=self.losses,
-            tunes=self.tunes,
-            model=self.model,
-            config=self.config,
-        )
+    pairs, losses, tunes, *form = rest
+    recipes = {OWN: tuple(own or ()), TUNES: (TUNED,)}.get(str(grid), ())
+    if grid == OWN and not recipes:
+        raise RecipeError("No head is chosen.", "Choose at least two to compare.")
+    for ticked, what, hint in (
+        (pairs, "No way in for two texts is ticked.", "Tick at least one way in."),
+        (losses, "No loss is ticked.", "Tick at least one loss."),
+        (tunes, "Nothing is ticked of what is learned.", "Tick at least the head alone."),
+    ):
+        if not ticked:
+            raise RecipeError(what, hint)
+    values = {field.name: value for field, value in zip(FORM, form, strict=True)}
+    return RunRequest(
+        data=data,
+        recipes=recipes,
+        grid="small" if recipes else str(grid),
+        pairs=tuple(pairs),
+        losses=tuple(losses),
+        tunes=tuple(tunes),
+        model=str(model or BUNDLED),
+        config=build_config(values | {"seeds": seeds}, limits()),
+    )
 
 
-def config_of(values: dict[str, Any], here: Limits) -> ExperimentConfig:
+def build_config(values: dict[str, Any], here: Limits) -> ExperimentConfig:
     """Return the settings of an experiment; raise HeadsError if one is out of its range."""
     checked: dict[str, Any] = {}
     for field in fields(ExperimentConfig):
         value, kind = values[field.name], type(field.default)
-        low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
-        title = TITLES.get(field.name, field.name)
-        if kind in (bool, str):  # of texts, the experiment itself knows which there are
-            checked[field.name] = value is True if kind is bool else value
-            continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not low <= value <= high:
-            raise DataError(f"'{title}' must be between {low} and {high:,}.", "Change it.")
-        checked[field.name] = kind(value)
+        if kind in (int, float):
+            low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:  # NaN is in no range
+                title = TITLES.get(field.name, field.name)
+                raise DataError(f"'{title}' must be between {low} and {high:,}.", "Change it.")
+            value = kind(value)
+        # Of texts, the experiment itself knows which there are.
+        checked[field.name] = value is True if kind is bool else value
     if here.public:
-        asked = checked["budget_seconds"] or PUBLIC_SECONDS
-        checked["budget_seconds"] = min(asked, PUBLIC_SECONDS)
+        seconds = checked["budget_seconds"] or PUBLIC_SECONDS
+        checked["budget_seconds"] = min(seconds, PUBLIC_SECONDS)
     return ExperimentConfig(**checked)
 
 
@@ -193,7 +159,7 @@ class SettingsInputs:
     form: list[Any]
 
     def all(self) -> list[Any]:
-        """In the order of `Plan.of`."""
+        """In the order of `build_request`."""
         ways = [self.pairs, self.losses, self.tunes]
         return [self.model, self.grid, self.own, self.seeds, *ways, *self.form]
 
@@ -244,8 +210,7 @@ def build(opening: Opening) -> SettingsInputs:
                     allow_custom_value=True,
                     interactive=True,
                 )
-                seeds = _slider("seeds", TITLES["seeds"])
-                folds = _slider("folds", TITLES["folds"])
+                seeds, folds = (_control(name, is_slider=True) for name in ("seeds", "folds"))
             with gr.Column(min_width=280):
                 grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
                 own = gr.Dropdown(
@@ -258,9 +223,46 @@ def build(opening: Opening) -> SettingsInputs:
                     interactive=True,
                     visible=False,
                 )
-        pairs, losses = _ways()
-        tunes = _tunes()
-        form = _form({"folds": folds})
+        with gr.Row():
+            pairs = gr.CheckboxGroup(
+                WAYS,
+                value=[JOINT],
+                label="Two texts a row enter",
+                info="Every head is trained in each way ticked. Only for data with second texts.",
+                min_width=280,
+                elem_id="ways",
+            )
+            losses = gr.CheckboxGroup(
+                LOSSES,
+                value=[SOFTMAX],
+                label="Loss",
+                info="Every head is trained with each loss that is ticked. Several labels or "
+                "numbers decide for themselves.",
+                min_width=280,
+                elem_id="losses",
+            )
+        missing = [
+            f"{part.title}: pip install {part.library}"
+            for part in tuning.values()
+            if not part.is_installed
+        ]
+        hint = f" Not installed: {', '.join(missing)}." if missing and not limits().public else ""
+        tunes = gr.CheckboxGroup(
+            LEARNED,
+            value=[FROZEN],
+            label="What is learned",
+            info="Every head is trained in each way that is ticked. All but the first learn the "
+            "base model too, which takes minutes to hours a head where there is no GPU; the button "
+            f"says how long.{hint}",
+            min_width=280,
+            elem_id="tunes",
+        )
+        controls: dict[str, Any] = {"folds": folds}
+        others = [field.name for field in FORM if field.name != "folds"]
+        with gr.Accordion("How they are compared", open=False), gr.Row():
+            for column in range(COLUMNS):
+                with gr.Column(min_width=240):
+                    controls |= {name: _control(name) for name in others[column::COLUMNS]}
     inputs = SettingsInputs(
         model=model,
         grid=grid,
@@ -269,10 +271,9 @@ def build(opening: Opening) -> SettingsInputs:
         pairs=pairs,
         losses=losses,
         tunes=tunes,
-        form=form,
+        form=[controls[field.name] for field in FORM],
     )
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:
         """The choice of heads of one's own; and which ways of learning are ticked."""
@@ -285,75 +286,18 @@ def build(opening: Opening) -> SettingsInputs:
             ticked = [FROZEN, *others]
         return [gr.update(visible=grid == OWN), ticked]
 
-    grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **quiet)
+    grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **QUIET)
     return inputs
-
-
-def _ways() -> tuple[gr.CheckboxGroup, gr.CheckboxGroup]:
-    """How two texts enter, and what one class a row is learned by."""
-    with gr.Row():
-        pairs = gr.CheckboxGroup(
-            WAYS,
-            value=[JOINT],
-            label="Two texts a row enter",
-            info="Every head is trained in each way ticked. Only for data with second texts.",
-            min_width=280,
-            elem_id="ways",
-        )
-        losses = gr.CheckboxGroup(
-            LOSSES,
-            value=[SOFTMAX],
-            label="Loss",
-            info="Every head is trained with each loss that is ticked. Several labels or numbers "
-            "decide for themselves.",
-            min_width=280,
-            elem_id="losses",
-        )
-    return pairs, losses
-
-
-def _tunes() -> gr.CheckboxGroup:
-    """What is learned of the base model."""
-    return gr.CheckboxGroup(
-        LEARNED,
-        value=[FROZEN],
-        label="What is learned",
-        info="Every head is trained in each way that is ticked. All but the first learn the base "
-        "model too, which takes minutes to hours a head where there is no GPU; the button says how "
-        f"long.{_missing()}",
-        min_width=280,
-        elem_id="tunes",
-    )
-
-
-def _missing() -> str:
-    """Which ways of learning need a library that is not here."""
-    names = [f"{part.title}: pip install {part.library}" for part in tuning.values()
-             if not part.is_installed]  # fmt: skip
-    return f" Not installed: {', '.join(names)}." if names and not limits().public else ""
-
-
-def _form(drawn: Mapping[str, Any]) -> list[Any]:
-    """A control for every other setting of a contest, in the order of `FORM`; some are drawn."""
-    controls, left = dict(drawn), [field for field in FORM if field.name not in drawn]
-    with gr.Accordion("How they are compared", open=False), gr.Row():
-        for column in range(COLUMNS):
-            with gr.Column(min_width=240):
-                for field in left[column::COLUMNS]:
-                    controls[field.name] = _field(field.name)
-    return [controls[field.name] for field in FORM]
 
 
 def _grids() -> list[tuple[str, str]]:
     from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS, TUNED, TUNES, USUAL_TUNES
 
-    names = [(f"{name} grid".capitalize(), name) for name in GRIDS]
-    counted = [
-        (f"{title}: {len(GRIDS[name][0]) * len(GRIDS[name][1])} heads", name)
-        for title, name in names
-    ]
     return [
-        *counted,
+        *(
+            (f"{name.capitalize()} grid: {len(poolings) * len(heads)} heads", name)
+            for name, (poolings, heads) in GRIDS.items()
+        ),
         ("Every head, on the mean", HEADS),
         ("Every pooling, a linear layer on each", POOLINGS),
         ("Layer by layer, a linear layer on each", LAYERS),
@@ -368,32 +312,20 @@ def _recipes() -> list[str]:
     return [str(recipe) for recipe in menu() if not resolve(recipe).needs_states]
 
 
-def _field(name: str) -> Any:
-    """The control of a setting, made from what the setting says of itself."""
+def _control(name: str, *, is_slider: bool = False) -> Any:
+    """Draw the control of a setting, made from what the setting says of itself."""
     field = ExperimentConfig.__dataclass_fields__[name]
-    title, says = TITLES.get(name, name), field.metadata["says"]
-    if isinstance(field.default, bool):
-        return gr.Checkbox(field.default, label=title, info=says, min_width=240)
-    if among := field.metadata.get("among"):
-        return gr.Dropdown(list(among), value=field.default, label=title, info=says, min_width=240)
-    if isinstance(field.default, float) and not name.endswith("_rate"):
-        return _slider(name, title)
-    if isinstance(field.default, float):  # it is chosen by its order of magnitude
-        return gr.Number(field.default, label=title, info=says, step=0.001, min_width=240)
-    value = PUBLIC_SECONDS if name == "budget_seconds" and limits().public else field.default
-    return gr.Number(value, label=title, info=says, precision=0, min_width=240)
-
-
-def _slider(name: str, title: str) -> gr.Slider:
-    field = ExperimentConfig.__dataclass_fields__[name]
-    low, high = field.metadata["low"], field.metadata["high"]
-    slider = gr.Slider(
-        low,
-        high,
-        value=field.default,
-        step=1 if isinstance(field.default, int) else 0.05,
-        label=title,
-        info=field.metadata["says"],
-        min_width=240,
-    )
-    return unchecked(slider)
+    default, says = field.default, field.metadata
+    look: dict[str, Any] = {"label": TITLES.get(name, name), "info": says["says"], "min_width": 240}
+    is_rate = name.endswith("_rate")  # it is chosen by its order of magnitude
+    if isinstance(default, bool):
+        return gr.Checkbox(default, **look)
+    if among := says.get("among"):
+        return gr.Dropdown(list(among), value=default, **look)
+    if is_slider or (isinstance(default, float) and not is_rate):
+        step = 1 if isinstance(default, int) else 0.05
+        return unchecked(gr.Slider(says["low"], says["high"], value=default, step=step, **look))
+    if is_rate:
+        return gr.Number(default, step=0.001, **look)
+    value = PUBLIC_SECONDS if name == "budget_seconds" and limits().public else default
+    return gr.Number(value, precision=0, **look)

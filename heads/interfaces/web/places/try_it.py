@@ -1,7 +1,6 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ import gradio as gr
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import failure, render
+from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.guards import clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
@@ -27,11 +26,11 @@ from heads.interfaces.web.places.answers import (
     offering,
     under,
 )
-from heads.interfaces.web.slots import pool
-from heads.interfaces.web.startup import Filling, Opening
+from heads.interfaces.web.slots import QUIET, pool
+from heads.interfaces.web.startup import SAYS, Filling, Opening
+from heads.interfaces.web.visitors import Recent
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ASKS = pool("infer")
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
@@ -109,7 +108,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         )  # fmt: skip
         line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
         raw = gr.Checkbox(False, label="raw logits", container=False, elem_id="raw")
-    verdict = gr.HTML(opening.status, elem_id="verdict", min_height=28, js_on_load=CLICKS)
+    verdict = gr.HTML(busy(SAYS), elem_id="verdict", min_height=28, js_on_load=CLICKS)
     lanes = gr.HTML(view.skeleton(OPENING.recipes), elem_id="lanes", js_on_load=CLICKS)
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
     draw_page_sections("try", PageParts(query=query, opening=opening))
@@ -185,14 +184,11 @@ class TryHandlers:
 
     def __init__(self, questions: PendingQuestions) -> None:
         self.questions = questions
-        self._agreed: OrderedDict[str, str] = OrderedDict()  # the base model of each visitor
+        self._agreed = Recent[str](MOST_AGREED)  # the base model of each visitor
 
     def agree(self, visitor: str, model: str) -> None:
-        """A visitor has asked for a base model by a click: it may be fetched or opened."""
+        """Note that a visitor asks for a base model by a click: it may be fetched or opened."""
         self._agreed[visitor] = model.strip()
-        self._agreed.move_to_end(visitor)
-        while len(self._agreed) > MOST_AGREED:
-            self._agreed.popitem(last=False)
 
     def may_load(self, visitor: str, asked: Location) -> bool:
         """Whether its base model is at hand, or the visitor has asked for it by a click."""
@@ -419,8 +415,7 @@ def arriving(
         if arrived and asked.asks_the_same(OPENING):
             yield [*same[: len(place.answers)], asked.query, *same[len(place.answers) + 1 :]]
             return
-        for status in opening.waited(page):
-            yield [same[0], status, *same[2:]]
+        opening.wait(page)
         if (request.session_hash or "") in place.handlers.questions.visitors:
             yield same  # who was quick has asked something else meanwhile
             return

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,20 @@ from gradio.components.plot import PlotData
 
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, ModelError
+from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access, temporary_files, uploads
-from heads.interfaces.web.guards import clicked, failed, guarded, saves
+from heads.interfaces.web.guards import clicked, failed, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
 from heads.interfaces.web.places.result_folds import BOARDS
-from heads.interfaces.web.places.settings_form import Plan
+from heads.interfaces.web.places.settings_form import build_request
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
-from heads.interfaces.web.visitors import RecentPages, address_of
+from heads.interfaces.web.visitors import Recent, address_of
+from heads.runs.folder import RunFolder
 from heads.settings import limits
 
 if TYPE_CHECKING:
@@ -47,39 +49,38 @@ FOREST, HEAT = "Forest", "Heat map"
 
 
 def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
-    """The runs that a visitor may see, the newest first."""
-    from heads.runs.leaderboard import facts_of
-
+    """Draw the runs that a visitor may see, the newest first."""
     runs = []
     for run in run_access.visible(mine):
         with contextlib.suppress(HeadsError, KeyError, TypeError):
-            facts, job = facts_of(run), jobs.known(run.id)
-            is_running = facts["state"] == "running" or bool(job and not job.is_over)
-            when = time.strftime("%d %b %H:%M", time.localtime(facts["created"]))
-            runs.append(
-                {
-                    "id": run.id,
-                    "name": facts["data"] or run.id,
-                    "when": when,
-                    "told": " · ".join(filter(None, (when, *_told(facts, job, is_running)))),
-                    "is_own": run_access.owns(run.id, mine),
-                    "is_running": is_running,
-                    "can_go_on": not is_running and facts["state"] in GOES_ON,
-                }
-            )
+            runs.append(_describe_run(run, mine, jobs.known(run.id)))
     return render("rail.html", runs=runs, shown=shown)
 
 
-def _told(facts: dict[str, Any], job: TrainingJob | None, is_running: bool) -> tuple[str, str]:
-    from heads.evaluation.metrics import SCORES
+def _describe_run(run: RunFolder, mine: Any, job: TrainingJob | None) -> dict[str, Any]:
+    from heads.runs.leaderboard import facts_of
 
-    known = facts["recommended_score"]
-    score = "" if known is None else SCORES[facts["metric"]].told(known)
+    facts = facts_of(run)
+    state, score = str(facts["state"]), facts["recommended_score"]
+    is_running = state == "running" or bool(job and not job.is_over)
+    when = time.strftime("%d %b %H:%M", time.localtime(facts["created"]))
     if is_running:
-        brief = job.course.brief if job else f"{facts['cells']} of {facts['planned']} heads"
-        return ("running", brief)
-    state = str(facts["state"])
-    return (score, "stopped" if state == "unfinished" else state)
+        told = (
+            "running",
+            job.course.brief if job else f"{facts['cells']} of {facts['planned']} heads",
+        )
+    else:
+        shown_score = "" if score is None else SCORES[facts["metric"]].told(score)
+        told = shown_score, "stopped" if state == "unfinished" else state
+    return {
+        "id": run.id,
+        "name": facts["data"] or run.id,
+        "when": when,
+        "told": " · ".join(filter(None, (when, *told))),
+        "is_own": run_access.owns(run.id, mine),
+        "is_running": is_running,
+        "can_go_on": not is_running and state in GOES_ON,
+    }
 
 
 def strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
@@ -111,7 +112,6 @@ def training(job: TrainingJob) -> list[Any]:
 
 def live(job: TrainingJob) -> Any:
     """The heat map, as far as it is filled."""
-    from heads.evaluation.metrics import SCORES
     from heads.interfaces.views.charts import Tile, live_heat
     from heads.interfaces.views.format import of_metric
     from heads.runs.racing import stopped_of
@@ -208,13 +208,19 @@ class YourData:
     folds: list[gr.Accordion]
     kind: gr.Radio
     numbers: gr.HTML
+    query: gr.Textbox
+    mine: gr.BrowserState
+    held: gr.BrowserState
+    file: gr.File
+    samples: gr.HTML
 
     def all(self) -> list[Any]:
         """The components, but for what is filled when it is opened."""
         return [*(getattr(self, name) for name in NAMES), *self.folds]
 
 
-OTHERS = ("folds", "kind", "numbers")
+AREAS = ("welcome", "card_area", "training_area", "result_area")
+OTHERS = ("folds", "kind", "numbers", "query", "mine", "held", "file", "samples")
 NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHERS)
 
 
@@ -262,13 +268,8 @@ def _around(asked: Location, mine: Any, jobs: TrainingJobs, page: str = "") -> d
 
 
 def _areas(shown: str) -> dict[str, Any]:
-    """Which of the four parts of the place is seen."""
-    return {
-        "welcome": gr.update(visible=shown == "welcome"),
-        "card_area": gr.update(visible=shown == "card"),
-        "training_area": gr.update(visible=shown == "training"),
-        "result_area": gr.update(visible=shown == "result"),
-    }
+    """Show one of the four parts of the place, and hide the others."""
+    return {name: gr.update(visible=name == shown) for name in AREAS}
 
 
 def _key(asked: Location, job: TrainingJob | None) -> str:
@@ -285,11 +286,11 @@ def _main(
     from heads.runs.leaderboard import leaderboard
 
     if not asked.result:
-        return _areas("card" if uploads.is_kept(held) else "welcome"), []
+        return _areas("card_area" if uploads.is_kept(held) else "welcome"), []
     run = run_access.opened(asked.result)
     if job and not job.is_over:
         status, drawn = training(job)
-        return _areas("training") | {"status": status, "live": drawn}, []
+        return _areas("training_area") | {"status": status, "live": drawn}, []
     board = leaderboard(run)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
@@ -299,7 +300,7 @@ def _main(
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = asked.head if asked.head in names else ""
     chart = chart_of(board, kind, measure, head)
-    main = _areas("result") | {
+    main = _areas("result_area") | {
         "result": error + told.result(board),
         "doors": doors(board, asked, head or board.recommendation.name or board.best),
         "measure": _measures(board, measure),
@@ -315,7 +316,7 @@ def _nothing(told: Any) -> dict[str, Any]:
     """A result of which there is nothing to see but a sentence."""
     gone = gr.update(visible=False)
     found = {"result": told, "plot": gone, "doors": "", "says": "", "head_area": gone}
-    return _areas("result") | found
+    return _areas("result_area") | found
 
 
 def _measures(board: "Leaderboard", chosen: str) -> Any:
@@ -362,20 +363,10 @@ def build(
     timer = gr.Timer(BEAT, active=False)
     place = YourData(
         rail=runs, job=job, timer=timer, welcome=welcome, card_area=card.area,
-        training_area=training_area, status=status, live=drawn, last=gr.State(""), **result_parts,
+        training_area=training_area, status=status, live=drawn, last=gr.State(""), query=query,
+        mine=mine, held=held, file=file, samples=samples, **result_parts,
     )  # fmt: skip
-    return _wire(place, card, Around(query, mine, held, file, samples), jobs)
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What asks, besides the card."""
-
-    query: gr.Textbox
-    mine: gr.BrowserState
-    held: gr.BrowserState
-    file: gr.File
-    samples: gr.HTML
+    return _wire(place, card, jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,7 +425,6 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
         folds, numbers = result_folds.build(query, mine)
     saves(report, _report, [query, mine], "head-to-head-report.html")
 
-    @guarded
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
         from heads.runs.leaderboard import leaderboard
 
@@ -451,7 +441,6 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@guarded
 def _report(query: str, mine: Any) -> str:
     from heads.interfaces.views.report import report
     from heads.runs.leaderboard import leaderboard
@@ -463,14 +452,11 @@ def _report(query: str, mine: Any) -> str:
 # --- Events.
 
 
-def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Arrival:
-    query, mine, held = around.query, around.mine, around.held
+def _wire(place: YourData, card: Card, jobs: TrainingJobs) -> Arrival:
+    query, mine, held = place.query, place.mine, place.held
 
-    def shown(
-        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
-    ) -> list[Any]:
-        page = request.session_hash or ""
-        return seen(query, mine, held, kind, measure, last, jobs=jobs, page=page)
+    def shown(request: gr.Request, *given: Any) -> list[Any]:
+        return seen(*given, jobs=jobs, page=request.session_hash or "")
 
     shows: dict[str, Any] = {
         "fn": shown,
@@ -480,9 +466,10 @@ def _wire(place: YourData, card: Card, around: Around, jobs: TrainingJobs) -> Ar
         **BOARDS,
         **QUIET,
     }
-    rereads, probes = _wire_card(place, card, around, jobs, shows)
-    _wire_runs(place, around, jobs, shows)
-    _wire_clock(place, around, jobs)
+    rereads, probes = _wire_card(place, card, jobs, shows)
+    _wire_rail(place, jobs, shows)
+    _wire_heads(place)
+    _wire_clock(place, jobs, shows)
     return Arrival(shows=shows, rereads=rereads, probes=probes)
 
 
@@ -492,18 +479,26 @@ class CardHandlers:
     def __init__(self, card: Card) -> None:
         self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
         self._applying = len(card.settings.applying())
-        self._chosen = RecentPages(MOST_PAGES)  # those that have chosen a file
+        self._chosen = Recent[bool](MOST_PAGES)  # those that have chosen a file
 
     def opened(self, request: gr.Request) -> list[Any]:
         """Show the card, on which the file before no longer stands."""
-        self._chosen.add(request.session_hash or "")
-        return [*_areas("card").values(), "", busy("Reading the file")]
+        self._chosen[request.session_hash or ""] = True
+        return [*_areas("card_area").values(), "", busy("Reading the file")]
 
     def drawn(self, found: data_form.Read) -> list[Any]:
         """The values of what is shown of a file."""
         same = [gr.skip()] * self._applying
         applies = settings_form.applies(found.data) if found.data else same
         return [found.view, *found.menus, *applies]
+
+    def read_with(self, read: Callable[..., data_form.Read]) -> Callable[..., list[Any]]:
+        """Return a handler that shows the file as `read` reads it."""
+
+        def reread(*given: Any) -> list[Any]:
+            return self.drawn(read(*given))
+
+        return reread
 
     def uploaded(self, path: str | None, query: str) -> Iterator[list[Any]]:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
@@ -534,22 +529,6 @@ class CardHandlers:
         known = uploads.SAMPLE + name
         return [known, "auto", fresh(query), *self.drawn(data_form.guessed(known))]
 
-    def reread(self, held: str, first: str) -> list[Any]:
-        """The first line is something else."""
-        return self.drawn(data_form.guessed(held, first))
-
-    def changed(self, *asked: Any) -> list[Any]:
-        """Another column is chosen."""
-        return self.drawn(data_form.changed(*asked))
-
-    def relabelled(self, *asked: Any) -> list[Any]:
-        """Another label column is chosen."""
-        return self.drawn(data_form.reformed(True, *asked))
-
-    def reformed(self, *asked: Any) -> list[Any]:
-        """The labels are said to be something else."""
-        return self.drawn(data_form.reformed(False, *asked))
-
 
 def fresh(query: str) -> str:
     """Where one is with a new file: under Your data, with no run."""
@@ -557,10 +536,10 @@ def fresh(query: str) -> str:
 
 
 def _wire_card(
-    place: YourData, card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any]
+    place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     data, settings, reading = card.data, card.settings, CardHandlers(card)
-    query, held = around.query, around.held
+    query, held = place.query, place.held
     asked = [*data.all(), *settings.all()]
     reads: dict[str, Any] = {**QUIET, **READS}
     areas = [place.welcome, place.card_area, place.training_area, place.result_area]
@@ -577,18 +556,21 @@ def _wire_card(
         **QUIET,
     }
     begun = [held, data.first, query, *reading.shown]
-    around.file.upload(**opens)
-    around.file.upload(reading.uploaded, [around.file, query], [around.file, *begun], **reads).then(
+    place.file.upload(**opens)
+    place.file.upload(reading.uploaded, [place.file, query], [place.file, *begun], **reads).then(
         **probes
     )
-    around.samples.click(**opens)
-    around.samples.click(reading.sampled, query, begun, **reads).then(**probes)
-    data.first.input(reading.reread, [held, data.first], reading.shown, **reads).then(**probes)
+    place.samples.click(**opens)
+    place.samples.click(reading.sampled, query, begun, **reads).then(**probes)
     menus = [data.text, data.pair, data.split, data.group, data.labels]
     changes = [*(menu.input for menu in menus), data.order.blur, data.order.submit]
-    gr.on(changes, reading.changed, data.all(), reading.shown, **reads).then(**probes)
-    data.label.input(reading.relabelled, data.all(), reading.shown, **reads).then(**probes)
-    data.form.input(reading.reformed, data.all(), reading.shown, **reads).then(**probes)
+    for events, read, given in (
+        ([data.first.input], data_form.guessed, [held, data.first]),
+        (changes, data_form.changed, data.all()),
+        ([data.label.input], partial(data_form.reformed, True), data.all()),
+        ([data.form.input], partial(data_form.reformed, False), data.all()),
+    ):
+        gr.on(events, reading.read_with(read), given, reading.shown, **reads).then(**probes)
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
@@ -600,7 +582,7 @@ def _wire_card(
         ),
     ]
     gr.on(changes, **probes)
-    _wire_start(card, around, jobs, shows, asked)
+    _wire_start(place, card, jobs, shows, asked)
     rereads: dict[str, Any] = {
         "fn": reading.returned, "inputs": [held, card.view], "outputs": [held, *reading.shown],
         **reads,
@@ -609,9 +591,9 @@ def _wire_card(
 
 
 def _wire_start(
-    card: Card, around: Around, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
+    place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
 ) -> None:
-    query, mine = around.query, around.mine
+    query, mine = place.query, place.mine
     fields = len(card.data.all())
 
     def started(
@@ -632,7 +614,7 @@ def _wire_start(
             # What the browser remembers: in public mode a secret, which makes the run its own.
             kept = run_access.new_secret() if limits().public else ""
             named = run_access.run_of(kept) if kept else ""
-            run = begin(Plan.of(*given[fields:]).request(data), limits=limits(), run=named)
+            run = begin(build_request(data, *given[fields:]), limits=limits(), run=named)
             try:
                 jobs.begin(run, address, page)
             except LimitError:  # others were faster
@@ -696,7 +678,7 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     data = None
     try:
         data = data_form.chosen(*given[:fields])
-        found = measured(Plan.of(*given[fields:]).request(data), limits(), stop)
+        found = measured(build_request(data, *given[fields:]), limits(), stop)
     except Interrupted:
         return [gr.skip()] * 3  # something else is chosen, and is told next
     except Exception as error:
@@ -722,22 +704,34 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     ]
 
 
-def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
-    query, mine = around.query, around.mine
+def _wire_rail(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+    query, mine = place.query, place.mine
 
-    @guarded
     def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
-        data = clicked(event)
-        run = data.get("run", "")
-        known = {"run": _chosen, "resume": _resumed, "delete": _deleted, "stop": _stopped}
-        doing = known.get(data.get("do", ""))
-        if not doing:
-            return [gr.skip()] * 2
-        return doing(Location.of(query), run, mine, jobs, request)
+        """Open, resume, stop or delete a run."""
+        data, location = clicked(event), Location.of(query)
+        run, action = data.get("run", ""), data.get("do", "")
+        here = replace(location, place="data", result=run, head="").query
+        if action == "run":
+            return [here, gr.skip()]
+        if action == "resume":
+            _resume(run, mine, jobs, request)
+            return [here, run_access.in_front(mine, run)]
+        if action == "stop":
+            jobs.stop(run_access.owned(run, mine, "stop").id)
+        if action != "delete":
+            return [gr.skip(), gr.skip()]
+        folder = run_access.owned(run, mine, "delete")
+        if jobs.running([run]):
+            raise DataError("This run is being trained.", "Stop it first.")
+        folder.delete()
+        shown = "" if run == location.result else location.result
+        return [replace(location, result=shown, head="").query, run_access.without(mine, run)]
 
     place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
 
-    @guarded
+
+def _wire_heads(place: YourData) -> None:
     def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> list[Any]:
         """Opens a head, or closes it."""
         from heads.runs.leaderboard import leaderboard
@@ -761,9 +755,9 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
             *result_folds.label_all(board, now.head, mine, closes=False),
         ]
 
-    outputs = [place.head_area, place.head, query, place.doors, place.last, place.plot]
+    outputs = [place.head_area, place.head, place.query, place.doors, place.last, place.plot]
     outputs += place.folds
-    given = [query, mine, place.kind, place.measure]
+    given = [place.query, place.mine, place.kind, place.measure]
     place.head.click(headed, given, outputs, **BOARDS, **QUIET)
     for opens in (place.numbers.click, place.says.select):
         opens(headed, given, outputs, **BOARDS, **QUIET).then(
@@ -771,94 +765,59 @@ def _wire_runs(place: YourData, around: Around, jobs: TrainingJobs, shows: dict[
         )
 
 
-def _chosen(
-    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
-) -> list[Any]:
-    return [replace(asked, place="data", result=run, head="").query, gr.skip()]
-
-
-def _resumed(
-    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
-) -> list[Any]:
+def _resume(run: str, mine: Any, jobs: TrainingJobs, request: gr.Request) -> None:
+    """Go on with a run; raise HeadsError if it is another's, or its base model is gone."""
     from heads.backbone.safety import is_here
     from heads.runs.spec import load
 
-    found, page = run_access.owned(run, mine, "resume"), request.session_hash or ""
+    folder = run_access.owned(run, mine, "resume")
     # There a training fetches none itself, and what had been fetched may have made room.
-    model = load(found).model
+    model = load(folder).model
     if limits().public and not is_here(model, limits()):
         hint = "Choose it as base model once more, which fetches it, and then go on."
         raise ModelError(f"{model} is not on this machine any more.", hint)
-    jobs.begin(found, address_of(request.client), page)
-    now = replace(asked, place="data", result=run, head="")
-    return [now.query, run_access.in_front(mine, run)]
+    jobs.begin(folder, address_of(request.client), request.session_hash or "")
 
 
-def _stopped(
-    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
-) -> list[Any]:
-    jobs.stop(run_access.owned(run, mine, "stop").id)
-    return [gr.skip(), gr.skip()]
-
-
-def _deleted(
-    asked: Location, run: str, mine: Any, jobs: TrainingJobs, request: gr.Request
-) -> list[Any]:
-    found = run_access.owned(run, mine, "delete")
-    if jobs.running([run]):
-        raise DataError("This run is being trained.", "Stop it first.")
-    found.delete()
-    now = replace(asked, result="" if run == asked.result else asked.result, head="")
-    return [now.query, run_access.without(mine, run)]
-
-
-def _wire_clock(place: YourData, around: Around, jobs: TrainingJobs) -> None:
-    query, mine, held = around.query, around.mine, around.held
-
-    def ticked(
-        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
-    ) -> list[Any]:
+def _wire_clock(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
+    def ticked(request: gr.Request, query: str, mine: Any, *given: Any) -> list[Any]:
         asked, page = Location.of(query), request.session_hash or ""
         job = jobs.of(asked.result, page) if asked.result else None
-        if asked.result and last != _key(asked, job):  # it has begun, or come to its end
-            return seen(query, mine, held, kind, measure, last, jobs=jobs, page=page)
+        if asked.result and given[-1] != _key(asked, job):  # it has begun, or come to its end
+            return seen(query, mine, *given, jobs=jobs, page=page)
         around = _around(asked, mine, jobs, page)
         if job and not job.is_over:
             status, drawn = training(job)
             return values(**around, status=status, live=drawn)
         return values(**around)
 
-    place.timer.tick(
-        ticked, [query, mine, held, place.kind, place.measure, place.last], place.all(),
-        trigger_mode="once", **BOARDS, **QUIET,
-    )  # fmt: skip
+    ticks: dict[str, Any] = shows | {"fn": ticked, "trigger_mode": "once"}
+    place.timer.tick(**ticks)
 
-    @guarded
     def stopped(mine: Any, event: gr.EventData) -> None:
         data = clicked(event)
         if data.get("do") == "stop":
             jobs.stop(run_access.owned(data.get("run", ""), mine, "stop").id)
 
-    place.job.click(stopped, mine, None, **QUIET)  # a sentence comes back through the queue alone
+    place.job.click(
+        stopped, place.mine, None, **QUIET
+    )  # a sentence comes back through the queue alone
 
 
 def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
     """Shows who comes what is there: a run by its link, or a file that was chosen before."""
 
-    def arrived(
-        query: str, mine: Any, held: Any, kind: str, measure: str, last: str, request: gr.Request
-    ) -> list[Any]:
-        asked = Location.of(dict(request.query_params))
-        page = request.session_hash or ""
-        found = seen(asked.query, mine, held, kind, measure, last, jobs=jobs, page=page)
+    def arrived(request: gr.Request, _: str, mine: Any, held: Any, *given: Any) -> list[Any]:
+        asked, page = Location.of(dict(request.query_params)), request.session_hash or ""
+        shown = seen(asked.query, mine, held, *given, jobs=jobs, page=page)
         if not asked.result and not held:  # who was quick may have chosen data meanwhile
-            for name in _areas(""):
-                found[NAMES.index(name)] = gr.skip()
-        return found
+            for name in AREAS:
+                shown[NAMES.index(name)] = gr.skip()
+        return shown
 
     def left(request: gr.Request) -> None:
         jobs.left(request.session_hash or "")
 
     page.unload(left)
-    settings: dict[str, Any] = arrival.shows | {"fn": arrived}
-    page.load(**settings).then(**arrival.rereads).then(**arrival.probes)
+    shows: dict[str, Any] = arrival.shows | {"fn": arrived}
+    page.load(**shows).then(**arrival.rereads).then(**arrival.probes)
