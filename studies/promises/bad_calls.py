@@ -164,7 +164,8 @@ def fault(answer: Answer) -> str:
     if not answer.status:
         return "no answer"
     # What is called past the queue is refused by Gradio with 500 and a sentence, as JSON.
-    if answer.status >= 500 and answer.status != 503 and not SENTENCE.search(answer.said):
+    message = html.unescape(answer.said)
+    if answer.status >= 500 and answer.status != 503 and not SENTENCE.search(message):
         return "500"
     # A result may take as long as a call may compute: some are of heads that are trained first.
     is_late = not answer.is_done and not is_within(answer.seconds, MOST_SECONDS)
@@ -175,7 +176,7 @@ def fault(answer: Answer) -> str:
     for kind, pattern in FAULTS.items():
         if pattern.search(text if kind in ("null", "bug code") else told):
             return kind
-    return "" if answer.is_done or SENTENCE.search(html.unescape(answer.said)) else "no sentence"
+    return "" if answer.is_done or SENTENCE.search(message) else "no sentence"
 
 
 def _row(what: str, asked: Sequence[Endpoint], answers: Sequence[Fuzzed], count: int) -> Row:

@@ -207,7 +207,8 @@ def as_text(text: Any) -> str:
     ('Value: &#60;b&#62; is not in the list', 'a &#38; &#60;b&#62;')
     """
     text = str(text)
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    if len(text) > LONGEST:  # its end says what to do
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "<>[]"})
 
 

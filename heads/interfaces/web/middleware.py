@@ -140,7 +140,9 @@ class Gate:
         )
         if not scope["path"].startswith(f"{API}/run"):  # which passes the queue by
             scope.setdefault("state", {})["call"] = call
-        body, answer.fault = self._complete(parse_object(body), body, route)
+        sent, answer.fault = self._complete(parse_object(body), route)
+        # JSON may hold half a surrogate pair, with which no answer could be encoded.
+        body = json.dumps(sent, ensure_ascii=False).encode("utf-8", "replace")
 
         def note(event: str) -> None:
             call.event, self._faults[event] = event, answer.fault
@@ -149,10 +151,8 @@ class Gate:
         MutableHeaders(scope=scope)["content-length"] = str(len(body))
         return replayed(body, receive)
 
-    def _complete(
-        self, sent: dict[str, Any], body: bytes, route: "re.Match[str]"
-    ) -> tuple[bytes, str]:
-        """Return the body of a call with what was left out at its end, and a sentence for a fault.
+    def _complete(self, sent: dict[str, Any], route: "re.Match[str]") -> tuple[dict[str, Any], str]:
+        """Return a call with what was left out at the end of its arguments, and its fault sentence.
 
         A call whose arguments name files that were not sent goes on without any argument: Gradio
         then refuses it by itself, and its caller reads the sentence like that of any other fault.
@@ -166,14 +166,13 @@ class Gate:
         try:
             check_sent(sent if route["v2"] else given)
         except DataError as error:
-            return json.dumps({**sent, "data": []}).encode(), as_text(str(error))
+            return {**sent, "data": []}, as_text(str(error))
         if route["v2"] or parameters is None or not isinstance(given, list):
-            return body, FAULT
+            return sent, FAULT
         left_out = parameters[len(given) :]
         if left_out and all(one["parameter_has_default"] for one in left_out):
             given = [*given, *(one["parameter_default"] for one in left_out)]
-            body = json.dumps({**sent, "data": given}).encode()
-        return body, as_text(_explain(parameters, given))
+        return {**sent, "data": given}, as_text(_explain(parameters, given))
 
     async def _note_cancel(self, receive: Receive) -> Receive:
         body = await read_body(receive, SMALL)

@@ -1,5 +1,6 @@
 """What the gate lets through, by real requests to a real server."""
 
+import json
 import re
 
 import httpx
@@ -118,6 +119,15 @@ def test_a_call_that_cannot_be_gets_a_sentence(page_url, body):
     assert answer.status_code in (400, 422)
     assert answer.json()["detail"].endswith(".")
     assert not re.search(r"Traceback|null|/home|/tmp", answer.text)
+
+
+def test_half_a_surrogate_pair_is_answered(page_url):
+    call = page_url + "gradio_api/call/compare"
+    body = json.dumps({"data": asked("Fine \ud83d.")})  # a text that no encoding has
+    event = httpx.post(call, content=body, headers={"Content-Type": "application/json"}).json()
+    answer = httpx.get(f"{call}/{event['event_id']}", timeout=120)
+    assert "event: complete" in answer.text
+    assert "Fine ?." in answer.text
 
 
 def test_an_endpoint_that_is_not_there_gets_a_sentence(page_url):
