@@ -32,7 +32,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
 BEAT = 0.25  # seconds between two pictures of progress
 SHOWN = 40  # signs of a text that came in the place of something else
-LONGEST = 1_000  # characters of a sentence
+LONGEST = 600  # characters of a sentence
 log = logging.getLogger("heads")
 
 
