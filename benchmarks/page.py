@@ -28,8 +28,10 @@ TEXT = "The new battery lasts two days, and the old one never did."
 STARTS, ROUNDS, VISITS = 5, 100, 8
 KEYS = [f" {word}" for word in TEXT.split()]
 WAIT = 120.0  # seconds for a page
-EMPTY = "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch({})"
-OURS = "from heads.interfaces.web.app import build\nbuild().launch({})"
+EMPTY = (
+    "import gradio as gr\nwith gr.Blocks() as page:\n    gr.Markdown('')\npage.launch(quiet=True)"
+)
+OURS = "from heads.interfaces.web.app import build\npage = build()\npage.launch()\npage.wait()"
 WITH_EXAMPLE = " held-out texts ("  # in the score of a head of the example
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 USABLE = "document.querySelector('#sentence textarea')?.value"
@@ -83,10 +85,10 @@ def served(code: str) -> Iterator[tuple[str, float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    where = f"server_name='127.0.0.1', server_port={port}, quiet=True"
+    address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-c", code.format(where)], stdout=subprocess.DEVNULL
+        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, env={**os.environ, **address}
     )
     try:
         yield f"http://127.0.0.1:{port}/", begun

@@ -3,6 +3,7 @@
 Each test begins its own cluster, for it may kill a part of it.
 """
 
+import itertools
 import os
 import signal
 import threading
@@ -83,7 +84,9 @@ def test_all_tasks_are_done_once_whoever_is_killed(cluster: Any) -> None:
 def test_a_node_that_comes_is_used(cluster: Any) -> None:
     cluster.remove_node(cluster.second)
     workers = set[int]()
-    for number, (_, (_, pid)) in enumerate(work_through(pids, range(60), "ray")):
+    end = time.monotonic() + 120  # a worker takes seconds to begin, on a busy machine many
+    tasks = itertools.takewhile(lambda _: len(workers) < 2 and time.monotonic() < end, range(9_999))
+    for number, (_, (_, pid)) in enumerate(work_through(pids, tasks, "ray")):
         workers.add(pid)
         if number == 3:
             cluster.add_node(num_cpus=1)
