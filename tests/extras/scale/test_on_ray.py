@@ -157,7 +157,7 @@ def rows_of(found: Any) -> pa.Table:
     return pa.concat_tables([parquet.read_table(file) for file in found.source.files])
 
 
-@pytest.mark.parametrize("killed", ["nobody", "actor", "node"])
+@pytest.mark.parametrize("killed", ["actor", "node"])
 def test_features_are_those_of_one_machine_whoever_is_killed(
     cluster: Any, tiny: Callable[..., Path], tmp_path: Path, killed: str
 ) -> None:
@@ -213,7 +213,7 @@ def run_of(frame: pandas.DataFrame, out: Path) -> RunFolder:
     return begin(request, limits=LIMITS, out=out)
 
 
-@pytest.mark.parametrize("killed", ["nobody", "actor", "node"])
+@pytest.mark.parametrize("killed", ["actor", "node"])
 def test_a_run_is_that_of_one_machine_whoever_is_killed(
     cluster: Any, tmp_path: Path, killed: str
 ) -> None:
