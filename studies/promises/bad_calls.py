@@ -27,7 +27,7 @@ from studies.promises.promise import Row, is_within
 from studies.promises.server import Server, served
 from studies.promises.watching import row
 
-SHORT, WHOLE = 20, 300  # calls an endpoint
+SHORT, WHOLE = 12, 300  # calls an endpoint
 PRIVATE = 4  # times fewer of a handler of the page, of which there are many
 AT_ONCE = 4
 # For one sentence. A call waits for its turn before its arguments are looked at, and in public mode

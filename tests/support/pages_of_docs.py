@@ -6,7 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = (*ROOT.glob("*.md"), *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("extras/*.md")))
+PAGES = (
+    *ROOT.glob("*.md"),
+    ROOT / "studies" / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("extras/*.md")),
+)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
