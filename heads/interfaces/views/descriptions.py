@@ -474,10 +474,10 @@ def describe_leaderboard(
         is_wide: Whether there is room for more measures than the score.
         known_notes: Notes that the reader has seen before.
     """
-    title, *verdict = board.verdict
+    warning = [f"Warning: {board.warning}"] if board.warning else []
+    title, *lines = (*warning, *board.verdict)  # a warning is read before any score
     known = {*known_notes, raced(len(board.stopped))}
     notes = [note for note in board.notes if note not in known and note not in board.reading]
-    lines = [*[f"Warning: {board.warning}"] * bool(board.warning), *verdict]
     lines += [f"Note: {note}" for note in notes]
     blocks = (*lines, tabulate_cells(board, is_wide=is_wide), *remark_run(board))
     return Description(title=title, blocks=blocks)
