@@ -99,6 +99,7 @@ def __getattr__(name: str) -> Any:
     # ``from heads import api`` asks for the name before it imports the module: no extra is needed.
     elif (
         name.startswith("_")
+        or "." in name
         or importlib.util.find_spec(f"heads.{name}")
         or name not in (verbs := plugins.verbs())
     ):

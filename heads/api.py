@@ -555,10 +555,10 @@ def evaluate(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    return result(evaluating(**locals()))
+    return result(iter_evaluation(**locals()))
 
 
-def evaluating(
+def iter_evaluation(
     file: str | Path | Frame,
     *,
     label: str = "",
@@ -571,7 +571,7 @@ def evaluating(
     from heads.analysis import scoring
 
     hints = scoring.LabelHints(label=label, labels=labels, separator=separator, group=group)
-    return scoring.evaluating(file, labels=hints, **options)
+    return scoring.iter_evaluation(file, labels=hints, **options)
 
 
 # --- What a head is, what sets two apart, and what padding does to one.

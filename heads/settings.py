@@ -428,7 +428,7 @@ def _takes_files(folder: Path) -> bool:
 def kept_folder() -> Path:
     """Where lies what the next start uses again: in storage that lasts, else with the caches.
 
-    Trained heads on show and converted models lie there, and nothing that visitors brought.
+    Trained heads on show and models that extras made lie there, and nothing that visitors brought.
     """
     storage = storage_folder()
     return storage / "head-to-head" if storage else cache_folder()

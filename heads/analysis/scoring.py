@@ -633,7 +633,7 @@ class Scoring:
         )
 
 
-def evaluating(
+def iter_evaluation(
     file: str | Path | Frame,
     *,
     recipe: Recipe | str | Classifier = "",

@@ -5,6 +5,7 @@ wide as the widest before anybody can count them, and its other engine, calamine
 process over a workbook of 5 kB with one cell in the last row and column.
 """
 
+import contextlib
 import io
 import re
 import warnings
@@ -369,13 +370,16 @@ def _without_results(path: Path, name: str, limits: Limits, place: int) -> Itera
 
 
 def _has_formulas(path: Path) -> bool:
-    """Whether any sheet holds a formula, by its XML: nothing is made of it."""
+    """Return True if any sheet holds a formula, by its XML: nothing is made of it."""
+    damage = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError)
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             if part.filename.startswith("xl/worksheets/") and part.filename.endswith(".xml"):
-                with archive.open(part) as file:
+                # A damaged sheet is another one than is read, which would have been refused.
+                with contextlib.suppress(*damage), archive.open(part) as file:
                     end = b""
                     while piece := file.read(1_000_000):
+                        interruption.check()
                         if _FORMULA.search(end + piece):
                             return True
                         end = piece[-3:]

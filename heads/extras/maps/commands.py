@@ -11,7 +11,7 @@ from heads.display import Code
 from heads.errors import DataError
 from heads.extras.maps.verbs import row_map
 from heads.interfaces import cli
-from heads.interfaces.cli.files import followed
+from heads.interfaces.cli.files import follow_work
 from heads.interfaces.cli.shell import Answers, command, write_figure
 
 
@@ -38,7 +38,7 @@ def map(
             what = f"{to.name} is neither an HTML file nor a Parquet file."
             raise DataError(what, "Let its name end in .html or .parquet.")
         check_free(to)
-    found = followed(iter_row_map(data, readings or None, method=method, most=most, model=model))
+    found = follow_work(iter_row_map(data, readings or None, method=method, most=most, model=model))
     lines: list[str | Code] = ["Write it with --to map.html, to be looked at, or --to map.parquet."]
     if to is not None:
         lines = [f"The map: {to}"]

@@ -10,7 +10,7 @@ from heads.errors import DataError
 from heads.extras.scale import verbs
 from heads.extras.scale.pool import HERE
 from heads.interfaces import cli
-from heads.interfaces.cli.files import followed
+from heads.interfaces.cli.files import follow_work
 from heads.interfaces.cli.shell import Answers, command
 from heads.settings import ExperimentConfig
 
@@ -21,7 +21,7 @@ def _add_command(stream: Callable[..., Any], summary: str) -> None:
     """Add a command with the arguments of a verb, of which `data` alone is positional."""
 
     def run(data: Any, **options: Any) -> Answers:
-        found = followed(stream(data, **options), what=RESUMES)
+        found = follow_work(stream(data, **options), what=RESUMES)
         yield found.as_json(), lambda: cli.tables.show(found)
 
     parameters = []
@@ -77,7 +77,7 @@ def fit_shards(
             what = "A head on vectors has no base model to export with it."
             raise DataError(what, "Let the name behind --to end in .onnx.")
         check_place(Path(to), onnx=is_onnx)  # before the work, not after it
-    comparison = followed(work)
+    comparison = follow_work(work)
     write = api.export_onnx if is_onnx else api.export
     exported = write(comparison.best, to) if to else None
     values = comparison.as_json() | ({"exported": exported.as_json()} if exported else {})

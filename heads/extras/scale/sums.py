@@ -78,7 +78,9 @@ class Shards:
 
     def rows(self) -> Iterator[ShardRows]:
         """Yield the rows a shard at a time, read in this process."""
-        return (self.reader.read(piece, self.subset) for piece in self.pieces)
+        for piece in self.pieces:
+            interruption.check()
+            yield self.reader.read(piece, self.subset)
 
 
 # --- Moments, from which heads with a solution in closed form follow.

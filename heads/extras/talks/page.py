@@ -1,5 +1,6 @@
 """What this extra adds to the page: the tour under Learn, a vote and a file under Try."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from heads.interfaces.views.html import busy
-from heads.interfaces.web.guards import failed, saves, shared_address
+from heads.interfaces.web.guards import failed, saves
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.page_sections import PageParts, PageSection
 from heads.interfaces.web.places.answers import compared
@@ -64,6 +65,12 @@ def _write_tour(request: gr.Request) -> str:
     from heads.extras.talks.verbs import tour
 
     return write_story(tour(limits=limits()), shared_address(request))
+
+
+def shared_address(request: gr.Request) -> str:
+    """Return the address of this page as a browser names it; empty if nobody else can open it."""
+    origin = str(request.headers.get("origin", ""))
+    return "" if re.match(r"https?://(localhost|127\.|\[)", origin) else origin
 
 
 def draw_talk(parts: PageParts) -> None:

@@ -2,7 +2,7 @@
 
 from heads.extras.tracking import api
 from heads.interfaces import cli
-from heads.interfaces.cli.files import followed
+from heads.interfaces.cli.files import follow_work
 from heads.interfaces.cli.shell import Answers, command
 
 
@@ -16,5 +16,5 @@ def track(run: str, tracker: str, *, project: str = api.PROJECT) -> Answers:
     """
     from heads.extras.tracking.trackers import iter_tracking
 
-    tracked = followed(iter_tracking(run, tracker, project))
+    tracked = follow_work(iter_tracking(run, tracker, project))
     yield tracked.as_json(), lambda: cli.tables.show(tracked)

@@ -175,7 +175,7 @@ def export(
     """
     from heads.classifier.pretrained import is_own
     from heads.exporters.export import check_library, check_place
-    from heads.interfaces.cli.files import followed
+    from heads.interfaces.cli.files import follow_work
     from heads.interfaces.views.descriptions import summarize_head
 
     check_place(to, onnx=onnx)  # before the work, not after it
@@ -197,7 +197,7 @@ def export(
     else:
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if refit:
-        classifier = followed(classifier.refitted())
+        classifier = follow_work(classifier.refitted())
     if raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
     form = {"library": library, "adapter": adapter, "refit": False}

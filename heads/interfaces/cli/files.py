@@ -47,7 +47,7 @@ def predict(
                 shutil.copyfileobj(sys.stdin.buffer, stream)
         target = Path(to) if to else Path(folder) / "answers.csv"  # nothing is printed by half
         work = predicting(source, to=target, is_printed=not to, **options)
-        found = followed(work, what=f"{to} was not written" if to else "")
+        found = follow_work(work, what=f"{to} was not written" if to else "")
         found = found if to else replace(found, to=None)
         cli.tables.report_answers(found)
         yield found.as_json(), lambda: None if to else _print(target, found.vectors)
@@ -76,11 +76,11 @@ def evaluate(
     """Scores a head on a file with labels."""
     options |= {"recipe": recipe, "labels_file": labels_file, "label_names": label_names}
     options |= {"separator": separator or None, "header": HEADERS[header]}
-    found = followed(api.evaluating(file, **options))
+    found = follow_work(api.iter_evaluation(file, **options))
     yield found.as_json(), lambda: cli.tables.show(found)
 
 
-def followed(work: Generator[Progress, None, Found], what: str = "") -> Found:
+def follow_work(work: Generator[Progress, None, Found], what: str = "") -> Found:
     """Run some work to its end, tell its progress on stderr, and add `what` if it is stopped."""
     from rich.console import Console
 

@@ -203,13 +203,17 @@ def leaderboard(
 
 def answer_questions(board: Leaderboard, names: Sequence[str] = ()) -> None:
     """Print the short answer to every question about a run; the whole answer to those named."""
-    rows = []
-    for section, answer in _find_answers(board, names):
+    rows, found = [], list(_find_answers(board, names))
+    for section, answer in found:
         if names:
             blocks = (answer.phrase, *answer.sentences, *answer.tables)
             show(Description(title=section.question, blocks=blocks))
         elif answer.phrase:
             rows.append((section.name, f"{section.question} {answer.phrase}"))
+    answered = {section.name for section, _ in found}
+    for section in find_sections(names):
+        if section.name not in answered:
+            show(Description(title=section.question, blocks=("This run has no answer to that.",)))
     if rows:
         note = f"What an answer rests on: heads runs {board.run} --show NAME"
         show(Table(headers=("--show", "question and answer"), rows=tuple(rows), note=note))

@@ -144,14 +144,14 @@ def evaluate(
     Returns:
         Progress as it goes; then the score, every measure and every class.
     """
-    from heads.analysis.scoring import LabelHints, evaluating
+    from heads.analysis.scoring import LabelHints, iter_evaluation
 
     hints = LabelHints(
         label=label, labels=listed(label_columns), separator=separator or None, group=group
     )
     with _lent_table(file) as path:
         head = _head_options(run, recipe, model, sample, text, pair)
-        events = evaluating(path, labels=hints, metric=metric or "auto", **head)
+        events = iter_evaluation(path, labels=hints, metric=metric or "auto", **head)
         scores = yield from show_progress(events, _as_json)
         yield scores.as_json()
 

@@ -2,12 +2,12 @@
 
 import csv
 import functools
+import html
 import inspect
 import io
 import json
 import logging
 import math
-import re
 import secrets
 import time
 from collections.abc import Callable, Generator
@@ -206,10 +206,10 @@ def as_text(text: Any) -> str:
     >>> as_text("Value: <b> is not in the list"), as_text(plain("a & <b>"))
     ('Value: &#60;b&#62; is not in the list', 'a &#38; &#60;b&#62;')
     """
-    text = str(text)
+    text = html.unescape(str(text))  # so that no entity is cut in two
     if len(text) > LONGEST:  # its end says what to do
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
-    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "<>[]"})
+    return plain(text)
 
 
 # --- Files that the browser makes: what stands in them is never written on the server.
@@ -224,12 +224,6 @@ def saves(
     text, called = gr.Textbox(visible=False), gr.Textbox(name, visible=False)
     made = button.click(make, inputs, text, **QUIET, **pool(slots))
     made.success(None, [text, called], None, js=SAVE, api_visibility="private")
-
-
-def shared_address(request: gr.Request) -> str:
-    """The address of this page, as a browser names it; empty where nobody else can open it."""
-    origin = str(request.headers.get("origin", ""))
-    return "" if re.match(r"https?://(localhost|127\.|\[)", origin) else origin
 
 
 def as_csv(headers: list[str], rows: list[list[Any]]) -> str:

@@ -141,8 +141,9 @@ class Gate:
         if not scope["path"].startswith(f"{API}/run"):  # which passes the queue by
             scope.setdefault("state", {})["call"] = call
         sent, answer.fault = self._complete(parse_object(body), route)
-        # JSON may hold half a surrogate pair, with which no answer could be encoded.
-        body = json.dumps(sent, ensure_ascii=False).encode("utf-8", "replace")
+        if sent:  # else Gradio refuses the body as it came
+            # JSON may hold half a surrogate pair, with which no answer could be encoded.
+            body = json.dumps(sent, ensure_ascii=False).encode("utf-8", "replace")
 
         def note(event: str) -> None:
             call.event, self._faults[event] = event, answer.fault

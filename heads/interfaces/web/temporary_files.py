@@ -113,9 +113,12 @@ def is_folder(facts: os.stat_result) -> bool:
 
 def age(path: Path) -> float:
     """Return the seconds since a file, or anything in a folder, was written; follow no link."""
-    times = [facts.st_mtime for _, facts in walk(path)]
-    with contextlib.suppress(OSError):
-        times.append(path.lstat().st_mtime)
+    times = []
+    with contextlib.suppress(OSError):  # another process may have been faster
+        facts = path.lstat()
+        times = [facts.st_mtime]
+        if is_folder(facts):
+            times += [facts.st_mtime for _, facts in walk(path)]
     return abs(time.time() - max(times, default=0.0))
 
 

@@ -40,8 +40,8 @@ class Recent(OrderedDict[str, Value]):
 
     def __setitem__(self, name: str, value: Value) -> None:
         """Set an entry, which is the newest one then."""
+        self.pop(name, None)  # another thread may remove it between two steps
         super().__setitem__(name, value)
-        self.move_to_end(name)
         while len(self) > self._most:
             self.popitem(last=False)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import hashlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -284,6 +285,21 @@ def test_a_damaged_workbook_is_read_or_refused(folder: Path, place: int, byte: i
     path.write_bytes(raw[: len(raw) - cut % len(raw) if cut % 3 == 0 else None])
     with contextlib.suppress(HeadsError):
         read(path, LIMITS)
+
+
+def test_a_damaged_sheet_that_is_not_shown_does_not_matter(tmp_path: Path) -> None:
+    def add(book: Workbook) -> None:
+        sheet = book.create_sheet("Other")
+        for number in range(5_000):
+            sheet.append([hashlib.sha256(bytes(number)).hexdigest()])
+
+    rows = [("text", "label"), *[(f"text {number}", "yn"[number % 2]) for number in range(9)]]
+    path = workbook(tmp_path / "two.xlsx", rows, add)
+    content = bytearray(path.read_bytes())
+    end = content.index(b"PK\3\4", content.index(b"xl/worksheets/sheet2.xml"))  # the next part
+    content[end - 500 : end - 400] = bytes(100)
+    path.write_bytes(content)
+    assert len(open_table(path, LIMITS).rows) == len(rows) - 1
 
 
 def test_limits_hold_for_what_a_user_may_read(save: Callable[..., Path]) -> None:

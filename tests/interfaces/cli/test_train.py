@@ -167,6 +167,8 @@ def test_runs_are_listed_shown_and_compared(capfd, trained):
     code, out, _ = run(capfd, "runs", trained["run"], "--show", "numbers", "--json")
     (table,) = json.loads(out)["answers"]["numbers"]["tables"]
     assert len(table["rows"]) == len(trained["cells"])
+    code, out, _ = run(capfd, "runs", trained["run"], "--show", "tuning")
+    assert (code, "no answer to that" in out) == (0, True)
     code, _, err = run(capfd, "runs", trained["run"], "--show", "number")
     assert (code, "Did you mean 'numbers'?" in err) == (2, True)
     code, out, _ = run(capfd, "runs", trained["run"][:-1], trained["run"], "--json")

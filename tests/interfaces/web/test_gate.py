@@ -121,6 +121,12 @@ def test_a_call_that_cannot_be_gets_a_sentence(page_url, body):
     assert not re.search(r"Traceback|null|/home|/tmp", answer.text)
 
 
+def test_a_body_that_is_no_object_calls_nothing(page_url):
+    for body in ("[]", "{", "7"):
+        answer = httpx.post(page_url + "gradio_api/call/v2/families", content=body)
+        assert answer.status_code in (400, 422), body
+
+
 def test_half_a_surrogate_pair_is_answered(page_url):
     call = page_url + "gradio_api/call/compare"
     body = json.dumps({"data": asked("Fine \ud83d.")})  # a text that no encoding has
