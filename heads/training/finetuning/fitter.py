@@ -209,10 +209,7 @@ class _Work:
         logits = run.module.answers(self._texts, self._rows, self._task.check)
         loss = scaled_loss(self._task, self._rows, logits)
         constant = constant_loss(self._task, self._rows)
-        # It ends no better than a constant answer, though its search did. (Losses on the way do
-        # not tell: those of a short training are mostly from before it learned.)
-        has_diverged = not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
-        done: dict[str, Any] = {"diverged": has_diverged}
+        done: dict[str, Any] = {"diverged": _has_diverged(loss, point, constant)}
         if done["diverged"]:
             done["rose"] = _rose(losses, constant)
         else:
@@ -261,6 +258,14 @@ def is_falling(points: Sequence[TriedSettings]) -> bool:
 
 def _loss(point: TriedSettings) -> float:
     return math.inf if math.isnan(point.loss) else point.loss
+
+
+def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
+    """Return True if a training ends no better than a constant answer, though its search did.
+
+    Losses on the way do not tell: those of a short training are mostly from before it learned.
+    """
+    return not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
 
 
 def _rose(losses: Sequence[float], constant: float) -> bool:
