@@ -1134,7 +1134,7 @@ def test_a_base_model_that_has_changed_is_refused(start, tmp_path: Path) -> None
 
 def test_a_head_that_is_not_there_is_a_sentence(whole) -> None:
     for name, error in (
-        ("mean+gpt2", DataError), ("majority", RecipeError), ("", RecipeError),
+        ("mean+gpt2", DataError), ("majority", DataError), ("", RecipeError),
         ("../../x", RecipeError),
     ):  # fmt: skip
         with pytest.raises(error):
