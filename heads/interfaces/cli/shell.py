@@ -101,18 +101,20 @@ def command(
 
 
 def _inherit_flags(function: Callable[..., Any], source: Any = None) -> None:
-    """Put the flags of a source that are texts, numbers or switches in the place of `**options`."""
+    """Put the flags of a source in the place of `**options`; limits are no flag."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[-1].kind is not Parameter.VAR_KEYWORD:
         return
-    names = {parameter.name for parameter in parameters}
+    known = {parameter.name for parameter in parameters} | {"limits"}
+    inherited = inspect.signature(source).parameters
     flags = [
         flag.replace(annotation=PLAIN.get(flag.annotation, flag.annotation))
-        for flag in inspect.signature(source).parameters.values()
-        if flag.kind is Parameter.KEYWORD_ONLY and flag.name not in names
-        if {flag.annotation} & {*PLAIN, *PLAIN.values()}
+        for flag in inherited.values()
+        if flag.kind is Parameter.KEYWORD_ONLY and flag.name not in known
     ]
-    order = {name: at for at, name in enumerate(inspect.signature(source).parameters)}
+    if odd := [flag.name for flag in flags if isinstance(flag.annotation, str)]:
+        raise TypeError(f"PLAIN has no type for {odd} of {source.__name__}.")
+    order = {name: at for at, name in enumerate(inherited)}
     flags = sorted([*parameters[:-1], *flags], key=lambda one: (one.kind, order.get(one.name, -1)))
     function.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
 
