@@ -121,7 +121,9 @@ def _unreachable(name: str, error: Exception) -> str:
         return f"The Hub does not have {name}, or not all that it lists of it (404)."
     if "Timeout" in type(error).__name__:
         return f"The Hub does not answer in time for {name}."
-    return f"The Hub cannot be reached for {name}."
+    # A name without an owner may have been meant for a folder.
+    missing = "" if "/" in name else f"There is no folder {name} here, and "
+    return f"{missing}{'t' if missing else 'T'}he Hub cannot be reached for {name}."
 
 
 def free_bytes() -> int:

@@ -200,7 +200,8 @@ class Race:
         data = self._training_data(share)
         self.learned = len(data.splits.fitted(0))
         if self.learned < FEWEST:
-            what = f"{count(self.learned, 'row')} to learn from are few for this."
+            learned = count(self.learned, "row")
+            what = f"{learned} to learn from are few for this, which needs {FEWEST:,}."
             raise DataError(what, "Train as usual: heads train FILE")
         jobs = [search_job(cell, data) for cell in left]
         scheduler = run_trials if self.on == HERE else schedule_on_ray(self.on, pool=self.pool)

@@ -549,7 +549,7 @@ def tabulate_runs(boards: Sequence[Leaderboard]) -> Table:
         ("recommended", *(board.recommendation.name or "none" for board in boards)),
     ]
     protocols = {(board.data, board.protocol) for board in boards}
-    told = [NOT_ALIKE, *(f"{board.run}: {board.protocol}" for board in boards)]
+    told = [NOT_ALIKE, *(f"{board.run}: {board.data}. {board.protocol}" for board in boards)]
     return Table(
         headers=("", *(f"{board.data}\n{board.run[-16:]}" for board in boards)),
         rows=tuple(rows),

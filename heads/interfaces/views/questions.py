@@ -321,7 +321,7 @@ def list_cells(subject: SectionSubject) -> SectionAnswer:
                 score.shown(cell.measures.score),
                 between(cell.measures, "to"),
                 *("" if value is None else measure.shown(value) for measure, value in values),
-                count(cell.learned),
+                count(cell.learned) if cell.learned else "",
                 f"{cell.seconds:.1f}",
                 head_details.against(board, cell),
             )

@@ -68,7 +68,8 @@ def test_it_asks_for_nothing_and_runs_no_script_but_its_own(html):
     policy = re.search('Content-Security-Policy" content="([^"]+)"', html)
     assert policy
     assert policy[1] == (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        "default-src 'none'; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
     )
     # Plotly once, the few lines that draw, and figures that are data.
     assert html.count("<script>") == 2
