@@ -360,7 +360,7 @@ def _by_cells(table: Table, columns: Columns, said: ColumnHints) -> Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """What columns were taken for what, and how many points each column has as texts or labels."""
+    """The columns by the part they take, and the points of each as texts and as labels."""
 
     columns: Columns
     flags: tuple[str, ...]

@@ -328,7 +328,7 @@ def _sides(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its key is remembered
 class _Reading:
-    """How texts are read, what is asked for by its reading, and whether it is kept on disk."""
+    """A way to encode texts, with what its reading asks for; cached on disk or not."""
 
     engine: InferenceEngine
     paired: bool

@@ -75,7 +75,7 @@ class TrainingTask:
 
     @property
     def standardise(self) -> bool | None:
-        """Whether the run standardises every input; None where heads search that."""
+        """Return True if the run standardises every input, None if heads search that."""
         return {"yes": True, "no": False}.get(self.config.standardise)
 
     def products_on(self, device: torch.device) -> torch.dtype:

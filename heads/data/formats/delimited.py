@@ -59,7 +59,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a text is parted into cells.
+    """The signs by which a text is split into cells.
 
     Attributes:
         delimiter: The sign between cells.
@@ -397,7 +397,7 @@ def head_of(lines: Iterable[str]) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class _Parting:
-    """How a text is parted into rows; without a `reading` each of its lines is one text."""
+    """The split of a text into rows; without a `reading` each of its lines is one text."""
 
     reading: CsvFormat | None
     lines: Callable[[], Iterator[str]]
@@ -507,7 +507,7 @@ def _one_column(source: TextSource, name: str) -> _Parting:
 
 @dataclass(kw_only=True, slots=True)
 class _Counted:
-    """What a pass over all rows finds; `odd` has the sizes of unlike rows by their lines."""
+    """The counts of a pass over all rows; `odd` has the sizes of unlike rows by their lines."""
 
     first: list[tuple[int, list[str]]] = field(default_factory=list)
     widest: int = 0

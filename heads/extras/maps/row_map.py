@@ -65,7 +65,7 @@ METHODS = {"pca": "principal components", "tsne": "t-SNE"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How well a picture shows which vectors are near each other."""
+    """The agreement of a picture with the vectors on which rows are near each other."""
 
     kept: float | None  # the fraction of the vectors' variance that is drawn; None of t-SNE
     agreement: float  # the fraction of the ten nearest rows that are the ten nearest in the picture

@@ -113,7 +113,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verdict:
-    """What explains the scores of a server."""
+    """The order of classes and the function that explain the scores of a server."""
 
     own: Fit  # the checkpoint's own way
     best: Fit | None  # the way that explains them; None where none does

@@ -126,24 +126,24 @@ def train(
         print(f"heads: warning: {warning}", file=sys.stderr)
     events = working(run, limits(), scheduler)
     try:
-        found = _followed(run, events, live=sys.stderr.isatty())
+        board = _follow_events(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
-        yield _trained(leaderboard(run), run, told)
+        yield _answer_run(leaderboard(run), run, told)
         says = f"heads: stopped; go on with heads train --resume {out or run.id}"
         print(says, file=sys.stderr)
         raise
-    yield _trained(found, run, told)
+    yield _answer_run(board, run, told)
 
 
-def _trained(found: Any, run: Any, told: Sequence[str]) -> tuple[Any, Any]:
-    values = found.as_json() | {"folder": str(run.path)}
-    values |= {"answers": cli.tables.answers_as_json(found)}
-    return values, lambda: cli.tables.leaderboard(found, told, run)
+def _answer_run(board: Any, run: Any, known_notes: Sequence[str]) -> tuple[Any, Any]:
+    values = board.as_json() | {"folder": str(run.path)}
+    values |= {"answers": cli.tables.answers_as_json(board)}
+    return values, lambda: cli.tables.leaderboard(board, known_notes, run)
 
 
-def _followed(run: Any, events: Iterator[Any], *, live: bool) -> Any:
-    """The leaderboard at the end; a live table, or where nobody watches a line for every cell."""
+def _follow_events(run: Any, events: Iterator[Any], *, live: bool) -> Any:
+    """Show a live table, or a line a cell where nobody watches; return the leaderboard."""
     from heads.interfaces.cli.tables import follow_run
     from heads.interfaces.views.descriptions import mark_baseline, score_with_interval
     from heads.runs.runner import CellDone

@@ -30,10 +30,10 @@ FORMS = {
 }
 
 
-def said(
+def build_hints(
     names: Sequence[str], form: str, labels: tuple[str, ...], order: tuple[str, ...]
 ) -> ColumnHints:
-    """What a user said of the columns.
+    """Return what a user said of the columns.
 
     Args:
         names: Of the columns of text, label, second text, split and group; "" where nothing was

@@ -25,7 +25,7 @@ from heads.errors import DataError, LimitError
 from heads.events import Progress
 from heads.hub import PREFIX
 from heads.interfaces.docstrings import described
-from heads.interfaces.views.dataset import said
+from heads.interfaces.views.dataset import build_hints
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import show_progress, typed, unchecked
 from heads.interfaces.web.slots import pool
@@ -226,7 +226,7 @@ def read(
     """
     columns = (text, label, pair, split, group)
     with uploads.lent(file) as (name,):
-        hints = said(columns, labels_are, listed(label_columns), listed(order))
+        hints = build_hints(columns, labels_are, listed(label_columns), listed(order))
         return _read(name, hints, dataset=dataset).as_json()
 
 
@@ -303,7 +303,7 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
             admit(model, limits())  # fetched before its turn: others train meanwhile
 
             def request_run() -> RunRequest:
-                hints = said(columns, labels_are, listed(label_columns), listed(order))
+                hints = build_hints(columns, labels_are, listed(label_columns), listed(order))
                 data = _read(name, hints, model, dataset)
                 # The classes of a test are ordered by the other data.
                 scored = _read(test_name, replace(hints, order=()), model) if test else None
@@ -339,12 +339,12 @@ def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = ""
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
 
-    table, name = _opened(kept, dataset)
+    table, name = _open_table(kept, dataset)
     data = data_of(table, limits(), guess(table, hints) if hints else None, name=name)
     return with_token_findings(data, load(model, limits=limits()))
 
 
-def _opened(kept: str, dataset: str) -> tuple[Table, str]:
+def _open_table(kept: str, dataset: str) -> tuple[Table, str]:
     """Open an upload or a data set of the Hub, exactly one of the two, and return its name too."""
     if kept and dataset:
         raise DataError("There is a file, and a data set as well.", "Send one of them.")
@@ -365,7 +365,7 @@ def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
 
     run = begin(request, limits=limits())
     try:
-        yield from _told(run, place)
+        yield from _iter_events(run, place)
         yield leaderboard(run).as_json()
     finally:
         if limits().public:  # nobody else can name it, so nobody will ask for it
@@ -373,7 +373,7 @@ def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
                 run.delete()
 
 
-def _told(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
+def _iter_events(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
     """Yield the events of a run's worker at every beat: between them Gradio notices a cancel."""
     last: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
     with contextlib.closing(worked(run, place.stop, limits().run_seconds)) as beats:

@@ -41,7 +41,7 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
 def columns_of(table: Table, names: Sequence[str], form: str) -> Columns:
     """Columns as they were named; those of the labels follow from what the labels are."""
     if form != "columns":
-        return guess(table, dataset.said(names, form, (), ()))
+        return guess(table, dataset.build_hints(names, form, (), ()))
     text, _, pair, split, group = names
     others = [name for name in table.columns if name not in (text, pair, split, group)]
     flags = flag_columns(table, others)
@@ -199,7 +199,7 @@ def chosen(*asked: Any, most: int = 0) -> Data:
             },
         )
         title = f"{title}, {most:,} rows"
-    now = dataset.said(
+    now = dataset.build_hints(
         [one or "" for one in names], form or "one", tuple(labels or ()), listed(order or "")
     )
     columns = Columns(

@@ -98,7 +98,7 @@ def build_request(
     )
 
 
-def build_config(values: dict[str, Any], here: Limits) -> ExperimentConfig:
+def build_config(values: dict[str, Any], limits: Limits) -> ExperimentConfig:
     """Return the settings of an experiment; raise HeadsError if one is out of its range."""
     checked: dict[str, Any] = {}
     for field in fields(ExperimentConfig):
@@ -112,7 +112,7 @@ def build_config(values: dict[str, Any], here: Limits) -> ExperimentConfig:
             value = kind(value)
         # Of texts, the experiment itself knows which there are.
         checked[field.name] = value is True if kind is bool else value
-    if here.public:
+    if limits.public:
         seconds = checked["budget_seconds"] or PUBLIC_SECONDS
         checked["budget_seconds"] = min(seconds, PUBLIC_SECONDS)
     return ExperimentConfig(**checked)
