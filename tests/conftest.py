@@ -50,6 +50,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     By itself xdist begins with the file that has most tests, and these are the shortest ones.
     """
     items.sort(key=lambda item: item.path.name != "test_promises.py")
+    names = {extra.name for extra in plugins.extras()}
+    for item in items:
+        if missing := {mark.args[0] for mark in item.iter_markers("needs_extra")} - names:
+            item.add_marker(pytest.mark.skip(reason=f"needs heads/extras/{missing.pop()}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -91,6 +91,7 @@ def close(found: dict, known: dict) -> bool:
     )
 
 
+@pytest.mark.needs_extra("labels")
 def test_python_has_every_endpoint_that_the_page_lists(page_url):
     sys.path.insert(0, str(ROOT / "docs"))
     try:

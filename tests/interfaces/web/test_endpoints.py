@@ -9,6 +9,7 @@ from fake_hub import Repository
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from heads import plugins
 from heads.errors import DataError, HeadsError
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.location import Location
@@ -104,8 +105,9 @@ def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
     typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
     typed |= {"/read", "/train_grid", "/look", "/edit", "/ablate", "/readings"}
-    typed.add("/labels")
     typed |= {"/predict", "/evaluate"}
+    for extra in filter(lambda extra: extra.endpoints, plugins.extras()):
+        typed |= {f"/{function.__name__}" for function, _ in plugins.load(extra.endpoints)}
     assert set(named) == typed
     parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
     assert not parameters["text"]["parameter_has_default"]
@@ -117,6 +119,7 @@ def test_ten_megabytes_of_text_are_cut_and_answered(client):
     assert any("first 20,000 of 10,000,000 characters" in note for note in found["notes"])
 
 
+@pytest.mark.needs_extra("public")
 def test_public_mode_is_said_on_the_page_and_refuses_folders(monkeypatch, tmp_path):
     from heads.interfaces.web.app import build
 
@@ -239,6 +242,7 @@ def test_a_link_with_half_a_letter_is_one():
     assert Location.of({"text": "a\ud800"}).query == "?text=a%3F"
 
 
+@pytest.mark.needs_extra("hub")
 def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path, monkeypatch):
     place = tmp_path / "main" / "data"
     place.mkdir(parents=True)
