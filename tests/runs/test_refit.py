@@ -111,9 +111,7 @@ def test_the_card_says_where_head_and_score_come_from(board: Leaderboard, tmp_pa
     assert interval in of_scored
 
 
-def test_every_door_of_the_shell_gives_it(
-    board: Leaderboard, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+def test_an_export_of_the_shell_gives_it(board: Leaderboard, tmp_path: Path) -> None:
     wanted = result(board.classifier("cls+bert").refitted()).logits(TEXTS)
     for name, flags in (("one", []), ("two", ["--as", "transformers"])):
         place = str(tmp_path / name)
@@ -122,8 +120,14 @@ def test_every_door_of_the_shell_gives_it(
     place = str(tmp_path / "scored")
     assert main(["export", "cls+bert", place, "--run", board.run, "--no-refit"]) == 0
     assert not is_close(logits(tmp_path / "scored"), wanted)
+
+
+@pytest.mark.needs_extra("hub")
+def test_a_push_gives_it(
+    board: Leaderboard, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    wanted = result(board.classifier("cls+bert").refitted()).logits(TEXTS)
     monkeypatch.chdir(tmp_path)
-    capfd.readouterr()
     told = ["push", board.run, "me/pushed", "--recipe", "cls+bert", "--dry-run", "--json"]
     assert main(told) == 0
     assert "60 rows" in json.loads(capfd.readouterr().out)["card"]
