@@ -187,7 +187,7 @@ def test_a_run_says_whether_fine_tuning_was_worth_it(tab, look, file):
     fold.locator("table tbody tr").nth(1).wait_for()
     told = fold.inner_text()
     assert "the frozen base model" in told
-    assert "Last 2 layers last2" in told
+    assert "Last 2 layers (last2)" in told
     assert re.search(r"3\.5M\s+1\.2k\s+1\s+\d", told)
     fold.locator(".js-plotly-plot .point").first.wait_for()
     fits(page)
