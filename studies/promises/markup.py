@@ -50,7 +50,7 @@ PAYLOADS: Sequence[str] = (
     "{{ 7*7 }} {% raw %} ${7*7} #{7*7}",
     f"<details open ontoggle={SCRIPT}><video><source onerror={SCRIPT} src=http://{EVIL}/v>",
 )
-EACH = 11  # of the payloads, one of so many in the short form
+EACH = 22  # of the payloads, one of so many in the short form
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 LINKS: Mapping[str, Sequence[str]] = {
     "sentence": ("text",),
