@@ -3,7 +3,7 @@
 Public names are loaded on first use, so that ``import heads`` stays light.
 """
 
-import importlib.util
+import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,8 @@ registration.register()
 
 
 def __getattr__(name: str) -> Any:
+    import importlib.util  # here, for `import heads` is to stay quick
+
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name], __name__), name)
     # ``from heads import api`` asks for the name before it imports the module: no extra is needed.

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +24,6 @@ from heads.errors import HeadsError, did_you_mean
 
 GROUP = "heads.plugins"
 _entered = contextlib.ExitStack()
-log = logging.getLogger("heads")
 
 
 class BaseModelSource(Protocol):
@@ -91,6 +87,9 @@ def extras() -> tuple[Extra, ...]:
 
     An extra that cannot be loaded is logged and left out.
     """
+    import pkgutil  # here, for `import heads` is to stay quick
+    from importlib.metadata import entry_points
+
     references: list[str] = []
     with contextlib.suppress(ImportError):  # the folder was removed
         folder = importlib.import_module("heads.extras").__path__
@@ -102,6 +101,9 @@ def extras() -> tuple[Extra, ...]:
 
 
 def _load_extra(reference: str) -> Extra | None:
+    import logging
+
+    log = logging.getLogger("heads")
     try:
         extra = load(reference)
     except Exception as error:  # whatever a package of somebody else does as it is imported

@@ -205,7 +205,7 @@ def _reader(place: Path) -> Property:
     from heads.data.columns import guess
     from heads.data.dataset import data_of
     from heads.data.files import open_table
-    from heads.interfaces.views.dataset import said
+    from heads.interfaces.views.dataset import build_hints
 
     def ask(value: tuple[tuple[bytes, str], Mapping[str, Any], bool | None]) -> object:
         (content, ending), hints, header = value
@@ -213,7 +213,7 @@ def _reader(place: Path) -> Property:
         path.write_bytes(content)
         table = open_table(path, PUBLIC, header)
         given = (tuple(hints[name]) for name in ("labels", "order"))
-        asked = said(hints["names"], hints["form"], *given)
+        asked = build_hints(hints["names"], hints["form"], *given)
         return json.dumps(
             data_of(table, PUBLIC, guess(table, asked) if asked else None, name=path.stem).as_json()
         )
