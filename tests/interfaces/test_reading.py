@@ -130,7 +130,7 @@ def test_the_api_is_told_what_labels_are(client, wide):
 def test_the_form_of_columns_says_them(columns):
     names = (columns.text, columns.label, columns.pair, columns.split, columns.group)
     form = dataset.form_of(columns)
-    assert dataset.said(names, form, columns.labels, columns.order) == ColumnHints(
+    assert dataset.build_hints(names, form, columns.labels, columns.order) == ColumnHints(
         text="t", label=columns.label, separator=columns.separator, labels=columns.labels,
         number=columns.number, order=columns.order, group=columns.group,
     )  # fmt: skip
