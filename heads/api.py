@@ -143,10 +143,9 @@ def read(
         data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
             JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a table in memory:
             a DataFrame of pandas or Polars, a table of pyarrow, a `datasets.Dataset`, or a
-            DatasetDict, whose splits are used as they are called; or, as hub:owner/name,
-            hub:owner/name:config or hub:owner/name:config:split, the Parquet files of a data set
-            of the Hub. Rows of these count from 1. Vectors may stand in the place of texts: in a
-            column of lists of floats, in a .npy or .npz file, or as an array (n, w).
+            DatasetDict, whose splits are used as they are called; or a name that an extra fetches,
+            such as hub:owner/name. Rows of these count from 1. Vectors may stand in the place of
+            texts: in a column of lists of floats, in a .npy or .npz file, or as an array (n, w).
         columns: Which column is what; guessed, if not given.
         header: Whether the first line names the columns; found out, if not given.
         group: The column that says which rows belong together, such as their author: no split

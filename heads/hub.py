@@ -5,67 +5,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from heads.caching import REFUSALS, ROOM, why
-from heads.errors import DataError, HeadsError
+from heads.errors import HeadsError
 from heads.settings import Limits
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 MARGIN = 500_000_000  # bytes that a download leaves free
 TIMEOUT = 10  # seconds without an answer of the Hub
-PREFIX = "hub:"  # of the name of a data set
-WHOLE = "default"  # the name of a configuration where there is but one
-DATASET = re.compile(
-    r"(?P<repo>[^@:]+)(?:@(?P<revision>[0-9A-Za-z._/-]+))?"
-    r"(?::(?P<config>[^:]+))?(?::(?P<split>[^:]+))?"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubDataset:
-    """The name of a data set of the Hub, such as hub:nyu-mll/glue:sst2.
-
-    Attributes:
-        repo: Its id, owner/name.
-        config: One of its configurations, or "".
-        split: One of its splits, or "" for all that are called train, validation or test.
-        revision: A commit, or "" for the newest.
-    """
-
-    repo: str
-    config: str = ""
-    split: str = ""
-    revision: str = ""
-
-    def __str__(self) -> str:
-        repo = f"{self.repo}@{self.revision}" if self.revision else self.repo
-        config = self.config or (WHOLE if self.split else "")
-        return PREFIX + ":".join(filter(None, (repo, config, self.split)))
-
-    @property
-    def title(self) -> str:
-        """A short name: that of the data set, with its configuration and split where they count."""
-        parts = (self.repo, "" if self.config == WHOLE else self.config, self.split)
-        return ":".join(filter(None, parts))
-
-
-def parse_dataset(text: str) -> HubDataset:
-    """Parse the name of a data set.
-
-    >>> str(parse_dataset("hub:nyu-mll/glue:sst2:train"))
-    'hub:nyu-mll/glue:sst2:train'
-
-    Raises:
-        DataError: It is not the name of one.
-    """
-    match = DATASET.fullmatch(text.removeprefix(PREFIX).strip())
-    names = match.groupdict("") if match else {"repo": "", "revision": ""}
-    if not HUB_ID.fullmatch(names["repo"]) or ".." in names["revision"]:
-        hint = "Write hub:owner/name, hub:owner/name:config or hub:owner/name:config:split."
-        raise DataError(f"'{text[:80]}' names no data set of the Hub.", hint)
-    return HubDataset(**names)
 
 
 def token(limits: Limits) -> bool | None:

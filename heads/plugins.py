@@ -171,10 +171,15 @@ def load_run_backend(on: str) -> Any:
     return load(backends[name])(on)
 
 
+def list_data_sources() -> dict[str, str]:
+    """Return the references of all readers of data by their schemes."""
+    return {scheme: source for extra in extras() for scheme, source in extra.data_sources.items()}
+
+
 def load_data_source(scheme: str) -> Any:
     """Return the reader of names that begin with a scheme, or None if no extra has it."""
-    sources = {name: own for extra in extras() for name, own in extra.data_sources.items()}
-    return load(sources[scheme]) if scheme in sources else None
+    reference = list_data_sources().get(scheme)
+    return load(reference) if reference else None
 
 
 def find_base_models(name: str) -> BaseModelSource | None:

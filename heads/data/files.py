@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heads import plugins
 from heads.data.formats import excel_files, numpy_files, parquet_files
 from heads.data.formats.delimited import (
     TextSource,
@@ -263,8 +264,9 @@ def place_of(data: str | Path) -> Path:
             return path
     what = f"There is no file and no sample called {short(str(data), 80)}."
     hint = f"Samples are {', '.join(SAMPLES)}; or give the path of a file."
-    if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)):
-        hint = f"A data set of the Hub is written hub:{data}."
+    if re.fullmatch(r"[\w.-]+/[\w-]+", str(data)) and (schemes := plugins.list_data_sources()):
+        names = " or ".join(f"{scheme}:{data}" for scheme in schemes)
+        hint = f"If it is a data set that must be fetched, write {names}."
     raise DataError(what, hint)
 
 

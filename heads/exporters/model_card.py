@@ -22,7 +22,7 @@ from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.module import TrainedHead
 from heads.evaluation.metrics import SCORES, Metric, score_called
 from heads.evaluation.statistics import Scores
-from heads.hub import HUB_ID, HubDataset, parse_dataset
+from heads.hub import HUB_ID
 from heads.parts.modules import formula
 from heads.parts.registry import pairing
 
@@ -48,13 +48,19 @@ class Publication:
         repo: The repository, as owner/name.
         license: The licence by its name on the Hub, or "" if none is stated.
         language: The codes of the languages of its texts.
-        source: The name of a data set of the Hub down to the commit, or "".
+        dataset: The id of the data set on the Hub that the head was trained on, or "".
+        dataset_config: One of its configurations, or "".
+        dataset_split: One of its splits, or "".
+        dataset_revision: Its commit, or "".
     """
 
     repo: str
     license: str = ""
     language: tuple[str, ...] = ()
-    source: str = ""
+    dataset: str = ""
+    dataset_config: str = ""
+    dataset_split: str = ""
+    dataset_revision: str = ""
 
 
 def model_card(
@@ -82,22 +88,20 @@ def model_card(
     metric = score_called(scores.metric if scores else "") or SCORES["accuracy"]
     is_mean = head.refit.trainings > 1 if head.refit else bool(scores and scores.own is not None)
     versions = [f"head-to-head {__version__}", *(f"{name} {version(name)}" for name in PACKAGES)]
-    dataset = parse_dataset(published.source) if published.source else None
     metadata = ModelCardData(
         library_name=library,
         # The pipeline of Transformers loads no folder of another library.
         pipeline_tag="text-classification" if library == "transformers" else None,
         license=published.license or None,
         language=list(published.language) or None,
-        datasets=[dataset.repo] if dataset else None,
+        datasets=[published.dataset] if published.dataset else None,
         base_model=hub_id(backbone) or None,
         tags=["text-classification", "head-to-head"] + ["custom_code"] * has_code,
     )
     if scores:
         title = f"{head.recipe} on {base_name(backbone)}"
         metadata.model_name = published.repo.rpartition("/")[2] or one_line(title)
-        dataset = dataset or HubDataset(repo=one_line(head.trained_on))
-        metadata.eval_results = [_eval_result(head, scores, metric, is_mean, dataset)]
+        metadata.eval_results = [_eval_result(head, scores, metric, is_mean, published)]
     template = Template(TEMPLATE.read_text("utf-8"), trim_blocks=True, undefined=StrictUndefined)
     return template.render(
         metadata=metadata.to_yaml(),
@@ -157,7 +161,7 @@ def one_line(text: str) -> str:
 
 
 def _eval_result(
-    head: TrainedHead, scores: Scores, metric: Metric, is_mean: bool, dataset: HubDataset
+    head: TrainedHead, scores: Scores, metric: Metric, is_mean: bool, published: Publication
 ) -> EvalResult:
     """Return the score of a head in the Hub's form, with its interval."""
     sign = -1 if metric.scale == "error" else 1  # errors are negated, so that more is better
@@ -167,11 +171,11 @@ def _eval_result(
     return EvalResult(
         task_type="text-classification",
         task_name="Text Classification",
-        dataset_type=dataset.repo,
+        dataset_type=published.dataset or one_line(head.trained_on),
         dataset_name=one_line(head.trained_on),
-        dataset_config=dataset.config or None,
-        dataset_split=dataset.split or None,
-        dataset_revision=dataset.revision or None,
+        dataset_config=published.dataset_config or None,
+        dataset_split=published.dataset_split or None,
+        dataset_revision=published.dataset_revision or None,
         metric_type=HUB_METRICS.get(scores.metric, scores.metric),
         metric_name=f"{metric.title} ({trainings}{interval})",
         metric_value=round(sign * scores.accuracy, 4),

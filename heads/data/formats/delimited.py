@@ -128,6 +128,8 @@ def _evenness(text: str, delimiter: str, quote: str) -> tuple[float, bool]:
         if rows and len(rows[0]) > 1:
             even = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
             best = max(best, (round(even, 1), any(map(is_known, rows[0]))))
+        elif rows and all(len(row) == 1 and "\n" not in row[0] for row in rows):
+            break  # the sign stands in quoted cells only, whose quotes come in pairs
     return best
 
 

@@ -19,21 +19,16 @@ from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import read_columnar
 from heads.data.table import PARTS, Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
-from heads.hub import (
-    MARGIN,
-    PREFIX,
-    TIMEOUT,
-    WHOLE,
-    HubDataset,
-    asking,
-    free_bytes,
-    parse_dataset,
-    repo_folder,
-    size,
-)
+from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, repo_folder, size
 from heads.settings import Limits, is_offline
 
 CONVERTED = "refs/convert/parquet"
+PREFIX = "hub:"  # of the name of a data set
+WHOLE = "default"  # the name of a configuration where there is but one
+DATASET = re.compile(
+    r"(?P<repo>[^@:]+)(?:@(?P<revision>[0-9A-Za-z._/-]+))?"
+    r"(?::(?P<config>[^:]+))?(?::(?P<split>[^:]+))?"
+)
 MOST_FILES = 1_000
 _LATER = "Try again once connected, or give a file."
 _UNLISTED = "Read offline: whether the Hub has more of its files or splits is not known here."
@@ -41,6 +36,51 @@ _NUMBERED = re.compile(r"(.+?-)(\d+)(-of-(\d+))(?:-[0-9a-f]+)?")  # a stem: one 
 _USES = ("train", "validation", "test")
 _UNKNOWN = frozenset(("", "-1", "-1.0"))  # how a test set says that its labels are kept secret
 Files = Sequence[tuple[str, str, str]]  # each with its configuration and split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubDataset:
+    """The name of a data set of the Hub, such as hub:nyu-mll/glue:sst2.
+
+    Attributes:
+        repo: Its id, owner/name.
+        config: One of its configurations, or "".
+        split: One of its splits, or "" for all that are called train, validation or test.
+        revision: A commit, or "" for the newest.
+    """
+
+    repo: str
+    config: str = ""
+    split: str = ""
+    revision: str = ""
+
+    def __str__(self) -> str:
+        repo = f"{self.repo}@{self.revision}" if self.revision else self.repo
+        config = self.config or (WHOLE if self.split else "")
+        return PREFIX + ":".join(filter(None, (repo, config, self.split)))
+
+    @property
+    def title(self) -> str:
+        """A short name: that of the data set, with its configuration and split where they count."""
+        parts = (self.repo, "" if self.config == WHOLE else self.config, self.split)
+        return ":".join(filter(None, parts))
+
+
+def parse_dataset(text: str) -> HubDataset:
+    """Parse the name of a data set.
+
+    >>> str(parse_dataset("hub:nyu-mll/glue:sst2:train"))
+    'hub:nyu-mll/glue:sst2:train'
+
+    Raises:
+        DataError: It is not the name of one.
+    """
+    match = DATASET.fullmatch(text.removeprefix(PREFIX).strip())
+    names = match.groupdict("") if match else {"repo": "", "revision": ""}
+    if not HUB_ID.fullmatch(names["repo"]) or ".." in names["revision"]:
+        hint = "Write hub:owner/name, hub:owner/name:config or hub:owner/name:config:split."
+        raise DataError(f"'{text[:80]}' names no data set of the Hub.", hint)
+    return HubDataset(**names)
 
 
 def read_hub(text: str, limits: Limits) -> Table:

@@ -15,6 +15,7 @@ from heads.classifier.classifier import Classifier
 from heads.errors import CheckpointError, HeadsError, LimitError
 from heads.exporters.export import Exported, check_place
 from heads.exporters.model_card import Publication, hub_id
+from heads.extras.hub.datasets import PREFIX, HubDataset, parse_dataset
 from heads.hub import HUB_ID
 from heads.settings import Limits, is_offline
 
@@ -104,7 +105,12 @@ def build_publication(
         license = next((model.licence for model in MODELS if model.id == base), "")
         stated = f"the licence of its base model, {license}" if license else "no licence"
         notes = (f"Its card states {stated}; --license sets it.",)
-    published = Publication(repo=repo, license=license, language=tuple(language), source=source)
+    dataset = parse_dataset(source) if source.startswith(PREFIX) else HubDataset(repo="")
+    published = Publication(
+        repo=repo, license=license, language=tuple(language), dataset=dataset.repo,
+        dataset_config=dataset.config, dataset_split=dataset.split,
+        dataset_revision=dataset.revision,
+    )  # fmt: skip
     return published, notes
 
 

@@ -15,7 +15,7 @@ from heads.interfaces.cli.files import follow_work
 from heads.interfaces.cli.shell import Answers, command, write_figure
 
 
-@command(row_map)
+@command(row_map, flags={"readings": ("--reading", "-r")}, repeated=["readings"])
 def map(
     data: str,
     *,

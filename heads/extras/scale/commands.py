@@ -33,7 +33,7 @@ def _add_command(stream: Callable[..., Any], summary: str) -> None:
             parameters.append(one.replace(annotation=kind, kind=place))
     run.__name__, run.__doc__ = stream.__name__.removeprefix("iter_"), summary
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(stream)(run)
+    command(stream, flags={"readings": ("--reading", "-r")}, repeated=["readings"])(run)
 
 
 _add_command(verbs.iter_extract, "Encode any number of texts and save their vectors.")

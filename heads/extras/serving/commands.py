@@ -16,7 +16,15 @@ def adapter(folder: str, *, base: str = "") -> Answers:
     yield report.as_json(), lambda: cli.tables.show(report)
 
 
-@command(api.check_endpoint)
+FLAGS = {
+    "texts": ("--text",),
+    "texts_file": ("--texts",),
+    "paired": ("--pairs",),
+    "headers": ("--header",),
+}
+
+
+@command(api.check_endpoint, flags=FLAGS, repeated=["texts", "pair", "headers"])
 def check_endpoint(
     url: str,
     *,

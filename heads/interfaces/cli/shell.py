@@ -11,11 +11,12 @@ import inspect
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import Parameter
 from json import dumps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
@@ -29,18 +30,12 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 FLAGS = {
     "recipes": ("--recipe", "-r"),
     "recipe": ("--recipe", "-r"),
-    "readings": ("--reading", "-r"),
     "losses": ("--loss",),
     "prefixes": ("--prefix",),
     "parts": ("--with",),
     "library": ("--as",),
-    "texts": ("--text",),
-    "texts_file": ("--texts",),
-    "paired": ("--pairs",),
-    "headers": ("--header",),
 }
-# A flag for each value; other lists are separated by commas.
-REPEATED = ("recipes", "readings", "prefixes", "texts", "pair", "headers")
+REPEATED = ("recipes", "prefixes")  # a flag for each value; other lists are separated by commas
 NOTES = {"separator": "none: one label a cell"}  # what only a flag can say
 # Annotations of flags that a command may inherit; those of `heads.api` are strings.
 PLAIN = {"str": str, "bool": bool, "float": float, "Sequence[str]": Sequence[str]}
@@ -58,15 +53,21 @@ shell = typer.Typer(
 
 
 def command(
-    *sources: Any, formerly: str = "", inherits: bool = False
+    *sources: Any,
+    formerly: str = "",
+    inherits: bool = False,
+    flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    repeated: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Makes a function a command.
+    """Make a function a command.
 
     Args:
         sources: What describes arguments that the docstring of the function does not; the flags
             of the last one stand in the place of `**options`.
         formerly: The name that the command had, to which it still answers.
         inherits: Whether it takes the parts that the process which started it was given.
+        flags: The flags of arguments that are not called as they are, besides `FLAGS`.
+        repeated: Arguments with a flag for each value, besides `REPEATED`.
 
     Raises:
         TypeError: An argument is described nowhere.
@@ -74,10 +75,17 @@ def command(
 
     def register(function: Command) -> Command:
         _inherit_flags(function, *sources[-1:])
-        asked = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-        asked += _parameters(described(*sources)(function))
-        answers = inspect.isgeneratorfunction(function)
-        asked += [one for one in _parameters(common) if answers or one.name != "json"]
+        described_parameters = [*_describe_parameters(described(*sources)(function))]
+        described_parameters += [
+            (parameter, text)
+            for parameter, text in _describe_parameters(common)
+            if parameter.name != "json" or inspect.isgeneratorfunction(function)
+        ]
+        parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+        parameters += [
+            _to_typer(parameter, text, {**FLAGS, **flags}, (*REPEATED, *repeated))
+            for parameter, text in described_parameters
+        ]
 
         @functools.wraps(function)
         def run(
@@ -91,7 +99,7 @@ def command(
             for values, show in function(**_gathered(function, given, context)) or ():
                 print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
 
-        run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         shell.command(help=summary(function))(run)
         if formerly:
             shell.command(formerly, help=summary(function), hidden=True)(run)
@@ -136,49 +144,53 @@ def common(*, json: bool = False, parts: Path | None = None) -> None:
     """
 
 
-def _parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
-    """The arguments of a function as typer reads them, those of a dataclass one by one."""
-    says = arguments(function)
-    for name, one in inspect.signature(function).parameters.items():
-        if held := _held(one):
-            yield from _fields(held)
+def _describe_parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str]]:
+    """Yield the parameters of a function with their help; of a dataclass, a flag for each field."""
+    help_texts = arguments(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if held := _held(parameter):
+            yield from _describe_fields(held)
         else:
-            yield _argument(one, says[name])
+            yield parameter, help_texts[name]
 
 
-def _fields(held: Any) -> Iterator[Parameter]:
-    """A flag for each field of a dataclass, whose types may be written as strings."""
-    says = arguments(held)
-    for one in fields(held):
-        kind = type(one.default) if isinstance(one.type, str) else one.type
-        kind = bool | None if kind is bool else kind  # to be said both ways
-        own = Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=kind)
-        among = ", ".join(one.metadata.get("among", ()))
-        yield _argument(own, f"{says[one.name]} One of {among}." if among else says[one.name])
+def _describe_fields(held: Any) -> Iterator[tuple[Parameter, str]]:
+    help_texts = arguments(held)
+    for field in fields(held):
+        kind = type(field.default) if isinstance(field.type, str) else field.type
+        kind = bool | None if kind is bool else kind  # so that --no-FLAG exists too
+        parameter = Parameter(
+            field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=kind
+        )
+        among = ", ".join(field.metadata.get("among", ()))
+        yield parameter, help_texts[field.name] + (f" One of {among}." if among else "")
 
 
-def _argument(one: Parameter, says: str) -> Parameter:
-    kind, default, is_flag = one.annotation, one.default, one.kind is Parameter.KEYWORD_ONLY
-    says = "; ".join(filter(None, (flag(says), NOTES.get(one.name))))
-    known: dict[str, Any] = {}
+def _to_typer(
+    parameter: Parameter, text: str, flags: Mapping[str, Sequence[str]], repeated: Collection[str]
+) -> Parameter:
+    """Return a parameter as typer reads it, with its help."""
+    kind, default = parameter.annotation, parameter.default
+    is_flag = parameter.kind is Parameter.KEYWORD_ONLY
+    text = "; ".join(filter(None, (flag(text), NOTES.get(parameter.name))))
+    options: dict[str, Any] = {}
     if (get_origin(kind) or kind) in (Sequence, tuple):
-        if is_flag and one.name not in REPEATED:
-            kind, default, known = list[str], list(default), {"callback": _parted}
-            known["metavar"] = "<str>"
-            says += "; separated by commas"
-        else:
-            kind, default = list[str], default if default is Parameter.empty else list(default)
-            if is_flag:
-                says, known = f"{says}; repeatable", {"metavar": "<str>"}
+        kind, default = list[str], default if default is Parameter.empty else list(default)
+        if is_flag:
+            options["metavar"] = "<str>"
+            is_repeated = parameter.name in repeated
+            text += "; repeatable" if is_repeated else "; separated by commas"
+            if not is_repeated:
+                options["callback"] = _parted
     if is_flag:
-        name = one.name.replace("_", "-")
+        name = parameter.name.replace("_", "-")
         both = kind == (bool | None) or default is True
-        names = FLAGS.get(one.name, (f"--{name}/--no-{name}" if both else f"--{name}",))
-        info = typer.Option(*names, help=says, **known)
+        names = flags.get(parameter.name, (f"--{name}/--no-{name}" if both else f"--{name}",))
+        info = typer.Option(*names, help=text, **options)
     else:
-        info = typer.Argument(help=says)
+        info = typer.Argument(help=text)
     annotation = Annotated[kind, info]
-    return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return Parameter(parameter.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _parted(values: list) -> tuple[str, ...]:

@@ -37,9 +37,9 @@ def read(
 
     Args:
         data: A sample (sentiment, intents, pairs, aspects or similarity), or a CSV, TSV, JSON,
-            JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a data set of the
-            Hub: hub:owner/name, hub:owner/name:config or hub:owner/name:config:split; or vectors,
-            as .npy, .npz or a column of lists of floats.
+            JSONL, Parquet or Excel file, or a folder that `datasets` saved; or a name that an
+            extra fetches, such as hub:owner/name; or vectors, as .npy, .npz or a column of lists
+            of floats.
         labels_file: The labels of vectors that have none beside them, one a row in the same order:
             a CSV, JSONL or .npy file.
     """

@@ -23,7 +23,6 @@ from heads.data.sources import read_named
 from heads.data.table import ColumnHints, Table, listed, short
 from heads.errors import DataError, LimitError
 from heads.events import Progress
-from heads.hub import PREFIX
 from heads.interfaces.docstrings import described
 from heads.interfaces.views.dataset import build_hints
 from heads.interfaces.web import uploads
@@ -222,7 +221,7 @@ def read(
         labels_are: What the labels are: one, number, columns, or the sign between several.
         label_columns: Columns of 0 and 1, one for each label, separated by commas.
         order: The classes from low to high, separated by commas.
-        dataset: In the place of a file a data set of the Hub, such as hub:owner/name; locally.
+        dataset: The name of a data set to fetch instead of a file, such as hub:owner/name; locally.
     """
     columns = (text, label, pair, split, group)
     with uploads.lent(file) as (name,):
@@ -335,7 +334,7 @@ def _check_repetitions(config: ExperimentConfig) -> None:
 
 
 def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = "") -> Data:
-    """Read an upload by its id, or a data set of the Hub."""
+    """Read an upload by its id, or a data set by its name."""
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
 
@@ -345,13 +344,14 @@ def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = ""
 
 
 def _open_table(kept: str, dataset: str) -> tuple[Table, str]:
-    """Open an upload or a data set of the Hub, exactly one of the two, and return its name too."""
+    """Open an upload or a named data set, exactly one of the two, and return its name too."""
     if kept and dataset:
         raise DataError("There is a file, and a data set as well.", "Send one of them.")
     if dataset:
-        name = dataset if ":" in dataset else f"{PREFIX}{dataset}"
-        if not (table := read_named(name, limits())):  # never a path of this machine
-            raise DataError(f"'{dataset[:80]}' names no data set.", "Send a file.")
+        if not (table := read_named(dataset, limits())):  # never a path of this machine
+            names = " or ".join(f"{scheme}:owner/name" for scheme in plugins.list_data_sources())
+            hint = f"Write {names}, or send a file." if names else "Send a file."
+            raise DataError(f"'{dataset[:80]}' names no data set.", hint)
         return table, table.name
     if not kept:
         raise DataError("There is no file.", "Send a file of texts and labels.")

@@ -113,6 +113,7 @@ def test_rows_in_are_rows_out(folder, rows, delimiter, quoting, encoding, end):
 @given(texts=st.lists(TEXT | PLAIN, min_size=1, max_size=12), is_named=st.booleans())
 @example(texts=["Well, yes", "no"], is_named=False)
 @example(texts=["", "  "], is_named=True)
+@example(texts=["one, two"] * 6, is_named=False)
 def test_one_column_needs_no_sign_and_loses_no_text(folder, texts, is_named):
     path, to = folder / "one.csv", folder / "one-out.csv"
     texts = ["a text of several words", *texts]

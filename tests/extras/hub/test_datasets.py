@@ -12,7 +12,8 @@ import heads
 from heads.data.dataset import data_of
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
-from heads.hub import HubDataset, hub_folder, parse_dataset
+from heads.extras.hub.datasets import HubDataset, parse_dataset
+from heads.hub import hub_folder
 from heads.settings import PUBLIC, Limits
 
 LIMITS = Limits()
@@ -223,3 +224,8 @@ def test_a_run_keeps_where_its_rows_are_from(glue, tiny):
     account = board.folder.read("run.json")["account"]
     assert account["source"] == f"hub:nyu/glue@{BRANCHED}:sst2"
     assert board.cell("mean+logistic").measures.rows == 6
+
+
+def test_a_bare_id_of_the_hub_is_no_file_and_the_hint_has_its_scheme():
+    with pytest.raises(DataError, match="hub:me/mine"):
+        opened("me/mine")

@@ -253,8 +253,10 @@ def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path,
     assert found["classes"] == {"no": 10, "yes": 10}
     path = str(place / "train-00000-of-00001.parquet")
     for name, says in (
-        (path, "names no data set of the Hub"),
-        ("../../etc/passwd", "names no data set of the Hub"),
+        (path, "names no data set"),
+        ("../../etc/passwd", "names no data set"),
+        ("me/mine", "Write hub:owner/name"),
+        (f"hub:{path}", "names no data set of the Hub"),
         ("", "There is no file."),
     ):
         with pytest.raises(DataError, match=says):
