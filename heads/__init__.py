@@ -4,10 +4,9 @@ Public names are loaded on first use, so that ``import heads`` stays light.
 """
 
 import importlib
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heads import display, plugins, registration
+from heads import registration
 
 __version__ = "0.1.0"
 
@@ -85,32 +84,29 @@ if TYPE_CHECKING:
     from heads.settings import ExperimentConfig, Limits
 
 
-# Results are made below the views that draw them; what is above both brings them together.
-display.drawn_by(
-    partial(plugins.load, "heads.interfaces.notebook"),
-    lambda result: plugins.load("heads.interfaces.cli.tables:text")(result),
-)
 registration.register()
 
 
 def __getattr__(name: str) -> Any:
-    import importlib.util  # here, for `import heads` is to stay quick
-
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name], __name__), name)
-    # ``from heads import api`` asks for the name before it imports the module: no extra is needed.
-    elif (
-        name.startswith("_")
-        or "." in name
-        or importlib.util.find_spec(f"heads.{name}")
-        or name not in (verbs := plugins.verbs())
-    ):
-        raise AttributeError(f"module 'heads' has no attribute '{name}'")
     else:
-        value = plugins.load(verbs[name])
+        value = _load_verb(name)
     globals()[name] = value
     return value
 
 
+def _load_verb(name: str) -> Any:
+    """Load a verb of an extra, or raise AttributeError."""
+    import importlib.util
+
+    # ``from heads import api`` asks for the name before it imports the module: no extra is needed.
+    if not (name.startswith("_") or "." in name or importlib.util.find_spec(f"heads.{name}")):
+        plugins = importlib.import_module("heads.plugins")
+        if name in (verbs := plugins.verbs()):
+            return plugins.load(verbs[name])
+    raise AttributeError(f"module 'heads' has no attribute '{name}'")
+
+
 def __dir__() -> list[str]:
-    return sorted({*__all__, *plugins.verbs()})
+    return sorted({*__all__, *importlib.import_module("heads.plugins").verbs()})

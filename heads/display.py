@@ -1,17 +1,21 @@
-"""What a notebook shows of a result, and its pictures: asked for here, drawn far above.
+"""The base class of results that notebooks and shells show, and what they show of them.
 
-Results are made in rooms that know nothing of views. So a result that can be shown asks whoever
-draws here, and `heads/__init__.py`, which stands above all rooms and runs before any of them, says
-who that is. What draws is loaded when the first result is shown, so that nothing waits for it.
+Results are made by modules that know nothing of the views that draw them. So views are named here
+by reference, and loaded when the first result is shown.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from heads import plugins
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
+
+NOTEBOOK = "heads.interfaces.notebook"  # has `html` and `figure`
+SHELL_TEXT = "heads.interfaces.cli.tables:text"  # as wide as the terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,32 +62,6 @@ class Description:
     blocks: tuple[str | Table | Code, ...] = ()
 
 
-class Renderer(Protocol):
-    """Who draws results."""
-
-    def html(self, result: Any, /) -> str:
-        """A result as a fragment of HTML that stands for itself."""
-        ...
-
-    def figure(self, result: Any, kind: str, /, **of: str) -> "Figure":
-        """A picture of a result."""
-        ...
-
-
-_loaders: list[Callable[[], Renderer]] = []
-_text_functions: list[Callable[[Any], str]] = []
-
-
-def drawn_by(load: Callable[[], Renderer], text: Callable[[Any], str]) -> None:
-    """Set what draws results from now on.
-
-    Args:
-        load: Returns the renderer; called when something is shown, and not before.
-        text: Returns a result as plain text, as wide as the terminal.
-    """
-    _loaders[:], _text_functions[:] = [load], [text]
-
-
 class Displayed:
     """A result that a notebook shows as HTML, and `print` as the table of the shell."""
 
@@ -94,20 +72,20 @@ class Displayed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return _text_functions[0](self)
+        return plugins.load(SHELL_TEXT)(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it."""
-        return _loaders[0]().html(self)
+        """Return the result as a fragment of HTML, which notebooks show."""
+        return plugins.load(NOTEBOOK).html(self)
 
 
 def figure(result: Displayed, kind: str, **of: str) -> "Figure":
-    """A picture of a result, one of Plotly's figures."""
-    return _loaders[0]().figure(result, kind, **of)
+    """Draw a result as one of Plotly's figures."""
+    return plugins.load(NOTEBOOK).figure(result, kind, **of)
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """Rows as a table of pandas, which is loaded only here."""
+    """Return rows as a table of pandas, which is loaded only here."""
     import pandas
 
     return pandas.DataFrame(list(rows))
