@@ -133,10 +133,6 @@ def test_a_run_has_all_that_a_run_has(run: Path) -> None:
     assert (run / "curve.json").is_file()
     listed = facts_of(RunFolder(path=run))
     assert listed["cells"] == listed["planned"] == len(HEADS)
-    labels = heads.doubtful_labels(str(run))
-    assert labels.rows
-    assert labels.rows[0].text.startswith("vector ")
-    assert "counted words" not in labels.says
     assert "vectors+linear" in report(found)
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 
+import numpy
 import pytest
 import torch
 from shown_results import HOSTILE, check_shown
@@ -267,3 +268,19 @@ def test_labels_are_shown_by_notebook_and_shell(tiny, tmp_path):
     once = heads.ExperimentConfig(seeds=1, curve=False)
     board = heads.train_grid(path, recipes=["mean+ridge"], model=str(tiny()), config=once)
     check_shown(heads.doubtful_labels(board))
+
+
+def test_a_run_on_vectors_has_doubtful_labels_without_a_bag_of_words(tmp_path):
+    rng = numpy.random.default_rng(0)
+    classes = rng.integers(3, size=90)
+    X = rng.standard_normal((90, 6))
+    X[numpy.arange(90), classes] += 1.5
+    data = heads.read(X, labels=[f"class {number}" for number in classes])
+    config = heads.ExperimentConfig(curve=False, steps=30, trials=2, folds=3)
+    board = heads.train_grid(
+        data, recipes=["vectors+linear", "vectors+knn"], config=config, out=tmp_path / "run"
+    )
+    labels = heads.doubtful_labels(board)
+    assert labels.rows
+    assert labels.rows[0].text.startswith("vector ")
+    assert "counted words" not in labels.says
