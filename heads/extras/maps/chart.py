@@ -47,7 +47,8 @@ def draw_map(row_map: RowMap) -> Chart:
     return Chart(
         figure=build_figure(traces, 520, legend=legend, annotations=notes, **layout, **axes),
         says=maps.summarize(row_map),
-        key=" ".join((*map(maps.describe_trust, row_map.readings), *row_map.notes)),
+        note=" ".join((*map(maps.describe_trust, row_map.readings), *row_map.notes)),
+        key="Point at a dot to read its text.",
         headers=maps.HEADERS,
         rows=tuple(maps.list_readings(row_map)),
     )

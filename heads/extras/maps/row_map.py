@@ -201,7 +201,7 @@ def summarize(found: RowMap) -> str:
     """Say in a sentence what is drawn."""
     rows = f"{counted(len(found.rows), 'row')} of {found.data}"
     how = "as they were given" if is_given(found.model) else f"as {found.model} reads them"
-    return f"{rows} {how}, by {METHODS[found.method]}. Point at a dot to read its text."
+    return f"{rows} {how}, by {METHODS[found.method]}."
 
 
 def describe_trust(mapped: MappedReading) -> str:

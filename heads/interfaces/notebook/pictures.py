@@ -39,7 +39,7 @@ def build_plotly_figure(chart: Chart) -> "Figure":
     """Return a chart as a figure of Plotly that has its words and its key beside it."""
     import plotly.graph_objects as go
 
-    lines = [line for text in (chart.says, chart.key) for line in wrap(text, LINE)]
+    lines = [line for text in (chart.says, chart.note, chart.key) for line in wrap(text, LINE)]
     layout, room = chart.figure["layout"], LINE_HEIGHT * len(lines) + 14
     # Names that stand above a figure take as much room as they need: then the words go below.
     is_above = layout["xaxis"].get("side") != "top"

@@ -440,7 +440,7 @@ def _heat(
             side="top",
             showgrid=False,
         ),
-        yaxis=name_axis(readings, 20) | {"title": {"text": "pooling", "font": {"size": 13}}},
+        yaxis=name_axis(readings, 20, "pooling"),
     )
 
 
@@ -573,7 +573,7 @@ def growth(board: Leaderboard) -> Chart | None:
             yaxis=score_axis(ends, name),
         ),
         says=board.curve_says.replace("`", ""),
-        key=f"{name.title}; of {names[0]} with its 95 % interval.",
+        note=f"{name.title}; of {names[0]} with its 95 % interval.",
         headers=("Recipe", "Rows", name.title, "95 % interval"),
         rows=tuple(table),
     )
@@ -632,7 +632,8 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
             **layout,
         ),
         says=f"{found.recipe}: {found.says}".replace("`", ""),
-        key="By the layer that is read." + " Below: estimates before training." * bool(columns),
+        note="By the layer that is read.",
+        key="Below: estimates before training." * bool(columns),
         headers=headers,
         rows=tuple(rows),
     )
@@ -665,8 +666,8 @@ def ways(found: WaysOfLearning) -> Chart:
             annotations=[_beside(text, at) for at, text in enumerate(told)],
         ),
         says=f"{found.recipe}: {found.says}",
-        key=f"{name.title} with its 95 % interval, and the time that search and training took. "
-        f"Dashed: {titles[0].lower()}.",
+        note=f"{name.title} with its 95 % interval, and the time that search and training took.",
+        key=f"Dashed: {titles[0].lower()}.",
         headers=("What is learned", name.title, "95 % interval", "Time"),
         rows=tuple(
             (title, text, between(cell.measures, "to"), duration(max(cell.seconds, 0.1)))
@@ -714,7 +715,7 @@ def comparison(found: Comparison) -> Chart:
             yaxis=name_axis(names),
         ),
         says=found.verdict,
-        key=f"The {len(names)} likeliest of {len(known)} classes." * (len(names) < len(known)),
+        note=f"The {len(names)} likeliest of {len(known)} classes." * (len(names) < len(known)),
         headers=("Class" if is_share else "", *(one.name for one in shown)),
         rows=tuple(zip(names, *told, strict=True)),
     )
@@ -839,9 +840,9 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     right = [[parts[at][to] if at == to else None for to in places] for at in places]
     off = [[parts[at][to] if at != to else None for to in places] for at in places]
     amber = [[0, "rgba(217,119,6,.05)"], [1, "rgba(217,119,6,.85)"]]
-    told = "Numbers: held-out rows. Colour: share of the row, blue if right, orange if wrong."
+    note = "Numbers: held-out rows."
     if len(classes) > MOST_CLASSES:
-        told += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
+        note += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
     return Chart(
         figure=build_figure(
             [
@@ -856,10 +857,11 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
                 side="top",
                 showgrid=False,
             ),
-            yaxis=name_axis(names, 18) | {"title": {"text": "true class", "font": {"size": 13}}},
+            yaxis=name_axis(names, 18, "true class"),
         ),
         says=f"Which classes are confused? {answers.mistaken(table, classes)}.",
-        key=told,
+        note=note,
+        key="Colour: share of the row, blue if right, orange if wrong.",
         headers=("True class", *names),
         rows=tuple(
             (name, *(f"{n:,}" for n in row)) for name, row in zip(names, counts, strict=True)

@@ -34,14 +34,16 @@ class Chart:
 
     Attributes:
         figure: What Plotly draws.
-        says: What one sees in it, in a sentence.
-        key: What its signs mean, to be read below it; or nothing.
+        says: What it shows, in a sentence.
+        note: What the numbers are, or ""; true of the figure and of the table.
+        key: What the signs and colours of the figure mean, or "".
         headers: What stands above the columns of `rows`.
         rows: The numbers that are drawn, for those who want them as a table; or nothing.
     """
 
     figure: Figure
     says: str
+    note: str = ""
     key: str = ""
     headers: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
@@ -157,9 +159,10 @@ def bar_trace(
     }
 
 
-def name_axis(names: Sequence[str], most: int = NAME) -> Figure:
-    """A vertical axis of names, the first at the top."""
+def name_axis(names: Sequence[str], most: int = NAME, title: str = "") -> Figure:
+    """Return a vertical axis of names, the first at the top."""
     return build_axis(
+        title,
         tickvals=list(range(len(names))),
         ticktext=[escape(cut(name, most)) for name in names],
         range=[len(names) - 0.5, -0.5],

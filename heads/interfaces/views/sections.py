@@ -114,7 +114,7 @@ class ResultSection:
             return answer
         charts = self.draw_charts(subject)
         tables = [
-            Table(headers=chart.headers, rows=chart.rows, title=chart.says, note=chart.key)
+            Table(headers=chart.headers, rows=chart.rows, title=chart.says, note=chart.note)
             for chart in charts
             if chart.rows
         ]

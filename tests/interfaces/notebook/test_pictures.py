@@ -85,8 +85,8 @@ def test_of_many_classes_the_likeliest_are_drawn_and_numbers_without_a_scale_of_
     chart = charts.comparison(replace(found, predictions=(many,)))
     assert len(chart.rows) == 20
     assert chart.rows[0] == ("class 29", "71 %")
-    assert chart.key == "The 20 likeliest of 30 classes."
-    assert build_plotly_figure(chart).layout.title.text.endswith(chart.key)
+    assert chart.note == "The 20 likeliest of 30 classes."
+    assert build_plotly_figure(chart).layout.title.text.endswith(chart.note)
     asked = {"recipes": ["mean+ridge?pair=uv_prod"], "sample": "similarity", "model": str(tiny())}
     numbers = heads.compare("a", "b", **asked)
     figure = numbers.plot()

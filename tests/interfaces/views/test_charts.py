@@ -379,7 +379,7 @@ def test_of_many_classes_those_that_are_confused_most_are_drawn():
     assert len(right["z"]) == len(right["z"][0]) == 20
     assert {"class 7", "class 28"} <= set(chart.headers)
     assert chart.says == "Which classes are confused? class 7 is taken for class 28: 5 of 14."
-    assert "20 of 30 classes" in chart.key
+    assert "20 of 30 classes" in chart.note
     at, to = chart.headers.index("class 7") - 1, chart.headers.index("class 28") - 1
     assert wrong["z"][at][to] == pytest.approx(5 / 14)
     assert right["z"][at][to] is None

@@ -107,7 +107,7 @@ def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
             for chart in charts
         ]
         plots += [gr.update(value=None, visible=False)] * (count - len(plots))
-        says = [f"{chart.says} {chart.key}".strip() for chart in charts]
+        says = [" ".join(filter(None, (chart.says, chart.note, chart.key))) for chart in charts]
         return [*plots, render("answer.html", says=says, answer=answer, opens=True)]
 
     return open_section
