@@ -145,10 +145,12 @@ def _link(address: str, text: str, recipes: Sequence[str], **more: str) -> str:
 
 
 def code(link: str) -> Markup:
-    """Draw a QR code; none of an address that is too long to be read."""
-    import segno
-
+    """Draw a QR code; none of an address that is too long to be read, and none without segno."""
     if not link or len(link) > LONGEST_LINK:
+        return Markup()
+    try:
+        import segno
+    except ImportError:  # an optional requirement; the link itself stands beside the code
         return Markup()
     options = {"scale": 3, "border": 2, "light": "#fff", "dark": "#000", "omitsize": True}
     squares = segno.make(link, micro=False, error="l").svg_inline(**options)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import socket
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -201,6 +202,11 @@ def test_a_code_is_drawn_of_what_a_telephone_can_read():
     assert "<svg" in story.code(ADDRESS)
     assert story.code("") == ""
     assert story.code(f"{ADDRESS}?text={'x' * story.LONGEST_LINK}") == ""
+
+
+def test_without_the_library_of_codes_a_story_has_its_links_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "segno", None)
+    assert story.code(ADDRESS) == ""
 
 
 @pytest.mark.slow
