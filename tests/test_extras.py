@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -123,77 +124,145 @@ def test_whatever_an_extra_names_is_there():
             assert plugins.load(reference) is not None
 
 
-PLUGIN = """
-from heads.plugins import Extra
-
-EXTRA = Extra(
-    name="sample",
-    summary="A sample.",
-    verbs={"count_words": "sample_plugin.parts:count_words"},
-    commands="sample_plugin.parts",
-    result_sections="sample_plugin.parts:SECTIONS",
-)
-"""
-PARTS = '''
-from heads.interfaces import cli
-from heads.interfaces.cli.shell import command
-from heads.interfaces.views.sections import SectionAnswer, ResultSection
-
-
-def count_words(text):
-    """Return the number of words of a text."""
-    return len(text.split())
-
-
-@command()
-def words(text: str):
-    """Counts the words of a text.
-
-    Args:
-        text: The text.
-    """
-    number = count_words(text)
-    yield {"words": number}, lambda: cli.tables.show(f"{number} words")
-
-
-def judge(subject):
-    return SectionAnswer(phrase=f"{len(subject.board.cells)} cells")
-
-
-SECTIONS = (
-    ResultSection(name="cells", question="How many?", answer="sample_plugin.parts:judge"),
-)
-'''
+# The example of the docs.
+DOCS = (ROOT / "docs/extras.md").read_text("utf-8")
+PLUGIN, PARTS = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 
 
 @pytest.fixture
 def installed(tmp_path):
     """A package of somebody else, installed with an entry point."""
-    package, facts = tmp_path / "sample_plugin", tmp_path / "sample_plugin-1.0.dist-info"
+    package, facts = tmp_path / "my_package", tmp_path / "my_package-1.0.dist-info"
     package.mkdir()
     facts.mkdir()
     (package / "__init__.py").write_text(PLUGIN, "utf-8")
     (package / "parts.py").write_text(PARTS, "utf-8")
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: sample-plugin\nVersion: 1.0\n")
-    entry_points = "[heads.plugins]\nsample = sample_plugin:EXTRA\n"
-    (facts / "entry_points.txt").write_text(entry_points + "broken = sample_plugin:NOTHING\n")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    entry_points = "[heads.plugins]\nsample = my_package:EXTRA\n"
+    (facts / "entry_points.txt").write_text(entry_points + "broken = my_package:NOTHING\n")
     return tmp_path
 
 
 def test_somebody_elses_extra_adds_a_command_a_section_and_a_verb(installed, whole):
     shown = list_shown(path=installed)
     for kind, name in (
-        ("extras", "sample"), ("verbs", "count_words"), ("commands", "words"),
-        ("sections", "cells"),
+        ("extras", "my_extra"), ("verbs", "count_words"), ("commands", "words"),
+        ("sections", "count"),
     ):  # fmt: skip
         assert set(shown[kind]) - set(whole[kind]) == {name}
     code = """
 import heads
 from heads.interfaces.cli.app import main
 print(heads.count_words("a b"))
-main(["words", "a b c", "--json"])
+main(["words", "-t", "a b", "--text", "a b c", "--json"])
 """
     output = run_code(code, installed)
     assert output.stdout.splitlines()[0] == "2"
-    assert '"words": 3' in output.stdout
-    assert "the extra sample_plugin:NOTHING cannot be loaded" in output.stderr
+    assert json.loads(output.stdout.partition("\n")[2]) == {"words": [2, 3]}
+    assert "my_package:NOTHING cannot be loaded" in output.stderr
+
+
+FAULTY = """
+from heads.plugins import Extra
+
+REFERENCE = "faulty_plugin.parts:"
+EXTRA = Extra(
+    name="faulty",
+    summary="Whatever can be wrong is wrong.",
+    commands="faulty_plugin.nowhere",
+    run_backends={"ray": REFERENCE + "fail"},
+    data_sources={"hub": REFERENCE + "fail", "wrong": "nowhere:reader"},
+    base_models={"wrong-": "nowhere:source"},
+    result_sections=REFERENCE + "RESULTS",
+    lane_sections=REFERENCE + "LANES",
+    page_sections=REFERENCE + "PAGES",
+    endpoints=REFERENCE + "ENDPOINTS",
+)
+"""
+FAULTY_PARTS = """
+from heads.interfaces.views.sections import ResultSection
+from heads.interfaces.web.lane_sections import LaneSection
+from heads.interfaces.web.page_sections import PageSection
+
+FAIL = "faulty_plugin.parts:fail"
+
+
+def fail(*arguments):
+    raise ValueError("as written")
+
+
+def compare(text: str) -> str:
+    return text
+
+
+def count(text: str) -> str:
+    return text
+
+
+RESULTS = (
+    ResultSection(name="faulty", question="What fails?", answer=FAIL, charts=FAIL),
+    ResultSection(name="rows", question="A second one?", answer=FAIL),
+)
+LANES = (
+    LaneSection(name="why", title="Why", draw=FAIL, load=FAIL),
+    LaneSection(name="faulty", title="Faulty", draw=FAIL, load=FAIL),
+)
+PAGES = (PageSection(place="learn", name="faulty", draw=FAIL, title="What fails?"),)
+ENDPOINTS = ((compare, "infer"), (count, "nowhere"))
+"""
+
+
+@pytest.mark.needs_extra("hub")
+@pytest.mark.needs_extra("scale")
+def test_a_faulty_extra_takes_nothing_away(installed):
+    package = installed / "my_package"
+    (installed / "faulty_plugin").mkdir()
+    (installed / "faulty_plugin" / "__init__.py").write_text(FAULTY, "utf-8")
+    (installed / "faulty_plugin" / "parts.py").write_text(FAULTY_PARTS, "utf-8")
+    entry_points = "[heads.plugins]\nfaulty = faulty_plugin:EXTRA\nother = my_package:EXTRA\n"
+    facts = installed / "my_package-1.0.dist-info" / "entry_points.txt"
+    facts.write_text(f"{entry_points}same = my_package.parts:EXTRA\n", "utf-8")
+    with (package / "parts.py").open("a", encoding="utf-8") as parts:
+        parts.write("from my_package import EXTRA as _EXTRA\n")
+        parts.write("from dataclasses import replace\nEXTRA = replace(_EXTRA, summary='')\n")
+    code = """
+import heads
+from heads import plugins
+from heads.interfaces.cli.app import main
+from heads.interfaces.views.sections import FAILED, SectionSubject, find_sections
+from heads.interfaces.web.app import build
+from heads.interfaces.web.lane_sections import lane_sections
+
+assert main(["words", "--text", "a b c"]) == 0
+assert main(["--help"]) == 0
+assert main(["read", "wrong:data"]) == 2
+assert plugins.load_data_source("hub").__module__.startswith("heads.extras.hub")
+assert plugins._merge("run_backends")["ray"][0].name == "scale"
+assert [section.name for section in lane_sections()].count("why") == 1
+(section,) = find_sections(["faulty"])
+assert section.find_answer(None).sentences == (FAILED,)
+assert section.draw_charts(None) == []
+assert find_sections(["rows"])[0].question != "A second one?"
+try:
+    plugins.load("faulty_plugin.parts:fail")()
+except ValueError as error:
+    print("faulty:", plugins.find_faulty_extra(error))
+build()
+print("built")
+"""
+    output = run_code(code, installed)
+    assert output.returncode == 0, output.stderr
+    assert "faulty: faulty" in output.stdout
+    assert "built" in output.stdout
+    for sentence in (
+        "The extra 'faulty' is broken: faulty_plugin.nowhere cannot be loaded",
+        "my_package.parts:EXTRA is left out",
+        "cannot add 'hub'",
+        "cannot add 'ray'",
+        "two lane sections called 'why'",
+        "The lane section 'faulty' cannot be drawn (ValueError: as written)",
+        "The page section 'faulty' cannot be drawn",
+        "The endpoint 'compare' of an extra is left out",
+        "The endpoint 'count' of an extra is left out",
+    ):
+        assert output.stderr.count(sentence) == 1, (sentence, output.stderr)

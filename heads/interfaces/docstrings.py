@@ -56,6 +56,8 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
 
     def complete(endpoint: Endpoint) -> Endpoint:
         own = _parsed(endpoint.__doc__)
+        if not (own.short_description or sources):
+            raise TypeError(f"{endpoint.__name__} has no docstring")
         known: dict[str, str] = {}
         for source in (*reversed(sources), endpoint):
             known |= arguments(source)

@@ -141,6 +141,8 @@ def _unforeseen(error: Exception) -> tuple[str, int]:
         return str(told), 2
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
+    if extra := plugins.find_faulty_extra(error):
+        return f"the extra '{extra}' failed ({plugins.describe_error(error)}) in {where}.", 1
     return f"a bug of ours, {type(error).__name__} in {where}.", 1
 
 

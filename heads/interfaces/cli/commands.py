@@ -135,7 +135,10 @@ def fetch(model: str) -> Answers:
     from heads.backbone.downloads import fetch_own
     from heads.backbone.loading import load
 
-    folder = fetch_own(model, limits(), say=lambda line: print(line, file=sys.stderr))
+    if source := plugins.find_base_models(model):
+        _, folder = source.find(model)
+    else:
+        folder = fetch_own(model, limits(), say=lambda line: print(line, file=sys.stderr))
     backbone = load(model, limits=limits(), download=False)
     says = f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads."
     values = {"model": backbone.id, "revision": backbone.revision, "folder": str(folder)}
@@ -256,7 +259,7 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
 
         page = build()
         url = page.launch(host, port)
-        for line in lines or [LOCAL_MODE]:
+        for line in lines if limits().public else [LOCAL_MODE, *lines]:
             tells(line)
         tells(f"Head to Head is at {url} (Ctrl+C stops it).")
         page.wait()

@@ -24,6 +24,7 @@ import typer
 from heads.data.table import listed
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.docstrings import arguments, described, flag, summary
+from heads.plugins import log_clash
 from heads.settings import limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -74,6 +75,10 @@ def command(
     """
 
     def register(function: Command) -> Command:
+        name = function.__name__.replace("_", "-")
+        if name in {registered.name for registered in shell.registered_commands}:
+            log_clash(function.__module__, f"heads {name}")
+            return function
         _inherit_flags(function, *sources[-1:])
         described_parameters = [*_describe_parameters(described(*sources)(function))]
         described_parameters += [
@@ -100,7 +105,7 @@ def command(
                 print(dumps(values, ensure_ascii=False, indent=2)) if json else show()
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        shell.command(help=summary(function))(run)
+        shell.command(name, help=summary(function))(run)
         if formerly:
             shell.command(formerly, help=summary(function), hidden=True)(run)
         return function
@@ -147,7 +152,7 @@ def common(*, json: bool = False, parts: Path | None = None) -> None:
 def _describe_parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str]]:
     """Yield the parameters of a function with their help; of a dataclass, a flag for each field."""
     help_texts = arguments(function)
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if held := _held(parameter):
             yield from _describe_fields(held)
         else:
@@ -174,7 +179,7 @@ def _to_typer(
     is_flag = parameter.kind is Parameter.KEYWORD_ONLY
     text = "; ".join(filter(None, (flag(text), NOTES.get(parameter.name))))
     options: dict[str, Any] = {}
-    if (get_origin(kind) or kind) in (Sequence, tuple):
+    if (get_origin(kind) or kind) in (Sequence, tuple, list):
         kind, default = list[str], default if default is Parameter.empty else list(default)
         if is_flag:
             options["metavar"] = "<str>"
@@ -204,7 +209,7 @@ def _gathered(
 ) -> dict[str, Any]:
     """What a function is called with: dataclasses of what was said, None where nothing was."""
     values = dict(given)
-    for name, one in inspect.signature(function).parameters.items():
+    for name, one in inspect.signature(function, eval_str=True).parameters.items():
         if held := _held(one):
             found = {field.name: values.pop(field.name) for field in fields(held)}
             sources = {key: getattr(context.get_parameter_source(key), "name", "") for key in found}

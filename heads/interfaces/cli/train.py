@@ -241,7 +241,9 @@ def _work(folder: Path) -> None:
         told = error if isinstance(error, HeadsError) else refusal(error)
         if told is None:
             log.error("a bug in a training", exc_info=error)
-        says = str(told or f"a bug of ours, {type(error).__name__}")
+        extra = plugins.find_faulty_extra(error)
+        fault = f"the extra '{extra}' failed" if extra else "a bug of ours"
+        says = str(told or f"{fault}, {type(error).__name__}")
         print(dumps({"event": "error", "says": says}), flush=True)
         raise typer.Exit(2 if told else 1) from None
 

@@ -80,7 +80,7 @@ class ResultSection:
         answer: Reference of a function that takes a `SectionSubject` and returns a
             `SectionAnswer`. It is called whenever a leaderboard is shown, so it must be quick.
         charts: Reference of a function that takes a `SectionSubject` and returns at most two
-            charts. It is called when the section is opened.
+            `heads.interfaces.views.figures.Chart`. It is called when the section is opened.
         applies: Reference of a function that takes a `Leaderboard` and returns whether it has an
             answer; all have, if it is "".
         downloads: Files that the page offers.
@@ -97,15 +97,27 @@ class ResultSection:
 
     def has_answer(self, board: Leaderboard) -> bool:
         """Return whether the leaderboard has an answer to the question."""
-        return not self.applies or bool(plugins.load(self.applies)(board))
+        return not self.applies or bool(self._call(self.applies, board, default=False))
 
     def find_answer(self, subject: SectionSubject) -> SectionAnswer:
         """Return the answer without what takes long."""
-        return plugins.load(self.answer)(subject)
+        return self._call(self.answer, subject, default=SectionAnswer(sentences=(FAILED,)))
 
     def draw_charts(self, subject: SectionSubject) -> list[Chart]:
         """Return the charts."""
-        return list(plugins.load(self.charts)(subject)) if self.charts else []
+        charts = self._call(self.charts, subject, default=[]) if self.charts else []
+        return list(charts)[:MOST_CHARTS]
+
+    def _call(self, reference: str, subject: Any, *, default: Any) -> Any:
+        """Call a function of the section; what fails in an extra takes no leaderboard away."""
+        try:
+            return plugins.load(reference)(subject)
+        except Exception as error:
+            if self in CORE_SECTIONS:
+                raise
+            reason = plugins.describe_error(error)
+            plugins.log_once(f"The section '{self.name}' of an extra failed ({reason}).")
+            return default
 
     def open_answer(self, subject: SectionSubject) -> SectionAnswer:
         """Return the whole answer; the numbers of its charts are its tables if it has no others."""
@@ -122,6 +134,8 @@ class ResultSection:
         return replace(answer, sentences=(*answer.sentences, *sentences), tables=tuple(tables))
 
 
+FAILED = "This section failed; the log says why."
+MOST_CHARTS = 2
 QUESTIONS = "heads.interfaces.views.questions:"
 
 
@@ -168,7 +182,9 @@ def result_sections() -> list[ResultSection]:
     for section in plugins.load_sections("result_sections"):
         names = [one.name for one in sections]
         at = names.index(section.after) + 1 if section.after in names else len(sections)
-        if section.name not in names:
+        if section.name in names:
+            plugins.log_once(f"There are two result sections called '{section.name}'.")
+        else:
             sections.insert(at, section)
     return sections
 

@@ -27,7 +27,7 @@ from heads.interfaces.docstrings import described
 from heads.interfaces.views.dataset import build_hints
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import show_progress, typed, unchecked
-from heads.interfaces.web.slots import pool
+from heads.interfaces.web.slots import pool, pools
 from heads.interfaces.web.temporary_files import exporting
 from heads.interfaces.web.training_process import (
     TrainingPlace,
@@ -51,15 +51,39 @@ def build(slots: TrainingSlots) -> None:
     core = [(endpoint, "infer") for endpoint in quick] + [
         (endpoint, "inspect") for endpoint in slow
     ]
-    for endpoint, slots_name in (*core, *plugins.load_sections("endpoints")):
-        # Documented as `gr.api`, and missing in what Gradio exports by its types.
-        gr.api(endpoint, api_name=endpoint.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
+    for endpoint, slots_name in core:
+        _add_endpoint(endpoint, slots_name)
+    names = {endpoint.__name__ for endpoint in (*quick, *slow, predict, evaluate, read)}
+    _add_endpoints_of_extras({*names, "train_grid"})
     with gr.Column(visible=False):
         answers = gr.JSON(label="account"), gr.File(label="rows")
         _add_file_endpoint(predict, "files", *answers)
         _add_file_endpoint(evaluate, "files", gr.JSON(label="scores"))
         _add_file_endpoint(read, "reads", gr.JSON(label="answer"))
         _add_file_endpoint(train_grid_on(slots), "training", gr.JSON(label="answer"))
+
+
+def _add_endpoint(endpoint: Callable[..., Any], slots_name: str) -> None:
+    # Documented as `gr.api`, and missing in what Gradio exports by its types.
+    gr.api(endpoint, api_name=endpoint.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _add_endpoints_of_extras(names: set[str]) -> None:
+    """Add the endpoints of extras but for those whose name is taken or that Gradio refuses."""
+    for endpoint, slots_name in plugins.load_sections("endpoints"):
+        name, problem = endpoint.__name__, ""
+        if name in names:
+            problem = "there is one of that name"
+        elif slots_name not in pools():
+            problem = f"there are no slots called '{slots_name}'"
+        else:
+            try:
+                _add_endpoint(endpoint, slots_name)
+            except Exception as error:  # of annotations that are missing, for example
+                problem = plugins.describe_error(error)
+        names.add(name)
+        if problem:
+            plugins.log_once(f"The endpoint '{name}' of an extra is left out: {problem}.")
 
 
 def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: Any) -> None:

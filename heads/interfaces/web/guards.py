@@ -18,6 +18,7 @@ from gradio.components import Component
 from markupsafe import Markup
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from heads import plugins
 from heads.caching import refusal
 from heads.data.table import written_cell
 from heads.errors import DataError, HeadsError
@@ -135,7 +136,9 @@ def sentence(error: Exception) -> str:
         return str(told)
     code = secrets.token_hex(2).upper()
     log.error("bug %s", code, exc_info=error, extra={"code": code})
-    return f"Something went wrong (code {code}). It is our fault, not yours; please try again."
+    extra = plugins.find_faulty_extra(error)
+    fault = f"a fault of the extra '{extra}'" if extra else "our fault"
+    return f"Something went wrong (code {code}). It is {fault}, not yours; please try again."
 
 
 def failed(error: Exception) -> Markup:

@@ -14,7 +14,8 @@ class SectionParts:
 
     Attributes:
         outputs: Those that are filled when the section is opened.
-        inputs: Those whose values loading depends on.
+        inputs: Those whose values `LaneSection.load` gets when the tab is opened. What happens
+            when they change is for `LaneSection.draw` to wire.
         keeps_inputs: Whether the inputs count also where another lane is opened.
     """
 
@@ -56,5 +57,9 @@ CORE_SECTIONS = tuple(
 
 
 def lane_sections() -> tuple[LaneSection, ...]:
-    """Return all tabs: the core's, then those of extras."""
-    return (*CORE_SECTIONS, *plugins.load_sections("lane_sections"))
+    """Return all tabs: the core's, then those of extras that have another name."""
+    sections = {section.name: section for section in CORE_SECTIONS}
+    for section in plugins.load_sections("lane_sections"):
+        if sections.setdefault(section.name, section) is not section:
+            plugins.log_once(f"There are two lane sections called '{section.name}'.")
+    return tuple(sections.values())

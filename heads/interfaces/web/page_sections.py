@@ -5,13 +5,14 @@ The core's own topics under Learn are registered as those of extras are (`Extra.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import gradio as gr
 
 from heads import plugins
-from heads.interfaces.views.html import render
+from heads.interfaces.views.html import failure, render
 
 if TYPE_CHECKING:
     from heads.interfaces.web.startup import Opening
@@ -88,9 +89,14 @@ def draw_page_sections(place: str, parts: PageParts) -> None:
     for section in sorted(sections, key=lambda section: section.order):
         if section.place != place:
             continue
-        if not section.title:
-            plugins.load(section.draw)(parts)
-            continue
-        with gr.Column(elem_classes="topic"):
-            gr.HTML(render("learn_title.html", title=section.title, says=section.summary))
-            plugins.load(section.draw)(parts)
+        with gr.Column(elem_classes="topic") if section.title else nullcontext():
+            if section.title:
+                gr.HTML(render("learn_title.html", title=section.title, says=section.summary))
+            try:
+                plugins.load(section.draw)(parts)
+            except Exception as error:
+                if section in CORE_SECTIONS:
+                    raise
+                reason = plugins.describe_error(error)
+                plugins.log_once(f"The page section '{section.name}' cannot be drawn ({reason}).")
+                gr.HTML(failure("This section cannot be shown; the server's log says why."))

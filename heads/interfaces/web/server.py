@@ -67,7 +67,7 @@ class Page:
             theme=THEME, css=CSS, head=HEAD, footer_links=["api", "settings"],
         )  # fmt: skip
         app = Gate(app=app, visitors=self.visitors, endpoints=partial(find_endpoints, self.blocks))
-        for wrap_app in plugins.load_each("middleware"):
+        for wrap_app in plugins.load_each("middleware", required=True):
             app = wrap_app(app, self)
         return app
 
@@ -133,7 +133,7 @@ class Page:
 
 def check_protection() -> None:
     """Raise HeadsError in public mode if nothing here protects a server from strangers."""
-    if limits().public and not plugins.load_each("admission"):
+    if limits().public and not plugins.load_each("admission", required=True):
         what = "This installation lacks the extra that protects a page which strangers can open."
         raise HeadsError(what, "Start the page without --public, HEADS_PUBLIC and SPACE_ID.")
 

@@ -29,7 +29,7 @@ def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
         size: Its bytes, if they are known.
         owned: What the same visitor has stored already.
     """
-    for check in plugins.load_each("admission"):
+    for check in plugins.load_each("admission", required=True):
         check(what, size, owned)
 
 

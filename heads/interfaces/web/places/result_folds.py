@@ -12,6 +12,7 @@ from heads import plugins
 from heads.errors import LimitError
 from heads.interfaces.views.html import render
 from heads.interfaces.views.sections import (
+    MOST_CHARTS,
     ResultSection,
     SectionFile,
     SectionSubject,
@@ -26,7 +27,6 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
 
 BOARDS = pool("boards")
-CHARTS = 2  # of one section, at most
 NUMBERS = "numbers"  # the section whose table opens heads, and which stays open when one is
 MAX_CELLS = 2_000_000  # of a file that the browser writes
 
@@ -72,7 +72,7 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
             with gr.Row():
                 plots = [
                     gr.Plot(show_label=False, container=False, visible=False, min_width=320)
-                    for _ in range(CHARTS * bool(section.charts))
+                    for _ in range(MOST_CHARTS * bool(section.charts))
                 ]
             answers[name] = gr.HTML("", elem_id=f"answer-{name}", js_on_load=CLICKS)
             with gr.Row(elem_classes="saves"):
@@ -96,7 +96,7 @@ def _find_subject(query: str, mine: Any = None) -> SectionSubject:
 
 def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
     def open_section(query: str, mine: Any) -> list[Any]:
-        count = CHARTS * bool(section.charts)
+        count = MOST_CHARTS * bool(section.charts)
         try:
             subject = _find_subject(query, mine)
             answer, charts = section.find_answer(subject), section.draw_charts(subject)
