@@ -29,6 +29,8 @@ THREADS = 512  # most of them wait, for a training or a download
 PORTS = range(7860, 7960)  # tried in this order if no port is given
 STARTING = 30.0  # seconds that a server may take to start
 CLOSING = 1  # seconds that answers have to end as the server stops
+# Seconds; longer than httpx keeps an idle connection (5), which else may send into a closed one.
+KEEP_ALIVE = 20
 
 
 class Page:
@@ -91,7 +93,7 @@ class Page:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app, log_config=None, log_level="critical", access_log=False, proxy_headers=False,
-                timeout_graceful_shutdown=CLOSING, lifespan="on",
+                timeout_graceful_shutdown=CLOSING, timeout_keep_alive=KEEP_ALIVE, lifespan="on",
             )
         )  # fmt: skip
         run = partial(self._server.run, sockets=[bound])
