@@ -260,6 +260,8 @@ def test_a_conversion_is_made_and_used_like_any_base_model(capfd):
     assert "all-MiniLM-L6-v2-as-roberta" in out.replace("\n", "")
     code, out, _ = run(capfd, "convert", "roberta", "--json")
     name = json.loads(out)["model"]
+    code, out, _ = run(capfd, "fetch", name)
+    assert (code, f"{name} " in out) == (0, True)
     code, out, _ = run(capfd, "explain", "own", "--model", name)
     assert code == 0
     assert "classifier.out_proj" in out
