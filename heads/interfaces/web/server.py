@@ -33,6 +33,14 @@ CLOSING = 1  # seconds that answers have to end as the server stops
 KEEP_ALIVE = 20
 
 
+class _Blocks(gr.Blocks):
+    def queue(self, *arguments: Any, **settings: Any) -> Any:
+        """Set up the queue when the page is created; a later call would build the server twice."""
+        # Not open: what is called past the queue has no slot, no reader and no limits.
+        usual: dict[str, Any] = {"api_open": False, "default_concurrency_limit": None}
+        return super().queue(*arguments, **{**usual, **settings})
+
+
 class Page:
     """The page, and its server once it is launched.
 
@@ -49,7 +57,7 @@ class Page:
         """Prepare the environment, and begin a page with settings of `gradio.Blocks`."""
         prepare_server()
         check_protection()
-        self.blocks, self.visitors = gr.Blocks(**settings), Visitors()
+        self.blocks, self.visitors = _Blocks(**settings), Visitors()
         self.url = ""
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -61,8 +69,6 @@ class Page:
         gradio_internals.wrap_handlers(self.blocks, wrap)
         gradio_internals.keep_no_file_notes(self.blocks)
         gradio_internals.raise_limits(self.blocks, threads=THREADS, sessions=here.sessions)
-        # Not open: what is called past the queue has no slot, no reader and no limits.
-        self.blocks.queue(api_open=False, default_concurrency_limit=None)
         app: Any = gr.mount_gradio_app(
             FastAPI(lifespan=self._live, openapi_url=None), self.blocks, "/",
             max_file_size=here.upload_bytes, show_error=False, ssr_mode=False, run_history=False,
