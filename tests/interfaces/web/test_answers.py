@@ -143,6 +143,15 @@ def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
     assert len(settings_of(pairs)) == SETTINGS
 
 
+def test_a_choice_does_not_take_back_the_next_one_in_its_menu():
+    handlers, visitor = TryHandlers(PendingQuestions()), SimpleNamespace(session_hash="a")
+    task = "sample:pairs"
+    steps = handlers.turned(OPENING.query, OPENING.text, "", "", task, "", False, visitor)
+    settings = next(steps)[-SETTINGS:]
+    assert settings[5] == gr.skip()  # by then the menu may show another task
+    assert settings[1]["value"]
+
+
 def test_a_draft_follows_menus_and_line():
     draft = {"recipe": "mean+linear", "lane": 2}
     found = builder.apply_menus(draft, {"pooling": "cls", "head": "mlp"})

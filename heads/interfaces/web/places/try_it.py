@@ -154,12 +154,19 @@ def settings_of(asked: Location, mine: Any = None) -> list[Any]:
     return [gr.update(**one | seen) for one, seen in zip(values, _seen(asked), strict=True)]
 
 
-def turned_settings(typed: Location, asked: Location) -> list[Any]:
-    """Update the menus after a choice, without taking back what was typed since."""
+def turned_settings(typed: Location, asked: Location, chosen: str = "") -> list[Any]:
+    """Update the menus after a choice, without taking back what was typed or chosen since.
+
+    Args:
+        typed: What was asked before.
+        asked: What is asked now.
+        chosen: The task that the menu shows already.
+    """
     values: list[dict[str, Any]] = [{} for _ in range(SETTINGS)]
     values[3] = {"value": chips(asked)}
-    if (asked.sample, asked.run) != (typed.sample, typed.run):
-        values[5] = {"value": f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample}
+    task = f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
+    if (asked.sample, asked.run) != (typed.sample, typed.run) and task != chosen:
+        values[5] = {"value": task}
     for number, old, new in [(0, typed.text, asked.text), (1, typed.pair, asked.pair)]:
         if old != new:
             values[number] = {"value": new}
@@ -270,7 +277,7 @@ class TryHandlers:
             return
         if asked.model != typed.model:
             self.agree(request.session_hash or "", asked.model)
-        yield from self.answers(asked, request, turned_settings(typed, asked))
+        yield from self.answers(asked, request, turned_settings(typed, asked, source))
 
     def interrupted(self, text: str, pair: str, request: gr.Request) -> None:
         """Something else is typed: what was asked before is not waited for."""
