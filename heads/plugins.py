@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -144,7 +145,13 @@ def find_faulty_extra(error: BaseException) -> str:
     return ""
 
 
-@cache
+def locate_error(error: BaseException) -> str:
+    """Return the type of an error and where it arose; its message might quote a text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
+
+
+@lru_cache(maxsize=1_000)
 def log_once(message: str) -> None:
     """Log a warning about an extra, unless it was logged before."""
     import logging

@@ -9,9 +9,7 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -139,11 +137,10 @@ def _unforeseen(error: Exception) -> tuple[str, int]:
     if told := refusal(error):
         _let_go_of_output()
         return str(told), 2
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}:{place.lineno}"
+    where = plugins.locate_error(error)
     if extra := plugins.find_faulty_extra(error):
-        return f"the extra '{extra}' failed ({plugins.describe_error(error)}) in {where}.", 1
-    return f"a bug of ours, {type(error).__name__} in {where}.", 1
+        return f"the extra '{extra}' failed, {where}: {error}", 1
+    return f"a bug of ours, {where}.", 1
 
 
 def _let_go_of_output() -> None:

@@ -115,7 +115,7 @@ class ResultSection:
         except Exception as error:
             if self in CORE_SECTIONS:
                 raise
-            reason = plugins.describe_error(error)
+            reason = plugins.locate_error(error)
             plugins.log_once(f"The section '{self.name}' of an extra failed ({reason}).")
             return default
 
