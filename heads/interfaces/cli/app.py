@@ -76,13 +76,13 @@ def _load_commands(name: str) -> Any:
 
 def _help(context: typer.Context, asked: bool) -> None:
     if asked:
-        print(context.get_help())
+        print(context.get_help(), flush=True)  # while a reader that has gone is no fault
         raise typer.Exit
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"heads {__version__}")
+        print(f"heads {__version__}", flush=True)
         raise typer.Exit
 
 

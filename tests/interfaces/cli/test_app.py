@@ -328,12 +328,13 @@ def test_a_text_may_begin_with_a_dash(capsys, text):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes are of Unix")
-@pytest.mark.parametrize("asked", [["families"], ["parts", "--json"], ["--help"]])
+@pytest.mark.parametrize("asked", [["families"], ["parts", "--json"], ["--help"], ["--version"]])
 def test_a_reader_that_has_gone_is_no_fault(asked):
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "heads", *asked]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 
