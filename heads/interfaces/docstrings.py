@@ -55,8 +55,8 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
     """
 
     def complete(endpoint: Endpoint) -> Endpoint:
-        own = _parsed(endpoint.__doc__)
-        if not (own.short_description or sources):
+        docstring = _parsed(endpoint.__doc__)
+        if not (docstring.short_description or sources):
             raise TypeError(f"{endpoint.__name__} has no docstring")
         known: dict[str, str] = {}
         for source in (*reversed(sources), endpoint):
@@ -68,8 +68,8 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
         ]
         if missing := [name for name in asked if not known.get(name)]:
             raise TypeError(f"{endpoint.__name__}: nothing describes {', '.join(missing)}")
-        gives = own.returns.description if own.returns else returns
-        lines = [_plain(own.short_description) or summary(sources[0])]
+        gives = docstring.returns.description if docstring.returns else returns
+        lines = [_plain(docstring.short_description) or summary(sources[0])]
         if asked:
             lines += ["", "Args:", *(f"    {name}: {known[name]}" for name in asked)]
         if gives:

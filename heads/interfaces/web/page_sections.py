@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gradio as gr
 
@@ -15,6 +15,7 @@ from heads import plugins
 from heads.interfaces.views.html import failure, render
 
 if TYPE_CHECKING:
+    from heads.interfaces.web.lane_sections import LaneSection
     from heads.interfaces.web.startup import Opening
 
 
@@ -92,11 +93,23 @@ def draw_page_sections(place: str, parts: PageParts) -> None:
         with gr.Column(elem_classes="topic") if section.title else nullcontext():
             if section.title:
                 gr.HTML(render("learn_title.html", title=section.title, says=section.summary))
-            try:
-                plugins.load(section.draw)(parts)
-            except Exception as error:
-                if section in CORE_SECTIONS:
-                    raise
-                reason = plugins.describe_error(error)
-                plugins.log_once(f"The page section '{section.name}' cannot be drawn ({reason}).")
-                gr.HTML(failure("This section cannot be shown; the server's log says why."))
+            draw_section(section, parts, kind="page section", is_core=section in CORE_SECTIONS)
+
+
+def draw_section(
+    section: PageSection | LaneSection, *arguments: Any, kind: str, is_core: bool
+) -> Any:
+    """Call the `draw` of a section; where that of an extra fails, say so in its stead.
+
+    Returns:
+        What `draw` returns; None where it failed.
+    """
+    try:
+        return plugins.load(section.draw)(*arguments)
+    except Exception as error:
+        if is_core:
+            raise
+        reason = plugins.describe_error(error)
+        plugins.log_once(f"The {kind} '{section.name}' cannot be drawn ({reason}).")
+        gr.HTML(failure("This section cannot be shown; the server's log says why."))
+        return None

@@ -14,16 +14,12 @@ from heads.data.samples import SAMPLES
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress, result
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import busy, failure, render
+from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import as_csv, clicked, failed, saves, show_progress
-from heads.interfaces.web.lane_sections import (
-    CORE_SECTIONS,
-    LaneSection,
-    SectionParts,
-    lane_sections,
-)
+from heads.interfaces.web.lane_sections import CORE_SECTIONS, SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
+from heads.interfaces.web.page_sections import draw_section
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
@@ -503,24 +499,15 @@ def build(place: Try) -> PanelHandlers:
             for section in lane_sections():
                 name = section.name
                 with gr.Tab(section.title, id=name, elem_id=f"section-{name}") as tab:
-                    sections[name] = _draw_section(section, place, handlers)
+                    is_core = section in CORE_SECTIONS
+                    drawn = draw_section(
+                        section, place, handlers, kind="lane section", is_core=is_core
+                    )
+                    sections[name] = drawn or SectionParts(outputs=[])
                 chosen = f"(query) => heads.chosenSection(query, {name!r})"
                 tab.select(None, place.query, place.query, js=chosen, **QUIET)
     _wire(place, handlers, [area, head, tabs], sections)
     return handlers
-
-
-def _draw_section(section: LaneSection, place: Try, handlers: PanelHandlers) -> SectionParts:
-    """Draw a tab; where that of an extra fails, the tab says so."""
-    try:
-        return plugins.load(section.draw)(place, handlers)
-    except Exception as error:
-        if section in CORE_SECTIONS:
-            raise
-        reason = plugins.describe_error(error)
-        plugins.log_once(f"The lane section '{section.name}' cannot be drawn ({reason}).")
-        gr.HTML(failure("This section cannot be shown; the server's log says why."))
-        return SectionParts(outputs=[])
 
 
 def draw_how(place: Try, handlers: PanelHandlers) -> SectionParts:
