@@ -2,8 +2,7 @@
 
 The rest of the package uses what Gradio documents. Each function here says what breaks without it,
 and tests/interfaces/web/test_gradio_internals.py fails once one of them is not needed any more. All
-were needed with Gradio 6.30 and 6.31. Before 6.30, Gradio's page loses updates of components that
-were not shown yet: the sections of a lane stay empty, and settings that do not apply are shown.
+are needed with Gradio 6.28 to 6.31.
 """
 
 import gc

@@ -36,15 +36,15 @@ def test_another_lane_ends_what_is_told_of_the_one_before():
     second, other = replace(first, lane=2), visitor("another")
     told, elsewhere = (panel.load(first, PARTS, ["", ""], one) for one in (visitor(), other))
     next(told), next(elsewhere)
-    assert panel.moved(first.query, visitor()) == [gr.skip()] * 3  # nothing else is open
-    _, heading, _ = panel.moved(second.query, visitor())
+    assert panel.moved(first.query, visitor()) == [gr.skip()] * 2  # nothing else is open
+    heading, _ = panel.moved(second.query, visitor())
     assert "cls+linear" in heading
     assert list(told) == []
     assert stands(panel.load(second, PARTS, ["", ""], visitor()))["status"] == ""
     assert list(panel.load(second, PARTS, ["", ""], visitor())) == []  # it stands there already
     assert stands(elsewhere)["status"] == ""
-    shut, *_ = panel.moved(replace(second, lane=0).query, visitor())
-    assert not shut["visible"]
+    heading, _ = panel.moved(replace(second, lane=0).query, visitor())
+    assert not heading  # so page.css hides the panel
     assert stands(panel.load(second, PARTS, ["", ""], visitor()))["tokens"]
 
 

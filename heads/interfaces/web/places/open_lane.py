@@ -409,7 +409,7 @@ class PanelHandlers:
         asked, before = Location.of(query), self.questions.of(request.session_hash or "")
         if before and not before.is_over:
             if opens_the_same(before.asked, asked):
-                return [gr.skip()] * 3
+                return [gr.skip()] * 2
             before.is_over = True
             if not is_open(asked):  # the next panel is another one
                 self.questions.end(request.session_hash or "")
@@ -493,7 +493,9 @@ def _is_typed(before: Location, now: Location) -> bool:
 def build(place: Try) -> PanelHandlers:
     """Draw the panel below the lanes, which is closed; return its handlers."""
     handlers, sections = PanelHandlers(), dict[str, SectionParts]()
-    with gr.Column(visible=False, elem_id="panel") as area:
+    # page.css hides the panel while its heading is empty. With `visible=False`, Gradio before 6.30
+    # would lose the values of sections that are opened for the first time.
+    with gr.Column(elem_id="panel"):
         head = gr.HTML("", elem_id="panel-head", js_on_load=CLICKS)
         with gr.Tabs(elem_id="sections") as tabs:
             for section in lane_sections():
@@ -506,7 +508,7 @@ def build(place: Try) -> PanelHandlers:
                     sections[name] = drawn or SectionParts(outputs=[])
                 chosen = f"(query) => heads.chosenSection(query, {name!r})"
                 tab.select(None, place.query, place.query, js=chosen, **QUIET)
-    _wire(place, handlers, [area, head, tabs], sections)
+    _wire(place, handlers, [head, tabs], sections)
     return handlers
 
 
@@ -592,15 +594,15 @@ def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:
 
 
 def shown(asked: Location) -> list[Any]:
-    """Whether the panel is open, its heading, and which section stands open."""
+    """Return the heading of the panel, empty where it is closed, and which section is open."""
     if not is_open(asked):
-        return [gr.update(visible=False), "", gr.skip()]
+        return ["", gr.skip()]
     recipe = of_lane(asked)
     head = render(
         "lane_head.html", mark=view.COLOURS[asked.lane - 1], title=view.title_of(recipe),
         recipe=recipe,
     )  # fmt: skip
-    return [gr.update(visible=True), head, gr.Tabs(selected=asked.show)]
+    return [head, gr.Tabs(selected=asked.show)]
 
 
 def _load_section(asked: Location, inputs: Sequence[str]) -> Stream:
@@ -622,10 +624,10 @@ def _wire(
             closes = number == asked.lane and not show
             asked = replace(asked, lane=0 if closes else number, show=show or asked.show)
         else:
-            return [gr.skip()] * 4
+            return [gr.skip()] * 3
         return [*shown(asked), asked.query]
 
-    for component in (place.lanes, panel[1], place.answers[1]):
+    for component in (place.lanes, panel[0], place.answers[1]):
         component.click(opened, place.query, [*panel, place.query], **QUIET).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )

@@ -149,6 +149,7 @@ class SettingsInputs:
         form: One a setting of an experiment, in the order of `FORM`.
     """
 
+    area: gr.Accordion
     model: gr.Dropdown
     grid: gr.Radio
     own: gr.Dropdown
@@ -168,8 +169,12 @@ class SettingsInputs:
         return [self.seeds, self.pairs, self.losses, *self.form]
 
 
-def applies(data: Data) -> list[Any]:
-    """Which settings are shown for some data, in the order of `SettingsInputs.applying`."""
+def applies(data: Data, metric: str = "auto") -> list[Any]:
+    """Return which settings are shown for some data, in the order of `SettingsInputs.applying`.
+
+    Args:
+        metric: The chosen metric, which stays if the data has it.
+    """
     problem, has_test = data.corpus.problem, bool(data.columns.split)
     is_one = problem is SINGLE_LABEL
     shown = {
@@ -189,7 +194,7 @@ def applies(data: Data) -> list[Any]:
         gr.update(visible=bool(data.corpus.pairs)),
         gr.update(visible=is_one, choices=losses),
         *(
-            gr.update(choices=metrics, value="auto")
+            gr.update(choices=metrics, value=metric if metric in metrics else "auto")
             if field.name == "metric"
             else gr.update(visible=shown.get(field.name, True))
             for field in FORM
@@ -199,7 +204,7 @@ def applies(data: Data) -> list[Any]:
 
 def build(opening: Opening) -> SettingsInputs:
     """Draws the settings, folded, and returns what says which heads."""
-    with gr.Accordion("Settings", open=False, elem_id="settings"):
+    with gr.Accordion("Settings", open=False, elem_id="settings") as area:
         with gr.Row():
             with gr.Column(min_width=280):
                 model = gr.Dropdown(
@@ -264,6 +269,7 @@ def build(opening: Opening) -> SettingsInputs:
                 with gr.Column(min_width=240):
                     controls |= {name: _control(name) for name in others[column::COLUMNS]}
     inputs = SettingsInputs(
+        area=area,
         model=model,
         grid=grid,
         own=own,
