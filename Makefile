@@ -2,6 +2,7 @@
 # make test      set everything up, Chromium too where that is possible, and run the tests but
 #                those marked slow (TESTS=tests/parts for some)
 # make test-all  the same with the slow ones: what CI runs
+# make test-oldest  run the tests of the page with the oldest Gradio that pyproject.toml allows
 # make check     format, lint and types; prints the lines of each part beside its budget
 # make docs      write what README.md and docs have of the code and of measured figures anew, and
 #                build the docs as a site, build/docs; what is wrong with a page is an error
@@ -17,7 +18,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app test test-all check docs screenshots bench prove space package locks clean
+OLDEST_GRADIO := gradio==6.28.0 gradio-client==2.7.1
+
+.PHONY: app test test-all test-oldest check docs screenshots bench prove space package locks clean
 
 app: .venv/ready
 	$(BIN)/heads app $(if $(PORT),--port $(PORT))
@@ -30,6 +33,13 @@ test: .venv/ready-dev
 test-all: .venv/ready-dev
 	@sh tests/install_chromium.sh
 	$(BIN)/python -m pytest -m "" $(TESTS)
+
+test-oldest: .venv/ready-dev
+	@sh tests/install_chromium.sh
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target build/oldest $(OLDEST_GRADIO)
+	PYTHONPATH=$(CURDIR)/build/oldest $(BIN)/python -m pytest -m "" \
+		$(or $(TESTS),tests/interfaces/web tests/interfaces/test_reading.py)
 
 check: .venv/ready-dev
 	$(BIN)/ruff format --check .

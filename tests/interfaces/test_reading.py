@@ -186,7 +186,7 @@ def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     page.locator("#file input[type=file]").set_input_files(wide)
     account.filter(has_text="6 labels, 1.7 a row, a 0/1 column each").wait_for()
     page.locator("#columns > button").click()
-    assert not page.get_by_role("combobox", name="Label", exact=True).is_visible()
+    page.get_by_role("combobox", name="Label", exact=True).wait_for(state="hidden")
     look(page, f"reading-wide-{width}")
     choose("Labels are", "one a row")
     account.filter(has_text="2 classes").wait_for()

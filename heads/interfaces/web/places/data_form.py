@@ -13,6 +13,7 @@ from heads.data.table import Columns, Table, listed
 from heads.interfaces.views import dataset
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import failed, sentence
+from heads.interfaces.web.slots import QUIET
 from heads.settings import limits
 
 # --- The menus: which column is what, and what the labels are.
@@ -25,17 +26,23 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     """The menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
     form = form or dataset.form_of(columns)
-    many = form == "columns"
+    label, labels, order = visible_menus(form)
     return [
         gr.update(choices=names, value=columns.vectors or columns.text),
-        gr.update(choices=names, value=columns.label or None, visible=not many),
+        label | gr.update(choices=names, value=columns.label or None),
         gr.update(choices=[NONE, *names], value=columns.pair),
         gr.update(choices=[NONE, *names], value=columns.split),
         gr.update(choices=[NONE, *names], value=columns.group),
         gr.update(value=form),
-        gr.update(choices=names, value=list(columns.labels), visible=many),
-        gr.update(value=", ".join(columns.order), visible=form == "one"),
+        labels | gr.update(choices=names, value=list(columns.labels)),
+        order | gr.update(value=", ".join(columns.order)),
     ]
+
+
+def visible_menus(form: str) -> list[Any]:
+    """Return which of the menus of labels are shown: the column, the 0/1 columns, the order."""
+    shown = (form != "columns", form == "columns", form == "one")
+    return [gr.update(visible=is_shown) for is_shown in shown]
 
 
 def columns_of(table: Table, names: Sequence[str], form: str) -> Columns:
@@ -90,7 +97,7 @@ class DataInputs:
 
 def build(held: gr.BrowserState) -> DataInputs:
     """Draws the menus of columns, folded, and returns what says which data."""
-    with gr.Accordion("Columns", open=False, elem_id="columns"):
+    with gr.Accordion("Columns", open=False, elem_id="columns") as area:
         with gr.Row():
             menus = ("Text", "Label", "Second text", "Split", "Group")
             text, label, pair, split, group = (
@@ -116,6 +123,8 @@ def build(held: gr.BrowserState) -> DataInputs:
                 "", label="Order of the classes", placeholder="if they have one: low, middle, high",
                 max_lines=1, min_width=280,
             )  # fmt: skip
+    # Gradio before 6.30 loses this of components in an accordion that was never opened.
+    area.expand(visible_menus, form, [label, labels, order], queue=False, **QUIET)
     return DataInputs(
         held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
         form=form, labels=labels, order=order,

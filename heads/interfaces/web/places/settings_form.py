@@ -146,10 +146,11 @@ class SettingsInputs:
     """The components that say which heads.
 
     Attributes:
+        areas: What they are folded in.
         form: One a setting of an experiment, in the order of `FORM`.
     """
 
-    area: gr.Accordion
+    areas: list[gr.Accordion]
     model: gr.Dropdown
     grid: gr.Radio
     own: gr.Dropdown
@@ -264,12 +265,12 @@ def build(opening: Opening) -> SettingsInputs:
         )
         controls: dict[str, Any] = {"folds": folds}
         others = [field.name for field in FORM if field.name != "folds"]
-        with gr.Accordion("How they are compared", open=False), gr.Row():
+        with gr.Accordion("How they are compared", open=False) as inner, gr.Row():
             for column in range(COLUMNS):
                 with gr.Column(min_width=240):
                     controls |= {name: _control(name) for name in others[column::COLUMNS]}
     inputs = SettingsInputs(
-        area=area,
+        areas=[area, inner],
         model=model,
         grid=grid,
         own=own,

@@ -578,9 +578,10 @@ def _wire_card(
         gr.on(events, reading.read_with(read), given, reading.shown, **reads).then(**probes)
     # Gradio before 6.30 loses updates of components in an accordion that was never opened.
     metric = settings.form[[field.name for field in settings_form.FORM].index("metric")]
-    settings.area.expand(
-        reading.expanded, [metric, *data.all()], settings.applying(), **QUIET, **READS
-    )
+    gr.on(
+        [area.expand for area in settings.areas],
+        reading.expanded, [metric, *data.all()], settings.applying(), **QUIET, **READS,
+    )  # fmt: skip
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
