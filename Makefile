@@ -18,7 +18,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-OLDEST_GRADIO := gradio==6.28.0 gradio-client==2.7.1
+# The lower bound of Gradio in pyproject.toml, and what it needs in other versions than the newest.
+OLDEST_GRADIO := gradio==6.28.0 gradio-client==2.7.1 'huggingface-hub<2'
 
 .PHONY: app test test-all test-oldest check docs screenshots bench prove space package locks clean
 
@@ -38,7 +39,7 @@ test-oldest: .venv/ready-dev
 	@sh tests/install_chromium.sh
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target build/oldest $(OLDEST_GRADIO)
-	PYTHONPATH=$(CURDIR)/build/oldest $(BIN)/python -m pytest -m "" \
+	PYTHONPATH="$(CURDIR)/build/oldest" $(BIN)/python -m pytest -m "" \
 		$(or $(TESTS),tests/interfaces/web tests/interfaces/test_reading.py)
 
 check: .venv/ready-dev

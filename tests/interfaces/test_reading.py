@@ -7,6 +7,7 @@ import pytest
 import slow
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
+from pages import choose
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
@@ -178,25 +179,20 @@ def test_every_number_is_in_one_bar(numbers):
 def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     page = tab("?place=data", width=width)
     account = page.locator("#account")
-
-    def choose(label, value):
-        page.get_by_role("combobox", name=label, exact=True).click()
-        page.get_by_role("option").filter(has_text=value).first.click()
-
     page.locator("#file input[type=file]").set_input_files(wide)
     account.filter(has_text="6 labels, 1.7 a row, a 0/1 column each").wait_for()
     page.locator("#columns > button").click()
     page.get_by_role("combobox", name="Label", exact=True).wait_for(state="hidden")
     look(page, f"reading-wide-{width}")
-    choose("Labels are", "one a row")
+    choose(page, "Labels are", "one a row")
     account.filter(has_text="2 classes").wait_for()
     page.get_by_role("combobox", name="Label", exact=True).wait_for()
-    choose("Labels are", "0/1 column")
+    choose(page, "Labels are", "0/1 column")
     account.filter(has_text="6 labels").wait_for()
     page.get_by_role("button", name="Review aspects").click()
     account.filter(has_text="6 labels, 1.7 a row, separated by '|'").wait_for()
     look(page, f"reading-several-{width}")
-    choose("Labels are", "one a row")
+    choose(page, "Labels are", "one a row")
     account.filter(has_text="46 classes").wait_for()
     page.get_by_role("button", name="Sentence similarity").click()
     account.filter(has_text="numbers from 0 to 5").wait_for()

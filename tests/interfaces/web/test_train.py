@@ -126,7 +126,9 @@ def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
 )
 def test_settings_are_shown_where_they_apply(sample, hidden):
     names = ["seeds", "pairs", "losses", *(field.name for field in FORM)]
-    values = dict(zip(names, applies(read(SAMPLES[sample].path, limits())), strict=True))
+    *updates, applied = applies(read(SAMPLES[sample].path, limits()))
+    assert not any("value" in update for update in applied)
+    values = dict(zip(names, updates, strict=True))
     assert hidden <= {name for name, value in values.items() if value.get("visible") is False}
     metrics = values["metric"]["choices"]
     assert ("spearman" in metrics) == (sample == "similarity")

@@ -26,7 +26,7 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     """The menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
     form = form or dataset.form_of(columns)
-    label, labels, order = visible_menus(form)
+    label, labels, order = show_label_menus(form)
     return [
         gr.update(choices=names, value=columns.vectors or columns.text),
         label | gr.update(choices=names, value=columns.label or None),
@@ -39,8 +39,8 @@ def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
     ]
 
 
-def visible_menus(form: str) -> list[Any]:
-    """Return which of the menus of labels are shown: the column, the 0/1 columns, the order."""
+def show_label_menus(form: str) -> list[Any]:
+    """Return updates that show the menus of labels that apply: column, 0/1 columns, order."""
     shown = (form != "columns", form == "columns", form == "one")
     return [gr.update(visible=is_shown) for is_shown in shown]
 
@@ -97,7 +97,7 @@ class DataInputs:
 
 def build(held: gr.BrowserState) -> DataInputs:
     """Draws the menus of columns, folded, and returns what says which data."""
-    with gr.Accordion("Columns", open=False, elem_id="columns") as area:
+    with gr.Accordion("Columns", open=False, elem_id="columns") as columns:
         with gr.Row():
             menus = ("Text", "Label", "Second text", "Split", "Group")
             text, label, pair, split, group = (
@@ -123,8 +123,8 @@ def build(held: gr.BrowserState) -> DataInputs:
                 "", label="Order of the classes", placeholder="if they have one: low, middle, high",
                 max_lines=1, min_width=280,
             )  # fmt: skip
-    # Gradio before 6.30 loses this of components in an accordion that was never opened.
-    area.expand(visible_menus, form, [label, labels, order], queue=False, **QUIET)
+    # Gradio before 6.30 loses updates of components in an accordion that was never opened.
+    columns.expand(show_label_menus, form, [label, labels, order], queue=False, **QUIET)
     return DataInputs(
         held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
         form=form, labels=labels, order=order,

@@ -146,11 +146,10 @@ class SettingsInputs:
     """The components that say which heads.
 
     Attributes:
-        areas: What they are folded in.
         form: One a setting of an experiment, in the order of `FORM`.
+        applied: The last updates of `applies`, without values.
     """
 
-    areas: list[gr.Accordion]
     model: gr.Dropdown
     grid: gr.Radio
     own: gr.Dropdown
@@ -159,6 +158,7 @@ class SettingsInputs:
     losses: gr.CheckboxGroup
     tunes: gr.CheckboxGroup
     form: list[Any]
+    applied: gr.State
 
     def all(self) -> list[Any]:
         """In the order of `build_request`."""
@@ -166,16 +166,12 @@ class SettingsInputs:
         return [self.model, self.grid, self.own, self.seeds, *ways, *self.form]
 
     def applying(self) -> list[Any]:
-        """Those that apply to some labels only, in the order of `applies`."""
-        return [self.seeds, self.pairs, self.losses, *self.form]
+        """Return the components that `applies` updates, in its order."""
+        return [self.seeds, self.pairs, self.losses, *self.form, self.applied]
 
 
-def applies(data: Data, metric: str = "auto") -> list[Any]:
-    """Return which settings are shown for some data, in the order of `SettingsInputs.applying`.
-
-    Args:
-        metric: The chosen metric, which stays if the data has it.
-    """
+def applies(data: Data) -> list[Any]:
+    """Return which settings are shown for some data, as updates of `SettingsInputs.applying`."""
     problem, has_test = data.corpus.problem, bool(data.columns.split)
     is_one = problem is SINGLE_LABEL
     shown = {
@@ -190,22 +186,25 @@ def applies(data: Data, metric: str = "auto") -> list[Any]:
     }
     losses = [one for one in LOSSES if one[1] != ORDINAL or data.corpus.ordered]
     metrics = ["auto", *metrics_of(problem, ordered=data.corpus.ordered)]
-    return [
+    updates = [
         gr.update(visible=has_test),
         gr.update(visible=bool(data.corpus.pairs)),
         gr.update(visible=is_one, choices=losses),
         *(
-            gr.update(choices=metrics, value=metric if metric in metrics else "auto")
+            gr.update(choices=metrics, value="auto")
             if field.name == "metric"
             else gr.update(visible=shown.get(field.name, True))
             for field in FORM
         ),
     ]
+    # Without values: what is chosen by the time that they are sent again stays.
+    applied = [{key: update[key] for key in update if key != "value"} for update in updates]
+    return [*updates, applied]
 
 
 def build(opening: Opening) -> SettingsInputs:
     """Draws the settings, folded, and returns what says which heads."""
-    with gr.Accordion("Settings", open=False, elem_id="settings") as area:
+    with gr.Accordion("Settings", open=False, elem_id="settings") as settings:
         with gr.Row():
             with gr.Column(min_width=280):
                 model = gr.Dropdown(
@@ -265,12 +264,11 @@ def build(opening: Opening) -> SettingsInputs:
         )
         controls: dict[str, Any] = {"folds": folds}
         others = [field.name for field in FORM if field.name != "folds"]
-        with gr.Accordion("How they are compared", open=False) as inner, gr.Row():
+        with gr.Accordion("How they are compared", open=False) as comparison, gr.Row():
             for column in range(COLUMNS):
                 with gr.Column(min_width=240):
                     controls |= {name: _control(name) for name in others[column::COLUMNS]}
     inputs = SettingsInputs(
-        areas=[area, inner],
         model=model,
         grid=grid,
         own=own,
@@ -279,7 +277,16 @@ def build(opening: Opening) -> SettingsInputs:
         losses=losses,
         tunes=tunes,
         form=[controls[field.name] for field in FORM],
+        applied=gr.State([]),
     )
+    *updated, applied = inputs.applying()
+
+    def resend(updates: list[Any]) -> list[Any]:
+        return updates or [gr.skip()] * len(updated)
+
+    # Gradio before 6.30 loses updates of components in an accordion that was never opened.
+    opens = [settings.expand, comparison.expand]
+    gr.on(opens, resend, applied, updated, queue=False, trigger_mode="multiple", **QUIET)
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:

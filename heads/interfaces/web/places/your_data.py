@@ -492,11 +492,6 @@ class CardHandlers:
         applies = settings_form.applies(found.data) if found.data else same
         return [found.view, *found.menus, *applies]
 
-    def expanded(self, metric: str, *given: Any) -> list[Any]:
-        """Show the settings that apply to the file; the chosen metric stays."""
-        data = data_form.changed(*given).data
-        return settings_form.applies(data, metric) if data else [gr.skip()] * self._applying
-
     def read_with(self, read: Callable[..., data_form.Read]) -> Callable[..., list[Any]]:
         """Return a handler that shows the file as `read` reads it."""
 
@@ -576,12 +571,6 @@ def _wire_card(
         ([data.form.input], partial(data_form.reformed, False), data.all()),
     ):
         gr.on(events, reading.read_with(read), given, reading.shown, **reads).then(**probes)
-    # Gradio before 6.30 loses updates of components in an accordion that was never opened.
-    metric = settings.form[[field.name for field in settings_form.FORM].index("metric")]
-    gr.on(
-        [area.expand for area in settings.areas],
-        reading.expanded, [metric, *data.all()], settings.applying(), **QUIET, **READS,
-    )  # fmt: skip
     # A recipe that is typed is a change, and to Gradio no input.
     changes = [settings.grid.input, settings.own.change, settings.model.input]
     changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
