@@ -18,7 +18,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# The lower bound of Gradio in pyproject.toml, and what it needs in other versions than the newest.
+# The oldest Gradio that pyproject.toml allows, and the versions of its own requirements.
 OLDEST_GRADIO := gradio==6.28.0 gradio-client==2.7.1 'huggingface-hub<2'
 
 .PHONY: app test test-all test-oldest check docs screenshots bench prove space package locks clean

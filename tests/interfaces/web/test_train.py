@@ -24,8 +24,8 @@ from heads.interfaces.web.places.settings_form import (
     LEARNED,
     OWN,
     PUBLIC_SECONDS,
-    applies,
     build_request,
+    update_settings,
 )
 from heads.interfaces.web.training_jobs import Course, TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
@@ -126,8 +126,8 @@ def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
 )
 def test_settings_are_shown_where_they_apply(sample, hidden):
     names = ["seeds", "pairs", "losses", *(field.name for field in FORM)]
-    *updates, applied = applies(read(SAMPLES[sample].path, limits()))
-    assert not any("value" in update for update in applied)
+    *updates, last_updates = update_settings(read(SAMPLES[sample].path, limits()))
+    assert not any("value" in update for update in last_updates)
     values = dict(zip(names, updates, strict=True))
     assert hidden <= {name for name, value in values.items() if value.get("visible") is False}
     metrics = values["metric"]["choices"]

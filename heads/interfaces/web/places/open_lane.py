@@ -413,7 +413,7 @@ class PanelHandlers:
             before.is_over = True
             if not is_open(asked):  # the next panel is another one
                 self.questions.end(request.session_hash or "")
-        return shown(asked)
+        return update_panel(asked)
 
     def load(
         self, asked: Location, parts: SectionParts, inputs: Sequence[str], request: gr.Request
@@ -593,8 +593,8 @@ def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:
     return SectionParts(outputs=[form, prepare, told, file])
 
 
-def shown(asked: Location) -> list[Any]:
-    """Return the heading of the panel, empty where it is closed, and which section is open."""
+def update_panel(asked: Location) -> list[Any]:
+    """Return the heading of the panel, empty if it is closed, and an update of its open tab."""
     if not is_open(asked):
         return ["", gr.skip()]
     recipe = of_lane(asked)
@@ -625,7 +625,7 @@ def _wire(
             asked = replace(asked, lane=0 if closes else number, show=show or asked.show)
         else:
             return [gr.skip()] * 3
-        return [*shown(asked), asked.query]
+        return [*update_panel(asked), asked.query]
 
     for component in (place.lanes, panel[0], place.answers[1]):
         component.click(opened, place.query, [*panel, place.query], **QUIET).success(

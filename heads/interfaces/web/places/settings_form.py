@@ -147,7 +147,7 @@ class SettingsInputs:
 
     Attributes:
         form: One a setting of an experiment, in the order of `FORM`.
-        applied: The last updates of `applies`, without values.
+        last_updates: The last updates of `update_settings`, without values.
     """
 
     model: gr.Dropdown
@@ -158,20 +158,24 @@ class SettingsInputs:
     losses: gr.CheckboxGroup
     tunes: gr.CheckboxGroup
     form: list[Any]
-    applied: gr.State
+    last_updates: gr.State
 
     def all(self) -> list[Any]:
         """In the order of `build_request`."""
         ways = [self.pairs, self.losses, self.tunes]
         return [self.model, self.grid, self.own, self.seeds, *ways, *self.form]
 
-    def applying(self) -> list[Any]:
-        """Return the components that `applies` updates, in its order."""
-        return [self.seeds, self.pairs, self.losses, *self.form, self.applied]
+    def updated_components(self) -> list[Any]:
+        """Return the components that `update_settings` updates, in its order."""
+        return [self.seeds, self.pairs, self.losses, *self.form, self.last_updates]
 
 
-def applies(data: Data) -> list[Any]:
-    """Return which settings are shown for some data, as updates of `SettingsInputs.applying`."""
+def update_settings(data: Data) -> list[Any]:
+    """Return updates that show the settings that apply to some data.
+
+    Returns:
+        One for each of `SettingsInputs.updated_components`.
+    """
     problem, has_test = data.corpus.problem, bool(data.columns.split)
     is_one = problem is SINGLE_LABEL
     shown = {
@@ -197,9 +201,9 @@ def applies(data: Data) -> list[Any]:
             for field in FORM
         ),
     ]
-    # Without values: what is chosen by the time that they are sent again stays.
-    applied = [{key: update[key] for key in update if key != "value"} for update in updates]
-    return [*updates, applied]
+    # These are sent again later; a value would take back what was chosen in the meantime.
+    last_updates = [{key: update[key] for key in update if key != "value"} for update in updates]
+    return [*updates, last_updates]
 
 
 def build(opening: Opening) -> SettingsInputs:
@@ -277,16 +281,16 @@ def build(opening: Opening) -> SettingsInputs:
         losses=losses,
         tunes=tunes,
         form=[controls[field.name] for field in FORM],
-        applied=gr.State([]),
+        last_updates=gr.State([]),
     )
-    *updated, applied = inputs.applying()
+    *components, last_updates = inputs.updated_components()
 
     def resend(updates: list[Any]) -> list[Any]:
-        return updates or [gr.skip()] * len(updated)
+        return updates or [gr.skip()] * len(components)
 
     # Gradio before 6.30 loses updates of components in an accordion that was never opened.
-    opens = [settings.expand, comparison.expand]
-    gr.on(opens, resend, applied, updated, queue=False, trigger_mode="multiple", **QUIET)
+    events = [settings.expand, comparison.expand]
+    gr.on(events, resend, last_updates, components, queue=False, trigger_mode="multiple", **QUIET)
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:

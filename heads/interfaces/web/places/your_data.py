@@ -477,8 +477,9 @@ class CardHandlers:
     """What the card of a file does: it is read, under which columns."""
 
     def __init__(self, card: Card) -> None:
-        self.shown = [card.view, *card.data.menus(), *card.settings.applying()]
-        self._applying = len(card.settings.applying())
+        settings = card.settings.updated_components()
+        self.shown = [card.view, *card.data.menus(), *settings]
+        self._unchanged = [gr.skip()] * len(settings)
         self._chosen = Recent[bool](MOST_PAGES)  # those that have chosen a file
 
     def opened(self, request: gr.Request) -> list[Any]:
@@ -488,9 +489,8 @@ class CardHandlers:
 
     def drawn(self, found: data_form.Read) -> list[Any]:
         """The values of what is shown of a file."""
-        same = [gr.skip()] * self._applying
-        applies = settings_form.applies(found.data) if found.data else same
-        return [found.view, *found.menus, *applies]
+        settings = settings_form.update_settings(found.data) if found.data else self._unchanged
+        return [found.view, *found.menus, *settings]
 
     def read_with(self, read: Callable[..., data_form.Read]) -> Callable[..., list[Any]]:
         """Return a handler that shows the file as `read` reads it."""
