@@ -345,6 +345,7 @@ class FinishedPiece(Piece):
     content: str  # a digest of the rows
     bytes: int = 0  # the size of the output file
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the work notes of it
+    call: str = ""  # the call of `process` whose worker wrote the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -358,6 +359,7 @@ class Work:
     # with as many rows. On Ray it is pickled
     make: Callable[[], Transform]
     rows_each: int  # rows of a piece
+    call: str = ""  # the call of `process`
 
     def output(self, piece: Piece) -> str:
         """Return the location of the output of a piece."""
@@ -370,26 +372,28 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:40]
 
 
-def make_piece_worker(work: Work) -> Callable[[Piece], tuple[FinishedPiece, bool]]:
-    """Return a function from a piece to it with its output, and whether it was processed now."""
+def make_piece_worker(work: Work) -> Callable[[Piece], FinishedPiece]:
+    """Return a function that processes a piece, unless it has an output already."""
     load = cache(work.make)  # for the first piece without an output
 
-    def process_piece(piece: Piece) -> tuple[FinishedPiece, bool]:
+    def process_piece(piece: Piece) -> FinishedPiece:
         output = work.output(piece)
         notes = read_notes(output)
         if notes and notes["stamp"] == piece.stamp:
-            return FinishedPiece(**notes), False
+            return FinishedPiece(**notes)
         table = piece.read()
         content = _digest_rows(table)
         if notes and notes["content"] == content:
-            return replace(FinishedPiece(**notes), stamp=piece.stamp), False
+            return replace(FinishedPiece(**notes), stamp=piece.stamp)
         made = load()(table, piece)
         if len(made) != piece.rows:
             raise AssertionError(f"{piece} came to {len(made)} rows")
         facts = json.loads((made.schema.metadata or {}).get(NOTES, b"{}"))
         name = output.rpartition("/")[2]
-        part = FinishedPiece(**asdict(piece), name=name, content=content, facts=facts)
-        return replace(part, bytes=write_table(output, made, asdict(part))), True
+        part = FinishedPiece(
+            **asdict(piece), name=name, content=content, facts=facts, call=work.call
+        )
+        return replace(part, bytes=write_table(output, made, asdict(part)))
 
     return process_piece
 
@@ -433,13 +437,14 @@ def process(
 ) -> Generator[Progress, None, Outcome]:
     """Process all pieces of a source that have no output yet."""
     _claim_folder(work)
+    work = replace(work, call=secrets.token_hex(8))
     begun, parts, fresh, done = time.perf_counter(), list[FinishedPiece](), 0, 0
     pieces = source.pieces(work.rows_each)
-    for piece, (part, is_new) in work_through(
-        partial(make_piece_worker, work), pieces, on, workers
-    ):
+    for piece, part in work_through(partial(make_piece_worker, work), pieces, on, workers):
         parts.append(part)
-        done, fresh = done + piece.rows, fresh + piece.rows * is_new
+        done += piece.rows
+        # A worker may be lost after it wrote an output: the next one finds it, written by this call
+        fresh += piece.rows * (part.call == work.call)
         rate = fresh / max(time.perf_counter() - begun, 1e-6)
         left = (source.rows - done) / rate if fresh else 0.0
         says = f"{done:,} of {source.rows:,} rows: {rate:,.0f} a second, {left:,.0f} s left"

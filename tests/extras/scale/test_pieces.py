@@ -17,20 +17,9 @@ from shard_files import texts_file
 from tiny_models import LIMITS
 
 from heads.errors import DataError
-from heads.events import Progress, result
+from heads.events import result
 from heads.extras.scale import pieces
-from heads.extras.scale.pieces import (
-    JOB,
-    MANIFEST,
-    PARTS,
-    Outcome,
-    Piece,
-    Source,
-    Work,
-    find_files,
-    open_source,
-    process,
-)
+from heads.extras.scale.pieces import PARTS, Outcome, Piece, Source, Work, open_source, process
 
 
 @dataclass(frozen=True)
@@ -113,12 +102,16 @@ def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
 ) -> None:
     source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
     work = work_on(tmp_path / "to", log)
+    shares = [event.share for event in process(work, source)]
+    assert shares == sorted(shares)
+    assert (shares[-1], begun(log)) == (1, [0, 7, 14, 21, 28])
+    shutil.rmtree(work.to)
     first = done(work, source)
     table = rows_of(first, tmp_path / "to")
     assert (len(table), first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
     assert table.column("id").to_pylist() == list(range(30))
     assert table.column("length").to_pylist()[1] == 0
-    manifest = json.loads((tmp_path / "to" / MANIFEST).read_text())
+    manifest = json.loads((tmp_path / "to" / pieces.MANIFEST).read_text())
     assert sum(part["rows"] for part in manifest["parts"]) == manifest["rows"] == 30
     again = done(work, source)
     assert (again.fresh, begun(log)) == (0, [])
@@ -130,11 +123,25 @@ def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> 
     with pytest.raises(DataError, match="It broke"):
         done(work_on(tmp_path / "to", log, broken="Rows 15 to"), source)
     assert begun(log) == [0, 7]
-    assert not (tmp_path / "to" / MANIFEST).exists()
+    assert not (tmp_path / "to" / pieces.MANIFEST).exists()
     with pytest.raises(DataError, match=r"holds no lengths that are whole yet\. Ask for them"):
         pieces.read_manifest(str(tmp_path / "to"), "lengths")
     found = done(work_on(tmp_path / "to", log), source)
     assert (len(rows_of(found, tmp_path / "to")), found.fresh, begun(log)) == (30, 16, [14, 21, 28])
+
+
+def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_and_fail(*args: object) -> int:
+        monkeypatch.undo()
+        pieces.write_table(*args)  # type: ignore[arg-type]
+        raise OSError("lost")
+
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    monkeypatch.setattr(pieces, "write_table", write_and_fail)
+    assert done(work_on(tmp_path / "to", log), source).fresh == 30
+    assert begun(log) == [0, 7, 14, 21, 28]
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
@@ -239,15 +246,6 @@ def test_what_cannot_be_read_is_told_in_a_sentence(
         open_source(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
 
 
-def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
-    told = list(process(work_on(tmp_path / "to", log), source))
-    assert all(isinstance(one, Progress) for one in told)
-    shares = [one.share for one in told]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
-
-
 def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"source_row": [1], "text": ["a"]}), path)
@@ -262,10 +260,10 @@ def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
     for name in names:
         texts_file(name, 5)
     (tmp_path / "notes.txt").write_text("no rows")
-    assert find_files(tmp_path) == [str(one) for one in names]
+    assert pieces.find_files(tmp_path) == [str(one) for one in names]
     shutil.rmtree(tmp_path / "deep")
-    assert find_files([tmp_path, names[0]]) == [str(names[0])] * 2
-    assert JOB != MANIFEST
+    assert pieces.find_files([tmp_path, names[0]]) == [str(names[0])] * 2
+    assert pieces.JOB != pieces.MANIFEST
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
