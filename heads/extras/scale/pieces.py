@@ -345,7 +345,7 @@ class FinishedPiece(Piece):
     content: str  # a digest of the rows
     bytes: int = 0  # the size of the output file
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the work notes of it
-    call: str = ""  # the call of `process` whose worker wrote the output
+    call_id: str = ""  # of the call of `process` that wrote the output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -359,7 +359,7 @@ class Work:
     # with as many rows. On Ray it is pickled
     make: Callable[[], Transform]
     rows_each: int  # rows of a piece
-    call: str = ""  # the call of `process`
+    call_id: str = ""  # of the call of `process`, which sets it
 
     def output(self, piece: Piece) -> str:
         """Return the location of the output of a piece."""
@@ -373,7 +373,7 @@ def _digest(content: bytes) -> str:
 
 
 def make_piece_worker(work: Work) -> Callable[[Piece], FinishedPiece]:
-    """Return a function that processes a piece, unless it has an output already."""
+    """Return a function that processes a piece, or finds the output that it has already."""
     load = cache(work.make)  # for the first piece without an output
 
     def process_piece(piece: Piece) -> FinishedPiece:
@@ -391,7 +391,7 @@ def make_piece_worker(work: Work) -> Callable[[Piece], FinishedPiece]:
         facts = json.loads((made.schema.metadata or {}).get(NOTES, b"{}"))
         name = output.rpartition("/")[2]
         part = FinishedPiece(
-            **asdict(piece), name=name, content=content, facts=facts, call=work.call
+            **asdict(piece), name=name, content=content, facts=facts, call_id=work.call_id
         )
         return replace(part, bytes=write_table(output, made, asdict(part)))
 
@@ -437,14 +437,14 @@ def process(
 ) -> Generator[Progress, None, Outcome]:
     """Process all pieces of a source that have no output yet."""
     _claim_folder(work)
-    work = replace(work, call=secrets.token_hex(8))
+    work = replace(work, call_id=secrets.token_hex(8))
     begun, parts, fresh, done = time.perf_counter(), list[FinishedPiece](), 0, 0
     pieces = source.pieces(work.rows_each)
     for piece, part in work_through(partial(make_piece_worker, work), pieces, on, workers):
         parts.append(part)
         done += piece.rows
-        # A worker may be lost after it wrote an output: the next one finds it, written by this call
-        fresh += piece.rows * (part.call == work.call)
+        # Not "was there no output": a worker may be lost after it wrote one, which the next finds.
+        fresh += piece.rows * (part.call_id == work.call_id)
         rate = fresh / max(time.perf_counter() - begun, 1e-6)
         left = (source.rows - done) / rate if fresh else 0.0
         says = f"{done:,} of {source.rows:,} rows: {rate:,.0f} a second, {left:,.0f} s left"

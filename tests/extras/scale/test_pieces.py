@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from shard_files import texts_file
 from tiny_models import LIMITS
 
 from heads.errors import DataError
-from heads.events import result
+from heads.events import Progress, result
 from heads.extras.scale import pieces
 from heads.extras.scale.pieces import PARTS, Outcome, Piece, Source, Work, open_source, process
 
@@ -70,8 +70,7 @@ def begun(log: Path) -> list[int]:
 
 
 def rows_of(outcome: Outcome, to: Path) -> pa.Table:
-    folder = to / PARTS
-    return pa.concat_tables([parquet.read_table(folder / part.name) for part in outcome.parts])
+    return pa.concat_tables([parquet.read_table(to / PARTS / part.name) for part in outcome.parts])
 
 
 @given(
@@ -102,10 +101,6 @@ def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
 ) -> None:
     source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
     work = work_on(tmp_path / "to", log)
-    shares = [event.share for event in process(work, source)]
-    assert shares == sorted(shares)
-    assert (shares[-1], begun(log)) == (1, [0, 7, 14, 21, 28])
-    shutil.rmtree(work.to)
     first = done(work, source)
     table = rows_of(first, tmp_path / "to")
     assert (len(table), first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
@@ -133,15 +128,15 @@ def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> 
 def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_and_fail(*args: object) -> int:
+    def write_and_fail(location: str, table: pa.Table, notes: Mapping[str, object]) -> int:
         monkeypatch.undo()
-        pieces.write_table(*args)  # type: ignore[arg-type]
+        pieces.write_table(location, table, notes)
         raise OSError("lost")
 
     source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
     monkeypatch.setattr(pieces, "write_table", write_and_fail)
-    assert done(work_on(tmp_path / "to", log), source).fresh == 30
-    assert begun(log) == [0, 7, 14, 21, 28]
+    fresh = done(work_on(tmp_path / "to", log), source).fresh
+    assert (fresh, begun(log)) == (30, [0, 7, 14, 21, 28])
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
@@ -151,8 +146,7 @@ def test_only_pieces_whose_rows_have_changed_are_worked_on_again(
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
     done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
     begun(log)
-    table = parquet.read_table(path)
-    texts = table.column("text").to_pylist()
+    texts = (table := parquet.read_table(path)).column("text").to_pylist()
     texts[16] = "another text" if is_changed else texts[16]
     table = table.set_column(1, "text", pa.array(texts))
     parquet.write_table(table, path, row_group_size=5)  # other groups, and another time
@@ -244,6 +238,14 @@ def test_what_cannot_be_read_is_told_in_a_sentence(
     (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=says):
         open_source(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
+
+
+def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    events = list(process(work_on(tmp_path / "to", log), source))
+    assert all(isinstance(event, Progress) for event in events)
+    assert sorted(shares := [event.share for event in events]) == shares
+    assert shares[-1] == 1
 
 
 def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
