@@ -28,7 +28,6 @@ from heads.backbone.precision import gain
 from heads.backbone.unpadded.linear import product
 from heads.features.extraction import extract
 from heads.parts.resolve import resolve
-from heads.settings import limits
 
 BATCH = 32
 SAMPLE = 200  # texts on which passes are held against each other
@@ -43,7 +42,7 @@ def main(data: Path, rounds: int) -> list[Row]:
         for name in ("train.csv", "test.csv")
         for text in heads.read(data / "banking77" / name).corpus.texts
     ][:: 1 if rounds > 1 else 10]
-    backbone = load(limits=limits())
+    backbone = load()
     there = replace(backbone, model=lying_on(fastest(), backbone.model))
     ways: dict[str, Work] = {"naive": lambda: naive(texts, there)}
     ways["sorted"] = lambda: naive(sorted(texts, key=len, reverse=True), there)

@@ -28,7 +28,6 @@ from heads.classifier.classifier import Classifier
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
 from heads.parts.resolve import resolve
-from heads.settings import limits
 
 DATA = "intents"  # a sample
 READINGS = ("mean", "cls", "max", "pooler", "std", "mean@3", "cls@cat4")
@@ -103,7 +102,7 @@ def write_model(source: Path, folder: Path, dtype: str, layers: int = 0) -> None
 def read(work: Work, texts: Sequence[str], *readings: str, precision: str) -> FeatureMatrices:
     """Texts read in one pass; on the device, or it is an error."""
     recipes = [resolve(f"{name}+linear") for name in readings]
-    *_, found = extract(recipes, texts, (), load(work.model, limits=limits()), precision)
+    *_, found = extract(recipes, texts, (), load(work.model), precision)
     assert isinstance(found, FeatureMatrices)
     if work.device.type == "cuda":
         assert found.engine == "packed on cuda", found.says
@@ -187,7 +186,7 @@ def speed(precision: str) -> Callable[[Work], Found]:
         cosine = torch.cosine_similarity(found.matrix("mean")[found.index], loop(texts)).min()
         plain = time.perf_counter() - begun
         assert float(cosine) > 0.99, f"a text's vector is another one (cosine {float(cosine):.4f})"
-        tokens = sum(map(len, load(work.model, limits=limits()).encode(texts)))
+        tokens = sum(map(len, load(work.model).encode(texts)))
         rates = {"ours": tokens / seconds, "plain loop": tokens / plain}
         told = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
         return {"rates": rates, "seconds": seconds, "note": f"{told} ({found.precision})"}

@@ -27,7 +27,6 @@ from benchmarks.timing import seconds_of
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.data.corpus import Corpus
-from heads.settings import limits
 
 BATCH = 32
 COMMAND = "python -m benchmarks.grid DATA…"
@@ -153,7 +152,7 @@ def commit_of(tree: Path) -> str:
 
 def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
     """Seconds of the naive loop and of the floor over all texts."""
-    backbone = load(limits=limits())
+    backbone = load()
 
     def floor() -> None:
         encoded = backbone.encode(texts, pairs)

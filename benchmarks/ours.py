@@ -26,7 +26,7 @@ from heads.evaluation.transferability import estimate
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
 from heads.parts.resolve import resolve
-from heads.settings import limits
+from heads.settings import current_limits, use_limits
 
 Question = Mapping[str, Any]
 Found = dict[str, Any]
@@ -102,7 +102,8 @@ def rank(question: Question, clock: Clock, backbone: Backbone) -> Found:
 
 def read(question: Question, clock: Clock, backbone: Backbone) -> Found:
     """Texts read for some poolings in one pass, up to so many tokens of each."""
-    backbone = load(limits=replace(limits(), tokens=question["tokens"]))
+    with use_limits(replace(current_limits(), tokens=question["tokens"])):
+        backbone = load()
     recipes = [resolve(f"{name}+linear") for name in question["poolings"]]
     texts, precision = question["texts"], question["precision"]
     *_, _ = extract(recipes, texts[-1:], (), backbone, precision)  # what is slow only once
@@ -130,7 +131,7 @@ def main(jobs: Mapping[str, Job] = JOBS) -> None:
     question, clock = json.load(sys.stdin), Clock()
     if question["job"] not in ("rank", "read"):  # whole runs, whose baseline needs it
         importlib.import_module("sklearn.linear_model")
-    found = jobs[question["job"]](question, clock, load(limits=limits()))
+    found = jobs[question["job"]](question, clock, load())
     told = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds, "peak_bytes": peak_bytes()}
     print(json.dumps(told | found))
 

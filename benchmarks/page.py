@@ -142,9 +142,8 @@ def comparison() -> list[Row]:
     from heads.backbone.loading import load
     from heads.interfaces.web.location import OPENING
     from heads.interfaces.web.places.answers import PendingQuestion, answering
-    from heads.settings import limits
 
-    backbone = load(limits=limits())
+    backbone = load()
     encoded, question = backbone.encode([TEXT]), replace(OPENING, text=TEXT)
     works: dict[str, Work] = {
         "floor": lambda: backbone.states(encoded),

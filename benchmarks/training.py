@@ -37,7 +37,7 @@ from heads.runs import spec as question
 from heads.runs.racing import behind
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest, RunSpec, recipes_of
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 from heads.training.scheduler import Job, TrainingData, run_trials
 from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
 from heads.training.trial import trials
@@ -88,7 +88,7 @@ class Trained:
 
 def main(data: Path, rounds: int) -> list[Row]:
     """The rows of this part: times on banking77, and accuracies where they are there."""
-    backbone = load(limits=limits())
+    backbone = load()
     rows = timed(data / "banking77", rounds, backbone)
     names = [name for name in BEFORE if rounds > 1 and (data / name).is_dir()]
     return rows + [row for name in names for row in scored(data / name, backbone)]
@@ -195,7 +195,7 @@ def asked_of(folder: Path, seeds: int) -> RunSpec:
     data, test = read(folder / "train.csv"), read(folder / "test.csv")
     whole = RunRequest(data=data, test=test, grid="full", config=ExperimentConfig(seeds=seeds))
     with TemporaryDirectory() as place:
-        return question.load(begin(whole, limits=limits(), out=Path(place) / "run"))
+        return question.load(begin(whole, out=Path(place) / "run"))
 
 
 def features(asked: RunSpec, backbone: Backbone, precision: str) -> FeatureMatrices:
@@ -232,7 +232,7 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
         config=asked.config,
         products=products(asked.config.precision),
     )
-    cells = trials(asked.resolved, backbone, len(asked.corpus.classes), limits())
+    cells = trials(asked.resolved, backbone, len(asked.corpus.classes))
     searched, scores, times = dict[str, SearchFinished](), dict[str, float](), list[float]()
     used = time.process_time()
 

@@ -26,7 +26,6 @@ from heads.features.token_states import different, keep_states
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
-from heads.settings import limits
 from heads.training.finetuning.learning import BATCH, TuningRun, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import plan_of
@@ -45,7 +44,7 @@ def main(data: Path, rounds: int) -> list[Row]:
     if not folder.is_dir():
         print(f"{folder} is not there: tuning was not measured")
         return []
-    backbone = load(limits=limits())
+    backbone = load()
     task = task_of(read(folder / "train.csv")[: ROWS if rounds > 1 else QUICK_ROWS])
     with tempfile.TemporaryDirectory() as place:
         passes = {
@@ -90,9 +89,7 @@ def ours(recipe: str, backbone: Backbone, task: TrainingTask, *, kept: bool) -> 
     if kept:
         texts, pairs, _ = different(task.texts, task.pairs)
         every = range(len(texts))
-        states = result(
-            keep_states([resolved], texts, pairs, backbone, limits(), "exact", every, plan.reads)
-        )
+        states = result(keep_states([resolved], texts, pairs, backbone, "exact", every, plan.reads))
     own = replace(task, cut_states=states)
     texts_of = Texts.of(own, resolved, backbone)
     with rng.rolling():

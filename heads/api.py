@@ -26,8 +26,7 @@ from heads.errors import DataError, LimitError
 from heads.events import Progress, result
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.recipe import Recipe
-from heads.settings import ExperimentConfig, Limits
-from heads.settings import limits as limits_here
+from heads.settings import ExperimentConfig, current_limits
 
 if TYPE_CHECKING:
     from heads.analysis.ablation import Ablation
@@ -84,7 +83,6 @@ def compare(
     run: str = "",
     pairs: str = JOINT,
     raw: bool = False,
-    limits: Limits | None = None,
 ) -> Comparison:
     """Compares heads on one or two sentences: every logit and probability, side by side.
 
@@ -103,7 +101,6 @@ def compare(
         pairs: How two sentences enter, in recipes that do not say it: joint, as one sequence;
             siamese, each by itself; or a pairing by name, such as uv_diff.
         raw: Show logits and probabilities as trained, before calibration.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         Logits and probabilities of every class under every recipe: `.predictions`, `.verdict`,
@@ -135,7 +132,6 @@ def read(
     vectors: str = "",
     labels: Any = None,
     model: str = BUNDLED,
-    limits: Limits | None = None,
 ) -> Data:
     """Reads a file of texts and labels, with an account of every row and warnings.
 
@@ -160,35 +156,34 @@ def read(
         DataError: It cannot be used; one sentence with the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    limits, hints = limits or limits_here(), ColumnHints(group=group, vectors=vectors)
-    return warn_of_cuts(open_data(data, hints, limits, columns, header, labels), model, limits)
+    hints = ColumnHints(group=group, vectors=vectors)
+    return warn_of_cuts(open_data(data, hints, columns, header, labels), model)
 
 
-def warn_of_cuts(data: Data, model: str, limits: Limits) -> Data:
+def warn_of_cuts(data: Data, model: str) -> Data:
     """Return the rows, with a warning of those that the base model cuts."""
     if data.corpus.vectors is not None:
         return data
     from heads.backbone.loading import load
     from heads.features.truncation import with_token_findings
 
-    return with_token_findings(data, load(model, limits=limits))
+    return with_token_findings(data, load(model))
 
 
 def open_data(
     data: str | Path | Frame,
     hints: ColumnHints,
-    limits: Limits,
     columns: Columns | None = None,
     header: bool | None = None,
     labels: Any = None,
 ) -> Data:
     """Return the rows of a file or a table, without what a tokenizer knows of them."""
-    table, name = open_source(data, limits, header, labels)
+    table, name = open_source(data, header, labels)
     if hints:
         named = {"group": hints.group, "vectors": hints.vectors}
         named = {role: column for role, column in named.items() if column}
         columns = replace(columns or guess(table, hints), **named)
-    return data_of(table, limits, columns, name=name)
+    return data_of(table, columns, name=name)
 
 
 def train_grid(
@@ -258,15 +253,14 @@ def train_grid(
     from heads.runs.runner import begin, working
     from heads.runs.spec import RunRequest, named_recipes
 
-    limits = limits_here()
     recipes = _several(recipes)
-    named_recipes(recipes, limits)  # before anything is read
-    rows = _data(data, ColumnHints(group=group, vectors=vectors), limits, labels)
+    named_recipes(recipes)  # before anything is read
+    rows = _data(data, ColumnHints(group=group, vectors=vectors), labels)
     if not isinstance(data, Data):
-        rows = warn_of_cuts(rows, model, limits)
+        rows = warn_of_cuts(rows, model)
     request = RunRequest(
         data=rows,
-        test=open_test(test, rows, limits, labels=test_labels),
+        test=open_test(test, rows, labels=test_labels),
         recipes=recipes,
         grid=grid,
         pairs=_several(pairs),
@@ -278,8 +272,8 @@ def train_grid(
         label_names=label_names,
     )
     place = scheduler(on)  # before anything is written
-    run = begin(request, limits=limits, out=Path(out) if out else None)
-    return _last(working(run, limits, place))
+    run = begin(request, out=Path(out) if out else None)
+    return _last(working(run, place))
 
 
 def scheduler(on: str) -> Scheduler:
@@ -300,15 +294,14 @@ def _several(names: Iterable[str]) -> tuple[str, ...]:
 def open_test(
     test: str | Path | Frame | Data | None,
     data: Data,
-    limits: Limits,
     header: bool | None = None,
     labels: Any = None,
 ) -> Data | None:
     """Return the test rows; their columns are those of the data, where they are called so."""
     if isinstance(test, Data) or test is None:
         return test
-    table, name = open_source(test, limits, header, labels)
-    return data_of(table, limits, fitting(data.columns, table), name=name)
+    table, name = open_source(test, header, labels)
+    return data_of(table, fitting(data.columns, table), name=name)
 
 
 def resume(run: str, *, on: str = HERE) -> Leaderboard:
@@ -325,7 +318,7 @@ def resume(run: str, *, on: str = HERE) -> Leaderboard:
     from heads.runs.runner import working
 
     place = scheduler(on)
-    return _last(working(find(run), limits_here(), place))
+    return _last(working(find(run), place))
 
 
 def train(
@@ -336,7 +329,6 @@ def train(
     group: str = "",
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
-    limits: Limits | None = None,
 ) -> Classifier:
     """Trains a head on a base model, or finds it where it was trained before.
 
@@ -373,7 +365,6 @@ def training(
     group: str = "",
     model: str = BUNDLED,
     config: ExperimentConfig | None = None,
-    limits: Limits | None = None,
 ) -> Iterator[Progress | Classifier]:
     """The same as `train`, as a stream; the recipe may be "own", which needs no data."""
     from heads.backbone.loading import load as load_backbone
@@ -384,17 +375,16 @@ def training(
     from heads.runs.spec import base_of
     from heads.runs.trainer import trained
 
-    limits = limits or limits_here()
     config = config or ExperimentConfig()
     resolved = None if is_own(recipe) else resolve(recipe)
-    corpus = _corpus(data, test, group, config, limits) if resolved else None
+    corpus = _corpus(data, test, group, config) if resolved else None
     yield Progress(says=f"Loading {model}", share=0.0)
     if resolved is None or corpus is None:
-        yield load(model, limits=limits)
+        yield load(model)
         return
-    backbone = load_backbone(base_of(corpus, model), limits=limits)
-    head = (yield from trained([resolved], corpus, backbone, limits, config))[0]
-    yield with_refit(Classifier(backbone=backbone, head=head), corpus, config, limits)
+    backbone = load_backbone(base_of(corpus, model))
+    head = (yield from trained([resolved], corpus, backbone, config))[0]
+    yield with_refit(Classifier(backbone=backbone, head=head), corpus, config)
 
 
 def _corpus(
@@ -402,25 +392,22 @@ def _corpus(
     test: str | Path | Frame | Data | None,
     group: str,
     config: ExperimentConfig,
-    limits: Limits,
 ) -> Corpus:
     """Return the rows of a sample or of a file, with those of its test."""
     from heads.runs.spec import rows_of
 
     if isinstance(data, str) and data in SAMPLES and test is None and not group:
-        return corpus_of(SAMPLES[data], limits)
-    if limits.public:
+        return corpus_of(SAMPLES[data])
+    if current_limits().public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
-    rows = _data(data, ColumnHints(group=group), limits)
-    return rows_of(rows, open_test(test, rows, limits), config.unseen)[0]
+    rows = _data(data, ColumnHints(group=group))
+    return rows_of(rows, open_test(test, rows), config.unseen)[0]
 
 
-def _data(
-    data: str | Path | Frame | Data, hints: ColumnHints, limits: Limits, labels: Any = None
-) -> Data:
+def _data(data: str | Path | Frame | Data, hints: ColumnHints, labels: Any = None) -> Data:
     """Return the rows of a file, read now or before."""
     if not isinstance(data, Data):
-        return open_data(data, hints, limits, labels=labels)
+        return open_data(data, hints, labels=labels)
     for what, name in (("group", hints.group), ("vectors", hints.vectors)):
         if name and name != getattr(data.columns, what):
             told = "The rows are read already, without this column."
@@ -448,7 +435,6 @@ def predict(
     probabilities: bool = False,
     abstain_below: float = 0.0,
     excel_safe: bool = False,
-    limits: Limits | None = None,
 ) -> FileAnswers:
     """Answers every row of a file with one head: as many rows come back, in the same order.
 
@@ -511,7 +497,6 @@ def evaluate(
     metric: str = "auto",
     header: bool | None = None,
     label_names: Sequence[str] | Mapping[str, str] = (),
-    limits: Limits | None = None,
 ) -> FileScores:
     """Scores one head on a file with labels, with the intervals of a leaderboard.
 
@@ -583,7 +568,6 @@ def explain(
     *,
     model: str = BUNDLED,
     sample: str = "",
-    limits: Limits | None = None,
 ) -> Explanation:
     """Explains a recipe on a base model: layers, shapes, counts, formula, origin, tokens read.
 
@@ -607,9 +591,7 @@ def explain(
     return _last(explaining(**options))
 
 
-def difference(
-    one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED, limits: Limits | None = None
-) -> str:
+def difference(one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED) -> str:
     """Says in plain words what sets two heads apart.
 
     Args:
@@ -628,14 +610,10 @@ def difference(
     from heads.classifier.pretrained import is_own, own_head
     from heads.parts.resolve import resolve
 
-    limits = limits or limits_here()
-    one, other = (
-        own_head(load(model, limits=limits)).recipe if is_own(name) else name
-        for name in (one, other)
-    )
+    one, other = (own_head(load(model)).recipe if is_own(name) else name for name in (one, other))
     if any(isinstance(name, str) and "+" not in name for name in (one, other)):
-        return differences.difference_by_name(str(one), str(other), limits)
-    return differences.difference(resolve(one), resolve(other), load(model, limits=limits))
+        return differences.difference_by_name(str(one), str(other))
+    return differences.difference(resolve(one), resolve(other), load(model))
 
 
 def catalogue() -> Catalogue:
@@ -650,7 +628,7 @@ def catalogue() -> Catalogue:
     return catalog.catalogue()
 
 
-def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
+def examine(model: str) -> PaddingReport:
     """Finds which changes of padding and truncation change a classifier's logits, and why.
 
     Args:
@@ -662,7 +640,7 @@ def examine(model: str, *, limits: Limits | None = None) -> PaddingReport:
     """
     from heads.analysis.padding import report
 
-    return report.examine(model, limits or limits_here())
+    return report.examine(model)
 
 
 # --- A classifier from a checkpoint, and to one.
@@ -673,7 +651,6 @@ def load(
     *,
     base: str = BUNDLED,
     recipe: Recipe | str = "mean+linear",
-    limits: Limits | None = None,
 ) -> Classifier:
     """Takes a fine-tuned classifier apart: base model, recipe, trained head.
 
@@ -685,7 +662,6 @@ def load(
             a safetensors file that holds a head alone.
         base: The base model of a head alone.
         recipe: The recipe of a head alone.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         A classifier with the labels of its config, whose logits are those of its own class.
@@ -698,7 +674,7 @@ def load(
     from heads.classifier import pretrained
     from heads.parts.resolve import resolve
 
-    return pretrained.load(model, base, resolve(recipe), limits or limits_here())
+    return pretrained.load(model, base, resolve(recipe))
 
 
 def for_transformers(
@@ -708,7 +684,6 @@ def for_transformers(
     num_labels: int = 2,
     labels: Sequence[str] = (),
     problem_type: TransformersProblem | None = None,
-    limits: Limits | None = None,
 ) -> HeadForSequenceClassification:
     """Return a base model with a new head on it, for Trainer, PEFT or a loop of your own.
 
@@ -725,7 +700,6 @@ def for_transformers(
         problem_type: As in Transformers: "single_label_classification",
             "multi_label_classification" or "regression"; by the labels of the first batch, if not
             given.
-        limits: What is allowed; this place's limits if not given.
 
     Raises:
         ModelError: The base model cannot be reached, or must not be loaded.
@@ -738,7 +712,7 @@ def for_transformers(
 
     return build_untrained_model(
         resolve(recipe),
-        load(base_model, limits=limits or limits_here()),
+        load(base_model),
         num_labels=len(labels) or num_labels,
         labels=labels,
         problem_type=problem_type,
@@ -820,7 +794,7 @@ def export_onnx(
         raise DataError("Rows are for a file in 8 bits.", "Add int8=True, or leave rows out.")
     corpus = classifier.corpus if int8 else None
     if int8 and rows is not None:
-        corpus = _corpus(rows, None, "", ExperimentConfig(), limits_here())
+        corpus = _corpus(rows, None, "", ExperimentConfig())
     if int8 and corpus is None:
         what = "The rows that this head was trained on are not known here."
         raise DataError(what, "Give labelled rows as rows=, or leave int8 out.")
@@ -951,4 +925,4 @@ class Inspector:
         from heads.analysis.selection import choosing
 
         of = {"model": self.model, "sample": self.sample, "run": self.run}
-        return result(choosing(self.recipes, pair, **of, limits=limits_here()))
+        return result(choosing(self.recipes, pair, **of))

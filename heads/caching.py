@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads.errors import DataError, HeadsError
-from heads.settings import limits
+from heads.settings import current_limits
 
 try:
     import fcntl
@@ -64,7 +64,7 @@ def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> 
 
 def place_told(path: Path) -> str:
     """How a file or folder is named to whoever asked for it; in public its name alone."""
-    return path.name if limits().public else str(path)
+    return path.name if current_limits().public else str(path)
 
 
 def check_free(path: Path) -> None:
@@ -91,7 +91,7 @@ def refusal(error: Exception) -> DataError | None:
     if found.errno not in REFUSALS:
         return None
     hint = ELSEWHERE if found.errno in FORBIDDEN else ROOM
-    is_told = found.filename and not limits().public
+    is_told = found.filename and not current_limits().public
     name = str(found.filename) if is_told else "The output or a file"
     return DataError(f"{name} cannot be written ({found.strerror}).", hint)
 

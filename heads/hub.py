@@ -9,16 +9,16 @@ from pathlib import Path
 
 from heads.caching import REFUSALS, ROOM, why
 from heads.errors import HeadsError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 MARGIN = 500_000_000  # bytes that a download leaves free
 TIMEOUT = 10  # seconds without an answer of the Hub
 
 
-def token(limits: Limits) -> bool | None:
+def token() -> bool | None:
     """In public the server's own token must not open doors for its visitors."""
-    return False if limits.public else None
+    return False if current_limits().public else None
 
 
 @contextmanager

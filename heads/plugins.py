@@ -52,8 +52,8 @@ class Extra:
             takes the whole of ``on`` and returns a `heads.training.scheduler.Scheduler`, which may
             call `heads.training.scheduler.run_trials` for what it does not do itself.
         data_sources: Readers of data by their scheme, such as ``hub`` in ``hub:owner/name``. Each
-            takes the whole name and the `heads.settings.Limits`, and returns a
-            `heads.data.table.Table` of texts or raises `DataError`.
+            takes the whole name, and returns a `heads.data.table.Table` of texts or raises
+            `DataError`; `heads.settings.current_limits` says how large it may be.
         base_models: `BaseModelSource` objects by the beginning of the names that they resolve,
             whose case does not count.
         result_sections: A tuple of `heads.interfaces.views.sections.ResultSection`.

@@ -3,6 +3,9 @@
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from numbers import Real
@@ -237,7 +240,6 @@ class Limits:
     retrained_rows: int = 100_000_000
     head_parameters: int = 50_000_000
     pooled_width: int = 262_144
-    models_in_memory: int = 2
     model_layers: int = 128
     model_width: int = 16_384
     model_vocabulary: int = 1_000_000
@@ -295,9 +297,34 @@ PUBLIC = Limits(
 SPACE_STORAGE = "/data"
 
 
-def limits() -> Limits:
-    """The limits of this place: small on a Space or with HEADS_PUBLIC set, else large."""
+_limits: ContextVar[Limits | None] = ContextVar("limits", default=None)
+
+
+def current_limits() -> Limits:
+    """Return the limits in use; if none are set, small ones on a Space or with HEADS_PUBLIC."""
+    if (limits := _limits.get()) is not None:
+        return limits
     return PUBLIC if os.environ.get("SPACE_ID") or os.environ.get("HEADS_PUBLIC") else Limits()
+
+
+def set_limits(limits: Limits | None) -> None:
+    """Set the limits of this thread; a thread does not inherit them from the one that starts it."""
+    _limits.set(limits)
+
+
+@contextmanager
+def use_limits(limits: Limits | None) -> Iterator[None]:
+    """Use limits in a `with` block, in this thread; None: those of the process.
+
+    >>> with use_limits(Limits(recipes=2)):
+    ...     current_limits().recipes
+    2
+    """
+    token = _limits.set(limits)
+    try:
+        yield
+    finally:
+        _limits.reset(token)
 
 
 def cache_folder() -> Path:
@@ -311,7 +338,7 @@ def cache_folder() -> Path:
 def _own_storage() -> Path | None:
     """Return $HEADS_STORAGE of a local server; in public mode it holds nothing of visitors."""
     is_named = bool(os.environ.get("HEADS_STORAGE"))
-    return storage_folder() if is_named and not limits().public else None
+    return storage_folder() if is_named and not current_limits().public else None
 
 
 def runs_folder() -> Path:
@@ -452,7 +479,7 @@ def is_offline() -> bool:
 
 def is_debugging() -> bool:
     """Whether the log also has the tracebacks of errors, which may quote texts: never in public."""
-    return bool(os.environ.get("HEADS_DEBUG")) and not limits().public
+    return bool(os.environ.get("HEADS_DEBUG")) and not current_limits().public
 
 
 def set_public() -> None:

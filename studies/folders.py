@@ -25,7 +25,6 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.classifier import Classifier
 from heads.exporters.sentence_transformers import LIBRARY
-from heads.settings import limits
 
 PAGE = Path(__file__).parents[1] / "docs" / "folders.md"
 SCRIPT = Path(__file__).parent / "peer_scripts" / "sentence_folders.py"
@@ -64,7 +63,7 @@ def main() -> None:
 def measured(place: Path, pythons: Sequence[str]) -> dict[str, list[str]]:
     """The rows of both tables."""
     written = [*_exported(place, SINGLE, "sentiment"), *_exported(place, PAIRS, "pairs")]
-    model = _with_labels(place / "base", load(limits=limits()))
+    model = _with_labels(place / "base", load())
     told = {}
     for number, python in enumerate(pythons):
         others = place / f"others-{number}"

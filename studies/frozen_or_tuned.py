@@ -42,7 +42,6 @@ from heads.runs.cells import Cell as TrainedCell
 from heads.runs.cells import answers_of_cell
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import load
-from heads.settings import limits
 from heads.training.finetuning.cost import NUMBER
 from heads.training.finetuning.memory import KEPT as KEPT_A_NUMBER
 from heads.training.finetuning.module import Texts, TunedRecipe
@@ -256,7 +255,7 @@ def paces(board: Leaderboard) -> dict[str, float]:
     corpus, learned = load(board.folder).corpus, load(board.folder).splits.train[0].tolist()
     labels = [str(target) for (target,) in corpus.targets]
     task = tuning.task_of([(corpus.texts[row], labels[row]) for row in learned])
-    backbone = loading.load(board.model, limits=limits())
+    backbone = loading.load(board.model)
     passes = {
         way: tuning.ours(f"{PLAIN}?tune={way}", backbone, task, kept=way.startswith("last"))
         for way in WAYS[1:]
@@ -285,7 +284,7 @@ def frozen_bytes(board: Leaderboard) -> int:
     That is the weights of the base model, the vectors that the head learns from, and every number
     of the head with its gradient and two moments.
     """
-    backbone, rows = loading.load(board.model, limits=limits()), load(board.folder).splits.train[0]
+    backbone, rows = loading.load(board.model), load(board.folder).splits.train[0]
     weights = sum(own.nbytes for own in backbone.model.state_dict().values())
     vectors = {one: len(rows) * Featurizer(resolve(one), backbone).width for one in RECIPES}
     heads = {one: (1 + KEPT_A_NUMBER) * board.cell(one).learned for one in RECIPES}

@@ -37,7 +37,7 @@ from heads.runs.notes import reference_of
 from heads.runs.preparation import run_features
 from heads.runs.runner import begin, cells_of
 from heads.runs.spec import RunRequest, RunSpec
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 from heads.training.racing import eliminated
 from heads.training.scheduler import Job, Tell, TrainingData, run_trials
 from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
@@ -216,9 +216,9 @@ def gathered(folder: Path, grid: str, seeds: int) -> Whole:
     config = ExperimentConfig(seeds=seeds, precision="exact")
     asked_for = RunRequest(data=data, test=test, grid=grid, config=config)
     with TemporaryDirectory() as place:
-        run = begin(asked_for, limits=limits(), out=Path(place) / "run")
-        asked, backbone = question.load(run), load(limits=limits())
-        trials = cells_of(asked, backbone, limits())
+        run = begin(asked_for, out=Path(place) / "run")
+        asked, backbone = question.load(run), load()
+        trials = cells_of(asked, backbone)
         features = _read(run, asked, trials, backbone)
     training_data = TrainingData(
         read=features, task=asked.task, splits=asked.splits, config=asked.config

@@ -38,7 +38,7 @@ from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.runs.spec import recipes_of
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult
 from heads.training.scheduler import Job, TrainingData, run_trials
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=0, help="0: 3 of the same, 5 of more steps")
     asked = parser.parse_args()
-    backbone = load(BUNDLED, limits=limits())
+    backbone = load(BUNDLED)
     dense = [str(one) for one in recipes_of("small", backbone) if one.head.name != "linear"]
     if "same" in asked.parts:
         print("| data | rows | draws | against the reference | against the best | coverage |")
@@ -139,7 +139,7 @@ def _training_data(
 def same(data: Data, backbone: Backbone, rows: int, draws: int, seeds: int) -> str:
     """How often copies of one recipe are told apart, and how often an interval holds its mean."""
     begun, false, found = time.perf_counter(), [0, 0], list[tuple[float, float, float]]()
-    cells = trials(list(map(resolve, COPIES)), backbone, len(data.classes), limits())
+    cells = trials(list(map(resolve, COPIES)), backbone, len(data.classes))
     for draw in range(draws):
         rng = torch.Generator().manual_seed(draw)
         drawn = torch.randperm(len(data.targets), generator=rng)[: rows + TESTED]
@@ -190,7 +190,7 @@ def steps(
     """What learning longer changes: a row a recipe, in points of accuracy with a standard error."""
     rows = torch.arange(len(data.targets))
     training_data = _training_data(data, rows, data.learned, ExperimentConfig(seeds=seeds))
-    cells = trials(list(map(resolve, recipes)), backbone, len(data.classes), limits())
+    cells = trials(list(map(resolve, recipes)), backbone, len(data.classes))
     found = _searched(cells, training_data)
     more = longer(cells, training_data, found)
     for cell in cells:

@@ -30,7 +30,6 @@ from heads.parts.resolve import pairing, resolve
 from heads.runs import spec as question
 from heads.runs.cells import Cell as BoardCell
 from heads.runs.leaderboard import Leaderboard
-from heads.settings import limits
 
 PAIRED = ("mrpc", "rte", "sick_entailment", "stsb")
 LABELLED = ("goemotions_ekman", "nlupp_banking")
@@ -114,7 +113,7 @@ def _peer(board: Leaderboard) -> Iterator[list[Cell]]:
     asked = question.load(board.folder)
     splits, targets = asked.splits, asked.task.targets.numpy().astype(int)
     recipes, texts = [resolve("mean+linear")], asked.corpus.texts
-    *_, found = extract(recipes, texts, (), load(asked.model, limits=limits()))
+    *_, found = extract(recipes, texts, (), load(asked.model))
     assert isinstance(found, FeatureMatrices)
     vectors = found.matrix("mean")[found.index].numpy()
     train, test = splits.train[0].numpy(), splits.test[0].numpy()

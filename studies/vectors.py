@@ -97,7 +97,6 @@ def work(data: str, labels: str, out: str) -> None:
     import heads
     from heads.runs.runner import CellDone, begin, working
     from heads.runs.spec import RunRequest
-    from heads.settings import limits
 
     begun = time.perf_counter()
 
@@ -112,10 +111,10 @@ def work(data: str, labels: str, out: str) -> None:
     tell("read", rows=len(rows.corpus))
     config = heads.ExperimentConfig(seeds=1, curve=False)
     request = RunRequest(data=rows, recipes=RECIPES, config=config)
-    run = begin(request, limits=limits(), out=Path(out))
+    run = begin(request, out=Path(out))
     del rows, request
     tell("begun")
-    for event in working(run, limits()):
+    for event in working(run):
         if isinstance(event, CellDone):
             tell(event.cell.name, score=round(event.cell.measures.score, 4))
     tell("finished")

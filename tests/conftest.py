@@ -23,7 +23,7 @@ from fake_hub import Hub, serving
 # Here and nowhere else: two copies of a fixture are two browsers, and Playwright runs one.
 from page_fixtures import chrome, few, look, page_url, place, tab  # noqa: F401
 from shell_runs import file, trained  # noqa: F401
-from tiny_models import LIMITS, WORDS, rewrite, save_tiny
+from tiny_models import WORDS, rewrite, save_tiny
 
 from heads import plugins
 from heads.backbone import loading
@@ -31,6 +31,7 @@ from heads.backbone.backbone import Backbone
 from heads.classifier import head_cache
 from heads.data.corpus import Corpus, build
 from heads.interfaces.web import temporary_files
+from heads.settings import use_limits
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,6 +76,12 @@ def _own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _reset_limits() -> Iterator[None]:
+    with use_limits(None):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
     """Small work is quickest on one thread, above all where several runs share the cores."""
@@ -102,7 +109,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 @pytest.fixture(scope="session")
 def backbone() -> Backbone:
     """The bundled model."""
-    return loading.load(limits=LIMITS)
+    return loading.load()
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +142,7 @@ def copied(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def small(tiny: Callable[..., Path]) -> Backbone:
     """A tiny random BERT with a pooler: for what does not depend on quality."""
-    return loading.load(str(tiny()), limits=LIMITS)
+    return loading.load(str(tiny()))
 
 
 @pytest.fixture(scope="session")

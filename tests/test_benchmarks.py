@@ -26,7 +26,6 @@ from benchmarks import (
 from benchmarks.figure import DARK, LIGHT, drawn
 from benchmarks.reports import Report, Row, compared, measured
 from heads.backbone.loading import load
-from heads.settings import limits
 
 MACHINE = {
     "date": "2026-11-22 06:00 UTC",
@@ -225,7 +224,7 @@ def test_a_ranking_is_set_against_what_training_found():
 def test_texts_have_the_tokens_that_they_are_said_to_have():
     texts = growth.texts_of(32, 11)
     assert len(set(texts)) == 11
-    assert {len(one) for one in load(limits=limits()).encode(texts)} == {32}
+    assert {len(one) for one in load().encode(texts)} == {32}
 
 
 def test_operations_are_those_of_the_bundled_model():

@@ -19,7 +19,6 @@ import pytest
 import torch
 from quick_heads import trained
 from safetensors.torch import save_file
-from tiny_models import LIMITS
 
 import heads
 from heads.backbone import precision
@@ -102,7 +101,7 @@ def read_run(run: RunFolder) -> str:
             told += [cell.as_json(), answers.answers.rows, answers.answers.given]
             told += [answers.confidence, probabilities_of_cell(run, number)]
         if name in asked.recipes and cell:
-            head = classifier(run, name, LIMITS).head
+            head = classifier(run, name).head
             told += [dict(head.module.state_dict()), head.facts]
         if asked.config.race and (searched := racing._kept(run, number)):
             told += [[(one.held, one.state, one.chosen) for one in searched.found], searched.tried]
@@ -142,10 +141,10 @@ def _texts_run(place: Path, model: str) -> tuple[RunFolder, Any]:
         rows = list(csv.reader(file))[:91]
     with (place.parent / f"{place.name}.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
-    data = read(place.parent / f"{place.name}.csv", LIMITS)
+    data = read(place.parent / f"{place.name}.csv")
     request = RunRequest(data=data, recipes=RECIPES, model=model, config=CONFIG)
-    run = begin(request, limits=LIMITS, out=place / "run")
-    list(working(run, LIMITS))
+    run = begin(request, out=place / "run")
+    list(working(run))
     return run, data
 
 
@@ -156,18 +155,18 @@ def _vectors_run(place: Path) -> RunFolder:
         rng = np.random.default_rng(0)
         source = place.parent / f"{place.name}.npz"
         np.savez(source, X=rng.standard_normal((60, 6)).astype("float32"), y=np.arange(60) % 3)
-        table, name = open_source(str(source), LIMITS)
-        data = data_of(table, LIMITS, name=name)
+        table, name = open_source(str(source))
+        data = data_of(table, name=name)
         config = ExperimentConfig(folds=2, precision="exact")
         request = RunRequest(data=data, recipes=(f"{GIVEN.name}+linear",), config=config)
-        begin(request, limits=LIMITS, out=path)
+        begin(request, out=path)
     return RunFolder(path=path)
 
 
 def _caches(
     place: Path, model: str, data: Any, patch: pytest.MonkeyPatch
 ) -> dict[str, Callable[[], Any]]:
-    backbone, recipes = load(model, limits=LIMITS), [resolve("mean+linear"), resolve("cls+linear")]
+    backbone, recipes = load(model), [resolve("mean+linear"), resolve("cls+linear")]
     (head,) = trained(["mean+linear"], data.corpus, backbone)
     (words,) = (place / "cache" / "words").glob("*.safetensors")
     known = copy.deepcopy(baseline_cells._opened(words))  # the file itself is written over
@@ -184,7 +183,7 @@ def _caches(
         return [found.matrix(one.reading) for one in recipes], found.tokens, found.unknown
 
     def states() -> Any:
-        found = last(keep_states([resolve("attention+linear")], TEXTS, (), backbone, LIMITS))
+        found = last(keep_states([resolve("attention+linear")], TEXTS, (), backbone))
         read = found.states(torch.arange(len(TEXTS)))
         return read.hidden[-1], read.mask, read.content
 
@@ -194,7 +193,7 @@ def _caches(
 
     def head_again() -> Any:
         patch.setattr(head_cache, "_recent", OrderedDict())
-        found = head_cache.recall("0" * 40, backbone, LIMITS) or head
+        found = head_cache.recall("0" * 40, backbone) or head
         return dict(found.module.state_dict()), found.facts
 
     def gain() -> float:
@@ -324,7 +323,7 @@ def test_a_resumed_run_makes_anew_what_is_gone_or_damaged(
         path.unlink()
     else:
         path.write_bytes(before[:-9] + bytes([before[-9] ^ 1]) + before[-8:])
-    *_, found = working(run, LIMITS)
+    *_, found = working(run)
     assert found.state == "finished"
     assert found.cell(name).measures.score == score
     assert facts_of(run)["state"] == "finished"

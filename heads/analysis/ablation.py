@@ -51,7 +51,7 @@ from heads.runs.preparation import run_features, run_token_states, training_data
 from heads.runs.spec import task_of
 from heads.runs.trained_heads import majority_of, scores_of, trained_head
 from heads.runs.trainer import first_split, trained
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 from heads.training.scheduler import TrialFailed, run_trials
 from heads.training.search import TrialResult, trial_job
 from heads.training.trial import trials
@@ -201,7 +201,7 @@ def _why_not(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe)
 
 def _allowed(rows: int) -> int:
     """How many heads this place trains on so many rows for one question."""
-    return limits_here().retrained_rows // max(1, rows)
+    return current_limits().retrained_rows // max(1, rows)
 
 
 def _too_many(rows: int) -> str:
@@ -214,7 +214,7 @@ def _too_many(rows: int) -> str:
         )
     return (
         f"It would learn from {rows:,} rows, and this place trains on "
-        f"{limits_here().retrained_rows:,} for a question: do it on your own machine."
+        f"{current_limits().retrained_rows:,} for a question: do it on your own machine."
     )
 
 
@@ -233,7 +233,7 @@ def _of_sample(
         first = heads.classifiers[whole[places[0]]]
         asked = [recipes[place] for place in places]
         backbone = first.backbone.untuned
-        events = trained(asked, corpus, backbone, limits_here(), first.head.config)
+        events = trained(asked, corpus, backbone, first.head.config)
         for place, head in zip(places, (yield from events), strict=True):
             bare = replace(first, head=head)
             said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
@@ -265,7 +265,7 @@ def _of_run(
     run: RunFolder, one: Classifier, recipes: Mapping[int, ResolvedRecipe], names: Mapping[int, str]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
     """Heads of a run: the same rows, the same search and the same seeds as its cells."""
-    asked, limits = spec.load(run), limits_here()
+    asked = spec.load(run)
     keys = {
         place: (str(run.path), asked.created, names[place], str(recipe))
         for place, recipe in recipes.items()
@@ -276,9 +276,9 @@ def _of_run(
     if not missing:
         return found
     corpus, backbone = asked.corpus, one.backbone.untuned
-    cells = trials(list(missing.values()), backbone, len(corpus.classes), limits, corpus.problem)
+    cells = trials(list(missing.values()), backbone, len(corpus.classes), corpus.problem)
     read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4)
-    states = yield from run_token_states(run, asked, cells, read, backbone, limits)
+    states = yield from run_token_states(run, asked, cells, read, backbone)
     training_data = training_data_of(run, asked, read, states)
     places = {str(recipe): place for place, recipe in missing.items()}
     jobs = [trial_job(cell, training_data) for cell in cells]

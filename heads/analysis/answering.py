@@ -45,8 +45,7 @@ from heads.runs import spec
 from heads.runs.folder import all_runs, find
 from heads.runs.leaderboard import leaderboard
 from heads.runs.trained_heads import trained_names
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index
@@ -91,7 +90,6 @@ def choosing_head(
     run: str,
     model: str,
     sample: str,
-    limits: Limits,
 ) -> Generator[Progress, None, ChosenHead]:
     """Find the head that answers, or train that of a sample; yield progress.
 
@@ -102,33 +100,33 @@ def choosing_head(
     if isinstance(recipe, ChosenHead):
         return recipe
     if run:
-        return (yield from _of_run(recipe, run, model, sample, limits))
+        return (yield from _of_run(recipe, run, model, sample))
     if isinstance(recipe, Classifier):
-        found = yield from choosing([recipe], sample=sample, limits=limits)
+        found = yield from choosing([recipe], sample=sample)
         return _known(found)
     if is_own(recipe) or (not recipe and not sample and model not in ("", BUNDLED)):
-        if name := absent(model, limits):
-            yield from fetching(name, limits)
+        if name := absent(model):
+            yield from fetching(name)
         yield Progress(says=f"Loading {model}", share=0.0)
-        own = pretrained.load(model, BUNDLED, resolve(USUAL), limits)
-        return _known((yield from choosing([own], limits=limits)))
+        own = pretrained.load(model, BUNDLED, resolve(USUAL))
+        return _known((yield from choosing([own])))
     if not recipe and not sample:
-        last = next(iter(all_runs()), None) if not limits.public else None
+        last = next(iter(all_runs()), None) if not current_limits().public else None
         hint = f"{TAKES} The last run is {last.id}." if last else TAKES
         raise DataError("No head is named that could answer.", hint)
     pair = "a pair" if sample in SAMPLES and SAMPLES[sample].pair else ""
-    asked = {"sample": sample, "model": model, "limits": limits}
+    asked = {"sample": sample, "model": model}
     found = yield from choosing([recipe or USUAL], pair, **asked)
-    return _known(found, limits)
+    return _known(found)
 
 
 def _of_run(
-    recipe: Recipe | str | Classifier, run: str, model: str, sample: str, limits: Limits
+    recipe: Recipe | str | Classifier, run: str, model: str, sample: str
 ) -> Generator[Progress, None, ChosenHead]:
     if sample or model not in ("", BUNDLED):
         what = "A run has its own data and its own base model."
         raise DataError(what, "Leave out the sample and the model, or the run.")
-    folder = find(run, is_public=limits.public)
+    folder = find(run, is_public=current_limits().public)
     yield Progress(says=f"Loading the head of {folder.id}", share=0.0)
     asked = spec.load(folder)
     if not recipe:
@@ -137,7 +135,7 @@ def _of_run(
             what = f"No head of the run {folder.id} is done yet."
             raise DataError(what, f"Go on with it: heads train --resume {folder.id}")
         recipe = next((n for n in (board.recommendation.name, board.best) if n in names), names[0])
-    found = yield from choosing([recipe], run=run, limits=limits)
+    found = yield from choosing([recipe], run=run)
     columns = dict(asked.account.get("columns", {}))
     known = {one: columns[one] for one in Columns.__dataclass_fields__ if one in columns}
     known |= {one: tuple(known.get(one, ())) for one in ("labels", "order")}
@@ -150,11 +148,11 @@ def _of_run(
     )
 
 
-def _known(found: SelectedHeads, limits: Limits | None = None) -> ChosenHead:
+def _known(found: SelectedHeads) -> ChosenHead:
     """A head of a sample, or one of which it is known that it is; else nothing is known of it."""
     corpus, columns = found.corpus, NO_COLUMNS
     if corpus and corpus.name in SAMPLES:
-        columns = guess(open_table(SAMPLES[corpus.name].path, limits or limits_here()))
+        columns = guess(open_table(SAMPLES[corpus.name].path))
     return ChosenHead(
         classifier=found.classifiers[0], selected=found, columns=columns,
         ordered=bool(corpus and corpus.ordered),
@@ -265,13 +263,13 @@ class Asked:
     unanswered: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: TableStream, head: ChosenHead, columns: Columns, limits: Limits) -> "Asked":
+    def of(cls, stream: TableStream, head: ChosenHead, columns: Columns) -> "Asked":
         """That of a file."""
         if columns.vectors:
             return AskedVectors(
                 classifier=head.classifier, stream=stream, column=columns.vectors, is_paired=False
             )
-        reading = TextReader.of(stream.sample, columns, limits, Rows(unit=stream.sample.unit))
+        reading = TextReader.of(stream.sample, columns, Rows(unit=stream.sample.unit))
         return cls(classifier=head.classifier, reading=reading, is_paired=bool(columns.pair))
 
     def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
@@ -556,7 +554,6 @@ def predicting(
     excel_safe: bool = False,
     is_printed: bool = False,
     watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, FileAnswers]:
     """Answer a file as `heads.predict` does: yield progress, return the account.
 
@@ -566,14 +563,13 @@ def predicting(
             is written, and the vectors that were answered are left out.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
     """
-    limits = limits or limits_here()
     target = None if to is None else checked_target(Path(to).expanduser(), file)
     with ExitStack() as stack:
-        path = stack.enter_context(on_disk(file, limits))
-        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
+        path = stack.enter_context(on_disk(file))
+        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
         head = yield from choosing_head(recipe, **asked)
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, limits, header, head.names, of_lines=lines)
+        stream = stream_source(path, file, header, head.names, of_lines=lines)
         if target:
             check_rows(target.suffix.lower(), stream.rows)
         columns = columns_read(stream, head, text, pair, vectors)
@@ -586,7 +582,7 @@ def predicting(
                 logits=logits,
                 abstain_below=abstain_below,
             ),
-            asking=Asked.of(stream, head, columns, limits),
+            asking=Asked.of(stream, head, columns),
             keeps=target is None or is_printed,
             watcher=watch(stream, head, columns) if watch else None,
         )
@@ -594,7 +590,7 @@ def predicting(
         if target:
             left = columns.vectors if is_printed else ""
             ours = account.columns.columns
-            safe = excel_safe or limits.public
+            safe = excel_safe or current_limits().public
             writer = stack.enter_context(
                 written(target, stream, ours, leaves_out=left, excel_safe=safe)
             )

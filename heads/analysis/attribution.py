@@ -29,8 +29,6 @@ from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.errors import DataError, ModelError, RecipeError, did_you_mean
 from heads.problem import ONE_VERSUS_REST
-from heads.settings import Limits
-from heads.settings import limits as limits_here
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.
 
@@ -93,10 +91,9 @@ def attributions(
     if against not in (OTHERS, RUNNER_UP, *classes):
         what = f"A class is compared with 'others', 'runner-up' or a class, not '{against[:40]}'."
         raise DataError(what, did_you_mean(against, {OTHERS: 0, RUNNER_UP: 0}))
-    limits = limits_here()
     texts = check_texts(text, pair)
     groups = list(_groups(classifiers))
-    ladder = _ladder([[classifiers[number] for number in one] for one in groups], texts, limits)
+    ladder = _ladder([[classifiers[number] for number in one] for one in groups], texts)
     found: dict[int, Attribution] = {}
     for numbers in groups:
         together = [classifiers[number] for number in numbers]
@@ -114,9 +111,7 @@ def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
     return groups.values()
 
 
-def _ladder(
-    groups: Sequence[Sequence[Classifier]], texts: Sequence[str], limits: Limits
-) -> tuple[int, ...]:
+def _ladder(groups: Sequence[Sequence[Classifier]], texts: Sequence[str]) -> tuple[int, ...]:
     """List the numbers of steps to try, as far as this place allows; raise LimitError if none."""
     tokens = [sum(map(len, encoded(one[0], texts))) for one in groups]
     products = max(products_of(one[0].backbone.model) for one in groups)
@@ -124,8 +119,8 @@ def _ladder(
     heads = sum(map(len, groups))
     what = f"Taking {heads} {'head' if heads == 1 else 'heads'} apart on {max(tokens):,} tokens"
     hint = "Shorten the text, choose fewer heads, or a smaller base model."
-    check_passes(FEWEST * passes, products, what, hint, limits)
-    left = passes_within(limits, products) // passes
+    check_passes(FEWEST * passes, products, what, hint)
+    left = passes_within(products) // passes
     ladder = [min(STEPS[0], left)]
     for steps in STEPS[1:]:
         left -= ladder[-1]

@@ -11,7 +11,7 @@ from torch import nn
 
 from heads.catalog.forms import setting
 from heads.errors import LimitError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 
 def products_of(model: Any) -> int:
@@ -24,16 +24,16 @@ def products_of(model: Any) -> int:
     return max(weights, 12 * layers * width**2)
 
 
-def passes_within(limits: Limits, products: int) -> int:
+def passes_within(products: int) -> int:
     """How many tokens may pass through a base model for one question.
 
     Args:
         products: Those that one token takes.
     """
-    return limits.products // max(1, products)
+    return current_limits().products // max(1, products)
 
 
-def check_passes(passes: int, products: int, what: str, hint: str, limits: Limits) -> None:
+def check_passes(passes: int, products: int, what: str, hint: str) -> None:
     """Raise LimitError if these passes would take longer than this place allows.
 
     Args:
@@ -41,7 +41,7 @@ def check_passes(passes: int, products: int, what: str, hint: str, limits: Limit
         products: Those that one token takes.
         what: What is asked, as the beginning of a sentence.
     """
-    most = passes_within(limits, products)
+    most = passes_within(products)
     if passes > most:
         asks = f"{what} would take {passes:,} passes of a token through the model; "
         raise LimitError(f"{asks}at most {most:,} fit here.", hint)

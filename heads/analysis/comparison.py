@@ -35,8 +35,7 @@ from heads.runs.folder import find
 from heads.runs.spec import entering
 from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import trained
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
 # --- What one should know before believing a comparison, a sentence each.
 
 
-def cut_notes(texts: Sequence[str], limits: Limits) -> list[str]:
+def cut_notes(texts: Sequence[str]) -> list[str]:
     """Of texts that are longer than this place reads."""
-    most = limits.text_characters
+    most = current_limits().text_characters
     return [
         f"Only the first {most:,} of {len(text):,} characters were read."
         for text in texts
@@ -377,23 +376,21 @@ def comparing(
     run: str = "",
     pairs: str = JOINT,
     raw: bool = False,
-    limits: Limits | None = None,
 ) -> Iterator[Progress | Compared]:
     """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
-    limits = limits or limits_here()
     _check_texts(("second sentence", pair), ("base model", model), ("sample", sample), ("run", run))
     pair, way = pair or "", pairs or JOINT
-    notes = cut_notes((text, pair), limits)
-    text = check_text(text, limits)
-    pair = check_text(pair, limits, "second sentence") if pair.strip() else ""
+    notes = cut_notes((text, pair))
+    text = check_text(text)
+    pair = check_text(pair, "second sentence") if pair.strip() else ""
     if run:
         named = () if recipes is RECIPES else recipes or ()
-        backbone, heads = _of_run(run, named, pair, limits)
+        backbone, heads = _of_run(run, named, pair)
         data = ""
     else:
-        chosen = _chosen(recipes or (), way, limits)
+        chosen = _chosen(recipes or (), way)
         asked = sample or "", pair, model or BUNDLED
-        backbone, heads, data = yield from _of_sample(chosen, *asked, limits)
+        backbone, heads, data = yield from _of_sample(chosen, *asked)
     if raw and any(head.raw for head in heads):
         heads = [head.raw or head for head in heads]
         notes.append("Logits are raw: not divided by the temperature found on development rows.")
@@ -422,25 +419,25 @@ def comparing(
 
 
 def _of_sample(
-    chosen: Sequence[ResolvedRecipe | str], sample: str, pair: str, model: str, limits: Limits
+    chosen: Sequence[ResolvedRecipe | str], sample: str, pair: str, model: str
 ) -> Generator[Progress, None, tuple[Backbone, list[TrainedHead], str]]:
     """The base model, the heads on it, trained if need be, and the name of their data."""
     ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
     data = sample_for(sample, pair) if ours else None
-    backbone = yield from loading(model, limits)
+    backbone = yield from loading(model)
     own = own_head(backbone) if OWN in chosen else None
-    found = (yield from trained(ours, corpus_of(data, limits), backbone, limits)) if data else []
+    found = (yield from trained(ours, corpus_of(data), backbone)) if data else []
     remaining = iter(found)
     heads = [next(remaining) if isinstance(recipe, ResolvedRecipe) else own for recipe in chosen]
     return backbone, [head for head in heads if head is not None], data.name if data else ""
 
 
 def _of_run(
-    run: str, recipes: Sequence[Recipe | str], pair: str, limits: Limits
+    run: str, recipes: Sequence[Recipe | str], pair: str
 ) -> tuple[Backbone, list[TrainedHead]]:
     """The base model and heads of a run; where none is named, the best four."""
-    asked, backbone, heads = heads_of(find(run, is_public=limits.public), recipes, limits)
-    check_number(len(heads), limits)
+    asked, backbone, heads = heads_of(find(run, is_public=current_limits().public), recipes)
+    check_number(len(heads))
     if pair and not asked.corpus.pairs:
         what = f"{asked.corpus.name} has one text a row, and there are two."
         raise DataError(what, "Empty the second sentence.")
@@ -461,22 +458,21 @@ def _check_texts(*named: tuple[str, object]) -> None:
             raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
 
 
-def _chosen(
-    recipes: Sequence[Recipe | str], way: str, limits: Limits
-) -> list[ResolvedRecipe | str]:
+def _chosen(recipes: Sequence[Recipe | str], way: str) -> list[ResolvedRecipe | str]:
     if isinstance(recipes, str):
         recipes = [recipes]
-    check_number(len(dict.fromkeys(map(str, recipes))), limits)
+    check_number(len(dict.fromkeys(map(str, recipes))))
     asked = (OWN if is_own(one) else entering(resolve(one), way) for one in recipes)
     chosen = list({str(one): one for one in asked}.values())
     if not chosen:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
-    check_number(len(chosen), limits)
+    check_number(len(chosen))
     return chosen
 
 
-def check_number(recipes: int, limits: Limits) -> None:
+def check_number(recipes: int) -> None:
     """Raise LimitError for more heads than stand side by side."""
+    limits = current_limits()
     if recipes > limits.recipes:
         what = f"{recipes} recipes are chosen; at most {limits.recipes} fit side by side here."
         raise LimitError(what, "Take some away.")

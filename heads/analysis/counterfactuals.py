@@ -20,8 +20,7 @@ from heads.analysis.selection import HeadOutput, check_texts, head_output
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, LimitError
 from heads.problem import plain
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 COMPARED = 100  # words on each side that are compared exactly
 SUGGESTED = 6
@@ -126,18 +125,18 @@ def flipped(
         DataError: A sentence is empty, or there is no edit.
         LimitError: There are too many edits, or they are too long.
     """
+    limits = current_limits()
     if isinstance(edits, str):
         raise DataError("Edits are a list of sentences, not one sentence.", "Put it into a list.")
     if not edits:
         raise DataError("There is no edited sentence.", "Write at least one, with a word changed.")
-    limits = limits_here()
     if len(edits) > limits.edits:
         what = f"There are {len(edits):,} edits; at most {limits.edits} fit here."
         raise LimitError(what, "Leave some out.")
     once = dict.fromkeys(_edited(edit, pair) for edit in edits)
     rows = [_check_row(text, pair), *once]
     texts, pairs = [first for first, _ in rows], [second for _, second in rows if second]
-    _check_length(classifiers, texts, pairs, limits)
+    _check_length(classifiers, texts, pairs)
     with torch.no_grad():
         logits = [one.logits(texts, pairs) for one in classifiers]
     answers = [
@@ -158,15 +157,15 @@ def flipped(
     return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
-def without_each_word(text: str, limits: Limits) -> list[str]:
+def without_each_word(text: str) -> list[str]:
     """Return the text without each of its words in turn, up to the most edits allowed."""
     words = text.split()
     edits = (" ".join((*words[:at], *words[at + 1 :])) for at in range(len(words)))
-    return [edit for edit in islice(edits, limits.edits) if edit]
+    return [edit for edit in islice(edits, current_limits().edits) if edit]
 
 
 def _check_length(
-    classifiers: Sequence[Classifier], texts: Sequence[str], pairs: Sequence[str], limits: Limits
+    classifiers: Sequence[Classifier], texts: Sequence[str], pairs: Sequence[str]
 ) -> None:
     """Refuses edits that are too long for so many heads, each of which reads all of them."""
     backbones = {_key(one): one.backbone for one in classifiers}
@@ -177,9 +176,7 @@ def _check_length(
     passes = sum(counts[_key(one)] for one in classifiers)
     products = max((products_of(one.model) for one in backbones.values()), default=1)
     what = f"Reading {len(texts)} sentences under {len(classifiers)} heads"
-    check_passes(
-        passes, products, what, "Leave edits out, shorten them, or ask fewer heads.", limits
-    )
+    check_passes(passes, products, what, "Leave edits out, shorten them, or ask fewer heads.")
 
 
 def _key(classifier: Classifier) -> tuple[object, ...]:

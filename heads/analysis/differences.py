@@ -25,7 +25,6 @@ from heads.parts.resolve import other_heads, resolve
 from heads.parts.resolved_recipe import FIT, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
-from heads.settings import Limits
 
 CLASSES = 3  # any number: the layers are the same
 MOST = 1_000  # recipes whose layers are remembered, of one base model
@@ -282,15 +281,15 @@ class HeadsApart:
     says: str
 
 
-def difference_by_name(one: str, other: str, limits: Limits) -> str:
+def difference_by_name(one: str, other: str) -> str:
     """Say what sets two heads apart, of which at least one is no recipe; raise HeadsError."""
-    found = apart_by_name(one, other, limits)
+    found = apart_by_name(one, other)
     return " ".join([*map(_introduced, found.heads), found.says])
 
 
-def apart_by_name(one: str, other: str, limits: Limits) -> HeadsApart:
+def apart_by_name(one: str, other: str) -> HeadsApart:
     """Find what sets two heads apart, with the layers of each; raise HeadsError if unknown."""
-    first, second = (named_head(name, limits) for name in (one, other))
+    first, second = (named_head(name) for name in (one, other))
     fitted = not (first.called or second.called)  # a class says nothing of how it is fitted
     told = (_layers_by_name(first.resolved, fitted), _layers_by_name(second.resolved, fitted))
     if first.resolved.recipe == second.resolved.recipe:
@@ -322,12 +321,12 @@ def _key(layer: LayerDescription) -> tuple[str, str]:
     return layer.says, layer.origin
 
 
-def named_head(name: str, limits: Limits) -> NamedHead:
+def named_head(name: str) -> NamedHead:
     """Finds out what a name stands for."""
     name = name.strip()
     if "+" in name:
         return NamedHead(name=name, called="", says="", resolved=resolve(name))
-    model_type, config = _family(name, limits)
+    model_type, config = _family(name)
     if model_type == MODEL_TYPE:
         return NamedHead(name=name, called="", says="", resolved=recipe_of(config.to_dict()))
     found = entry(model_type)
@@ -337,17 +336,17 @@ def named_head(name: str, limits: Limits) -> NamedHead:
     return NamedHead(name=name, called=found.called, says=found.says, resolved=recipe)
 
 
-def _family(name: str, limits: Limits) -> tuple[str, Any]:
+def _family(name: str) -> tuple[str, Any]:
     """The family of a name and the config of its head: of the checkpoint if it is here."""
     from transformers import AutoConfig
 
     listed = {key.lower(): base.family for base in MODELS for key in (base.id, base.name)}
     try:
-        checkpoint = admit(name, limits, download=False)
+        checkpoint = admit(name, download=False)
     except HeadsError:
         family = name.lower() if name.lower() in FAMILIES else listed.get(name.lower(), "")
         if not family:
-            if "/" in name or is_folder(name, limits):
+            if "/" in name or is_folder(name):
                 raise  # it says what is wrong with that model
             hint = did_you_mean(name.lower(), FAMILIES)
             what = f"'{shown(name)}' is no recipe, no family and no model here."

@@ -36,8 +36,6 @@ from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.runs.trainer import trained
-from heads.settings import Limits
-from heads.settings import limits as limits_here
 from heads.training.finetuning.plan import TuningPlan, plan_of
 
 if TYPE_CHECKING:
@@ -303,27 +301,25 @@ def explaining(
     *,
     model: str = BUNDLED,
     sample: str = "",
-    limits: Limits | None = None,
 ) -> Iterator[Progress | Explanation]:
     """What `heads.explain` does, as a stream: progress, then the explanation."""
-    limits = limits or limits_here()
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     resolved = None if is_own(recipe) else resolve(recipe)
     data = sample_for(sample, pair)
-    text = check_text(text, limits)
-    pair = check_text(pair, limits, "second sentence") if data.pair else ""
+    text = check_text(text)
+    pair = check_text(pair, "second sentence") if data.pair else ""
     yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model, limits=limits)
+    backbone = load(model)
     head = None
     if resolved is None:
         head = own_head(backbone)
         resolved = head.asked
     elif resolved.learns_to_read:
-        head = (yield from trained([resolved], corpus_of(data, limits), backbone, limits))[0]
+        head = (yield from trained([resolved], corpus_of(data), backbone))[0]
     yield explain(
         resolved,
         backbone,
-        classes=len(head.classes if head else corpus_of(data, limits).classes),
+        classes=len(head.classes if head else corpus_of(data).classes),
         text=text,
         pair=pair,
         head=head,

@@ -64,8 +64,7 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.problem import ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -309,13 +308,13 @@ class _Known:
     most: int
 
     @classmethod
-    def of(cls, classifier: Classifier, limits: Limits) -> "_Known":
+    def of(cls, classifier: Classifier) -> "_Known":
         names = classifier.classes
         return cls(
             problem=problem_of(classifier),
             classes={name: place for place, name in enumerate(names)},
             plain={plainest(name): name for name in names},
-            most=limits.label_characters,
+            most=current_limits().label_characters,
         )
 
     def place(self, label: str) -> int | None:
@@ -470,7 +469,6 @@ class Scoring:
         stream: TableStream,
         head: ChosenHead,
         texts: Columns,
-        limits: Limits,
         said: LabelHints | None = None,
         metric: str = "auto",
     ) -> "Scoring":
@@ -479,7 +477,7 @@ class Scoring:
         Raises:
             DataError: No column holds labels of this head, or the metric is not for such.
         """
-        said, known = said or LabelHints(), _Known.of(head.classifier, limits)
+        said, known = said or LabelHints(), _Known.of(head.classifier)
         asked = head.metric if metric == "auto" else metric
         ranked = metric_of(asked, known.problem, ordered=head.ordered)
         taken = (texts.text, texts.pair, *vector_columns(stream))
@@ -648,22 +646,21 @@ def iter_evaluation(
     metric: str = "auto",
     header: bool | None = None,
     label_names: Names = (),
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, FileScores]:
     """Score a file as `heads.evaluate` does: yield progress, return the scores."""
-    limits, said = limits or limits_here(), labels or LabelHints()
-    with on_disk(file, limits) as path:
-        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample, "limits": limits}
+    said = labels or LabelHints()
+    with on_disk(file) as path:
+        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
         head = yield from choosing_head(recipe, **asked)
         renamed = rename_classes(head.classifier.head, label_names)
         head = replace(head, classifier=replace(head.classifier, head=renamed))
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, limits, header, head.names)
+        stream = stream_source(path, file, header, head.names)
         if are_given(labels_file):
-            stream = labelled(stream, labels_file, limits, header)
+            stream = labelled(stream, labels_file, header)
         texts = columns_read(stream, head, text, pair, vectors, said.label)
-        scoring = Scoring.of(stream, head, texts, limits, said, metric)
-        asking, pace = Asked.of(stream, head, scoring.columns, limits), FilePace(rows=stream.rows)
+        scoring = Scoring.of(stream, head, texts, said, metric)
+        asking, pace = Asked.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
             pairs = list(zip(*asking.texts(block), strict=True))

@@ -28,8 +28,7 @@ from heads.recipe import Recipe
 from heads.runs.folder import RunFolder, find
 from heads.runs.refit import run_classifiers, with_refit
 from heads.runs.trainer import first_split, trained
-from heads.settings import ExperimentConfig, Limits
-from heads.settings import limits as limits_here
+from heads.settings import ExperimentConfig, current_limits
 
 Named = Recipe | str | Classifier
 
@@ -62,7 +61,6 @@ def choosing(
     model: str = BUNDLED,
     sample: str = "",
     run: str = "",
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, SelectedHeads]:
     """Find trained heads, or train those of a sample; yield progress.
 
@@ -74,26 +72,25 @@ def choosing(
         sample: What the heads are trained on; the one that suits, if not given.
         run: A run whose heads are asked instead.
     """
-    limits = limits or limits_here()
-    check_number(len(recipes), limits)
+    check_number(len(recipes))
     if run:
-        return _of_run(run, recipes, limits)
+        return _of_run(run, recipes)
     given = [one for one in recipes if isinstance(one, Classifier)]
     if given and len(given) == len(recipes):
-        return _given(given, sample, limits)
+        return _given(given, sample)
     data = sample_for(sample, pair)
-    return (yield from _of_sample(data, recipes or RECIPES, model or BUNDLED, limits))
+    return (yield from _of_sample(data, recipes or RECIPES, model or BUNDLED))
 
 
 def _of_sample(
-    data: Sample, recipes: Sequence[Named], model: str, limits: Limits
+    data: Sample, recipes: Sequence[Named], model: str
 ) -> Generator[Progress, None, SelectedHeads]:
     names = [one if isinstance(one, Classifier) or is_own(one) else resolve(one) for one in recipes]
-    backbone = yield from loading(model, limits)
-    corpus, config = corpus_of(data, limits), ExperimentConfig()
+    backbone = yield from loading(model)
+    corpus, config = corpus_of(data), ExperimentConfig()
     different = {one.recipe if isinstance(one, ResolvedRecipe) else one: one for one in names}
     ours = {one.recipe: one for one in names if isinstance(one, ResolvedRecipe)}
-    heads = (yield from trained([*ours.values()], corpus, backbone, limits)) if ours else []
+    heads = (yield from trained([*ours.values()], corpus, backbone)) if ours else []
     found, classifiers = dict(zip(ours, heads, strict=True)), list[Classifier]()
     for one in different.values():
         if isinstance(one, Classifier):
@@ -101,19 +98,19 @@ def _of_sample(
             continue
         head = found[one.recipe] if isinstance(one, ResolvedRecipe) else own_head(backbone)
         classifier = Classifier(backbone=backbone, head=head)
-        classifiers.append(with_refit(classifier, corpus, config, limits))
+        classifiers.append(with_refit(classifier, corpus, config))
     learned, held = first_split(corpus, config)
     return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
-def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> SelectedHeads:
+def _given(classifiers: Sequence[Classifier], sample: str) -> SelectedHeads:
     """Return the classifiers; rows are known if data and splits of all are the sample's."""
     names = {sample or one.head.trained_on for one in classifiers}
     name = names.pop() if len(names) == 1 else ""
     nothing = SelectedHeads(classifiers=tuple(classifiers))
     if name not in SAMPLES:
         return nothing
-    corpus = corpus_of(SAMPLES[name], limits)
+    corpus = corpus_of(SAMPLES[name])
     known = [one.head.config for one in classifiers if one.head.fingerprint == corpus.fingerprint]
     configs = [config for config in known if config]
     if len(configs) < len(classifiers):
@@ -125,14 +122,14 @@ def _given(classifiers: Sequence[Classifier], sample: str, limits: Limits) -> Se
     return SelectedHeads(classifiers=tuple(classifiers), corpus=corpus, learned=learned, held=held)
 
 
-def _of_run(called: str, recipes: Sequence[Named], limits: Limits) -> SelectedHeads:
-    run, named = find(called, is_public=limits.public), list[Recipe | str]()
+def _of_run(called: str, recipes: Sequence[Named]) -> SelectedHeads:
+    run, named = find(called, is_public=current_limits().public), list[Recipe | str]()
     for one in recipes:
         if isinstance(one, Classifier):
             what = "A run has heads of its own."
             raise RecipeError(what, "Name its recipes, or leave the run out.")
         named.append(one)
-    asked, classifiers = run_classifiers(run, named, limits)
+    asked, classifiers = run_classifiers(run, named)
     return SelectedHeads(
         classifiers=tuple(classifiers.values()),
         corpus=asked.corpus,
@@ -216,9 +213,8 @@ def head_output(head: TrainedHead, logits: Tensor) -> HeadOutput:
 
 def check_texts(text: str, pair: str) -> list[str]:
     """Return one or two texts, cut to the longest that is read; raise DataError for blank ones."""
-    limits = limits_here()
-    second = [check_text(pair, limits, "second sentence")] if pair.strip() else []
-    return [check_text(text, limits), *second]
+    second = [check_text(pair, "second sentence")] if pair.strip() else []
+    return [check_text(text), *second]
 
 
 def answered(

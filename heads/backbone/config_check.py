@@ -8,7 +8,7 @@ from heads.backbone.exported import is_exported
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.catalog.families import FAMILIES
 from heads.errors import ModelError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 # The size of a model, under whichever name its config, or a config inside it, gives it.
 SIZES: Mapping[str, tuple[str, ...]] = {
@@ -30,11 +30,11 @@ REFUSED = {
 }
 
 
-def check_config(config: Mapping[str, Any], limits: Limits) -> None:
+def check_config(config: Mapping[str, Any]) -> None:
     """Raise ModelError for a config.json that asks for code, files of its choice or too much."""
     if "peft_type" in config:
         raise ModelError("it is an adapter (PEFT), not a whole model.", CHOOSE_ANOTHER)
-    _check_sizes(config, limits)
+    _check_sizes(config)
     # The code of an exported head is never run; its base model is judged as any other.
     config = config["backbone_config"] if is_exported(config) else config
     _check_type(config)
@@ -58,7 +58,8 @@ def _check_type(config: Mapping[str, Any]) -> None:
         )
 
 
-def _check_sizes(config: Mapping[str, Any], limits: Limits) -> None:
+def _check_sizes(config: Mapping[str, Any]) -> None:
+    limits = current_limits()
     for limit, names in SIZES.items():
         for name in names:
             _check_size(name, config.get(name), getattr(limits, limit))
@@ -70,7 +71,7 @@ def _check_sizes(config: Mapping[str, Any], limits: Limits) -> None:
         _check_size("number of labels", len(labels), limits.model_labels)
     for inner in config.values():
         if isinstance(inner, Mapping):
-            _check_sizes(inner, limits)
+            _check_sizes(inner)
 
 
 def _check_size(name: str, value: object, most: int) -> None:

@@ -26,7 +26,7 @@ from heads.errors import LimitError, ModelError
 from heads.events import Progress, result
 from heads.hub import hub_folder, repo_folder, size
 from heads.interruption import Interrupted
-from heads.settings import Limits, environment_with
+from heads.settings import Limits, current_limits, environment_with, use_limits
 
 NOTES = ".head-to-head-visitors.json"  # in the Hub's cache
 _noted = set[str]()  # what could not be written down
@@ -42,14 +42,14 @@ SLACK = 1_000_000  # bytes above what the Hub has listed, for the cache's own sm
 LEFT = 3_600.0  # seconds after which what arrived of a file is what a killed process left
 
 
-def fetch_own(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
+def fetch_own(model: str, say: Callable[[str], None] = lambda line: None) -> Path:
     """Download a model in this process, as the user's own; raise ModelError if that fails."""
-    found = hub.fetch(model, limits, say)
+    found = hub.fetch(model, say)
     _own(repo_folder(hub.full_id(model), "model"))
     return found
 
 
-def fetch(model: str, limits: Limits) -> Path:
+def fetch(model: str) -> Path:
     """Downloads a model into the Hub's cache, and waits for it.
 
     Raises:
@@ -57,14 +57,14 @@ def fetch(model: str, limits: Limits) -> Path:
         LimitError: Too many others are being downloaded.
         Interrupted: Nobody waits for it any more.
     """
-    return result(fetching(model, limits))
+    return result(fetching(model))
 
 
-def fetching(model: str, limits: Limits) -> Generator[Progress, None, Path]:
+def fetching(model: str) -> Generator[Progress, None, Path]:
     """The same, with how far it is meanwhile."""
     if not interruption.is_watched():
-        return fetch_own(model, limits)
-    with DOWNLOADS.joined(hub.fetchable(model), limits) as download:
+        return fetch_own(model)
+    with DOWNLOADS.joined(hub.fetchable(model)) as download:
         while not download.wait(BEAT):
             yield Progress(says=download.says, share=0.0)
         return download.result()
@@ -151,8 +151,9 @@ class Downloads:
         self._running: list[Download] = []
 
     @contextlib.contextmanager
-    def joined(self, model: str, limits: Limits) -> Iterator[Download]:
+    def joined(self, model: str) -> Iterator[Download]:
         """Within it, the download of a model is waited for; it begins if it has not."""
+        limits = current_limits()
         key = (model.lower(), limits)
         with self._lock:
             before = self._of.get(key)
@@ -175,7 +176,7 @@ class Downloads:
         try:
             if before is not None:
                 before.over.wait()
-            with self._turn(one):
+            with use_limits(one.limits), self._turn(one):
                 found: Path | Exception = self._fetched(one)
         except Exception as error:
             found = error
@@ -221,14 +222,14 @@ class Downloads:
             one.check()
             if time.monotonic() - began > ANSWERS:
                 what = f"The Hub does not say in {ANSWERS:.0f} seconds what {one.model} is."
-                raise ModelError(what, hub.fetch_later(one.model, one.limits))
+                raise ModelError(what, hub.fetch_later(one.model))
 
         listing = Listing(**_child("describe", one, waited))
-        hub.judge_config(listing, one.limits)
+        hub.judge_config(listing)
         held = visitors_bytes() if one.limits.hub_cache_bytes else 0
         with self._lock:  # who comes next counts this one
             others = sum(other.total for other in self._of.values() if other is not one)
-            hub.judge_room(listing, one.limits, held, others)
+            hub.judge_room(listing, held, others)
             one.total = listing.total
         folder = repo_folder(one.model, "model")
         if one.limits.public and not folder.exists():
@@ -264,7 +265,7 @@ class _Arrival:
             self._looked, self._seen = now, there
         elif now - self._looked > STALLED:
             what = f"The Hub has stopped sending {one.model}."
-            raise ModelError(what, hub.fetch_later(one.model, one.limits))
+            raise ModelError(what, hub.fetch_later(one.model))
 
     def amount(self) -> int:
         """Return the bytes in its folder now; raise ModelError for more than was listed."""

@@ -8,7 +8,7 @@ import re
 
 from heads.backbone.backbone import Backbone, NoModel
 from heads.errors import LimitError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 NAME = re.compile(r"vectors:([1-9]\d{0,6})", re.ASCII)
 
@@ -27,8 +27,9 @@ def is_given(model: str) -> bool:
     return NAME.fullmatch(model.strip()) is not None
 
 
-def given(model: str, limits: Limits) -> Backbone:
+def given(model: str) -> Backbone:
     """Return what stands for a base model of vectors; raise LimitError if they are too wide."""
+    limits = current_limits()
     match = NAME.fullmatch(model.strip())
     assert match is not None
     if (width := int(match[1])) > limits.pooled_width:

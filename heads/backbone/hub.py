@@ -20,7 +20,7 @@ from heads.backbone.models import (
 )
 from heads.errors import ModelError
 from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, size, token
-from heads.settings import Limits, is_offline
+from heads.settings import current_limits, is_offline
 
 WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors")
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
@@ -130,13 +130,13 @@ class Listing:
         return sum(self.sizes.values())
 
 
-def fetch(model: str, limits: Limits, say: Callable[[str], None] = lambda line: None) -> Path:
+def fetch(model: str, say: Callable[[str], None] = lambda line: None) -> Path:
     """Download a model's files into the Hub's cache; raise ModelError if they cannot be had."""
-    listing = describe(fetchable(model), limits)
-    judge_config(listing, limits)
-    judge_room(listing, limits)
+    listing = describe(fetchable(model))
+    judge_config(listing)
+    judge_room(listing)
     say(f"Downloading {listing.model} at {listing.revision[:7]}.")
-    return download(listing.model, limits)
+    return download(listing.model)
 
 
 def fetchable(model: str) -> str:
@@ -152,37 +152,38 @@ def fetchable(model: str) -> str:
     return model
 
 
-def describe(model: str, limits: Limits) -> Listing:
+def describe(model: str) -> Listing:
     """Ask the Hub for a model's file sizes and config; raise ModelError if it has none to use."""
     import huggingface_hub
 
-    with _asking(model, limits):
-        api = huggingface_hub.HfApi(token=token(limits))
+    with _asking(model):
+        api = huggingface_hub.HfApi(token=token())
         info = api.model_info(model, files_metadata=True, timeout=TIMEOUT)
-        sizes = _checked({item.rfilename: item.size for item in info.siblings or ()}, model, limits)
+        sizes = _checked({item.rfilename: item.size for item in info.siblings or ()}, model)
         revision = info.sha or "main"
-        config = _config(model, revision, limits) if "config.json" in sizes else ""
+        config = _config(model, revision) if "config.json" in sizes else ""
     return Listing(model=model, revision=revision, sizes=sizes, config=config)
 
 
-def judge_config(listing: Listing, limits: Limits) -> None:
+def judge_config(listing: Listing) -> None:
     """Raise ModelError if the config of what is to be downloaded could not be loaded."""
     from heads.backbone.config_check import check_config  # it brings torch, which a download spares
 
     try:
-        check_config(as_json(listing.config.encode(), "config.json"), limits)
+        check_config(as_json(listing.config.encode(), "config.json"))
     except ModelError as error:
         what = f"{listing.model} cannot be used: {error.what}"
         raise ModelError(what, error.hint) from None
 
 
-def judge_room(listing: Listing, limits: Limits, held: int = 0, reserved: int = 0) -> None:
+def judge_room(listing: Listing, held: int = 0, reserved: int = 0) -> None:
     """Raise ModelError if there is no room for a download.
 
     Args:
         held: The bytes of the models that were fetched for visitors before.
         reserved: The bytes of other models that are being downloaded.
     """
+    limits = current_limits()
     model, needed = listing.model, listing.total + reserved
     if free_bytes() < needed + MARGIN:
         what = f"There is no room on this disk for {model}, a download of {size(listing.total)}."
@@ -195,32 +196,33 @@ def judge_room(listing: Listing, limits: Limits, held: int = 0, reserved: int = 
         )
 
 
-def download(model: str, limits: Limits) -> Path:
+def download(model: str) -> Path:
     """Download the files of a model that may be fetched; raise ModelError if the Hub breaks off."""
     import huggingface_hub
 
-    with _asking(model, limits):
+    with _asking(model):
         folder = huggingface_hub.snapshot_download(
-            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=token(limits)
+            model, allow_patterns=FILES, ignore_patterns=NOT_FILES, token=token()
         )
     return Path(folder)
 
 
-def _asking(model: str, limits: Limits) -> AbstractContextManager[None]:
+def _asking(model: str) -> AbstractContextManager[None]:
     """Says in one sentence what is wrong with the Hub, or with the model it was asked for."""
-    instead = CHOOSE_ANOTHER if limits.public else ""
-    return asking(model, ModelError, later=fetch_later(model, limits), instead=instead)
+    instead = CHOOSE_ANOTHER if current_limits().public else ""
+    return asking(model, ModelError, later=fetch_later(model), instead=instead)
 
 
-def fetch_later(model: str, limits: Limits) -> str:
+def fetch_later(model: str) -> str:
     """What to do where the Hub does not hand out a model now; a visitor has no shell."""
-    if limits.public:
+    if current_limits().public:
         return "Choose the bundled model, or try again later."
     return f"Choose the bundled model, or run `heads fetch {model}` once connected."
 
 
-def _checked(listed: Mapping[str, int | None], model: str, limits: Limits) -> dict[str, int]:
+def _checked(listed: Mapping[str, int | None], model: str) -> dict[str, int]:
     """The sizes of the files that would be fetched."""
+    limits = current_limits()
     from huggingface_hub.utils import filter_repo_objects
 
     wanted = list(filter_repo_objects(listed, allow_patterns=FILES, ignore_patterns=NOT_FILES))
@@ -243,14 +245,14 @@ def _checked(listed: Mapping[str, int | None], model: str, limits: Limits) -> di
     return known
 
 
-def _config(model: str, revision: str, limits: Limits) -> str:
+def _config(model: str, revision: str) -> str:
     """A model's config.json, by itself, and no more of it than a config may have."""
     import huggingface_hub
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
     url = huggingface_hub.hf_hub_url(model, "config.json", revision=revision)
     settings: dict[str, Any] = {"timeout": TIMEOUT, "follow_redirects": True}
-    settings["headers"] = build_hf_headers(token=token(limits))
+    settings["headers"] = build_hf_headers(token=token())
     content = b""
     with huggingface_hub.get_session().stream("GET", url, **settings) as answer:
         hf_raise_for_status(answer)

@@ -11,27 +11,29 @@ from huggingface_hub import constants
 
 from heads.backbone import hub
 from heads.errors import ModelError
-from heads.settings import Limits
+from heads.settings import Limits, use_limits
 
 PART = 64_000  # bytes
 
 
 def main() -> None:
-    """Does what its argument asks, and prints what it found, or what is wrong, as JSON."""
+    """Do what the argument asks, and print what was found, or the error, as JSON."""
     asked = json.loads(sys.argv[1])
-    model, limits = asked["model"], Limits(**asked["limits"])
     threading.Thread(target=_ends_with_parent, daemon=True).start()
-    found: dict[str, Any]
-    try:
-        if asked["does"] == "describe":
-            found = asdict(hub.describe(model, limits))
-        else:
-            # Its files grow in such parts: it is by their growth that one sees how far they are.
-            constants.DOWNLOAD_CHUNK_SIZE = PART
-            found = {"folder": str(hub.download(model, limits))}
-    except ModelError as error:
-        found = {"wrong": [error.what, error.hint]}
-    sys.stdout.write(json.dumps(found))
+    with use_limits(Limits(**asked["limits"])):
+        try:
+            answer = _ask_hub(asked["does"], asked["model"])
+        except ModelError as error:
+            answer = {"wrong": [error.what, error.hint]}
+    sys.stdout.write(json.dumps(answer))
+
+
+def _ask_hub(does: str, model: str) -> dict[str, Any]:
+    if does == "describe":
+        return asdict(hub.describe(model))
+    # Files grow in such parts: it is by their growth that the parent sees how far they are.
+    constants.DOWNLOAD_CHUNK_SIZE = PART
+    return {"folder": str(hub.download(model))}
 
 
 def _ends_with_parent() -> None:

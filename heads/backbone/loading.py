@@ -36,8 +36,9 @@ from heads.catalog.forms import setting
 from heads.errors import HeadsError, ModelError, RecipeError
 from heads.events import Progress
 from heads.interruption import Interrupted
-from heads.settings import Limits
+from heads.settings import Limits, current_limits
 
+MODELS_IN_MEMORY = 2
 POLL = 0.1  # seconds between two looks at whether one that is waited for is still wanted
 Key = tuple[str, str, Limits]  # id, revision and what is allowed
 
@@ -47,16 +48,16 @@ _looking = threading.Lock()  # held for a moment
 _building = threading.Lock()  # held for seconds: one at a time
 
 
-def load(model: str = BUNDLED, *, limits: Limits, download: bool = True) -> Backbone:
+def load(model: str = BUNDLED, *, download: bool = True) -> Backbone:
     """Return a base model, from memory or built; raise ModelError if it must not be loaded."""
     if is_given(model):
-        return given(model, limits)
-    checkpoint = admit(model, limits, download)
-    key = checkpoint.id, checkpoint.revision, limits
+        return given(model)
+    checkpoint = admit(model, download)
+    key = checkpoint.id, checkpoint.revision, current_limits()
     if found := _in_memory(key):
         return found  # whoever asks for it waits for no other
     with _turn_to_build():
-        found = _in_memory(key) or _build(checkpoint, limits)
+        found = _in_memory(key) or _build(checkpoint)
         _keep(key, found)
     return found
 
@@ -92,17 +93,17 @@ def _keep(key: Key, backbone: Backbone) -> None:
         _names.add(backbone.id)
         bundled = BUNDLED, key[2]
         others = [one for one in _loaded if one != key and (one[0], one[2]) != bundled]
-        most = key[2].models_in_memory - (key[0] != BUNDLED)
+        most = MODELS_IN_MEMORY - (key[0] != BUNDLED)
         for one in others[: max(0, len(others) - most)]:
             del _loaded[one]
 
 
-def loading(model: str, limits: Limits) -> Generator[Progress, None, Backbone]:
+def loading(model: str) -> Generator[Progress, None, Backbone]:
     """The same, with how far it is: a model of the Hub may have to be fetched."""
     yield Progress(says=f"Loading {model}", share=0.0)
-    if name := absent(model, limits):
-        yield from fetching(name, limits)
-    return load(model, limits=limits)
+    if name := absent(model):
+        yield from fetching(name)
+    return load(model)
 
 
 def is_loaded(model: str) -> bool:
@@ -110,7 +111,7 @@ def is_loaded(model: str) -> bool:
     return model.strip() in _names
 
 
-def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
+def _build(checkpoint: Checkpoint) -> Backbone:
     """Builds an admitted checkpoint; whatever that raises is the checkpoint's fault."""
     from transformers.utils import logging
 
@@ -119,7 +120,7 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     logging.disable_progress_bar()
     try:
         with panics_refused(checkpoint.id):
-            backbone = _assembled(checkpoint, limits)
+            backbone = _assembled(checkpoint)
             texts = ["one two three", "one two three four five six seven eight"]
             short, long = backbone.encode(texts)
             backbone = measured(backbone, short, long)
@@ -138,14 +139,14 @@ def _build(checkpoint: Checkpoint, limits: Limits) -> Backbone:
         raise ModelError(what, CHOOSE_ANOTHER) from error
 
 
-def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
-    model, missing = model_of(checkpoint, limits)
-    tokenizer = load_tokenizer(checkpoint, limits, split_special_tokens=True)
+def _assembled(checkpoint: Checkpoint) -> Backbone:
+    model, missing = model_of(checkpoint)
+    tokenizer = load_tokenizer(checkpoint, split_special_tokens=True)
     lacking = any(name.startswith("decoder.") for name in missing)
     if has_both(model) and (lacking or model.config.model_type not in FAMILIES):
         model = model.get_encoder()  # how the decoder is fed is known of classifiers only
     written = checkpoint.config.get("most_windows") if is_exported(checkpoint.config) else None
-    windows = limits.windows
+    windows = current_limits().windows
     if type(written) is int and written > 0:
         windows = min(written, windows)  # an exported head was written for no more
     backbone = around(model, id=checkpoint.id, revision=checkpoint.revision, missing=missing)
@@ -154,7 +155,7 @@ def _assembled(checkpoint: Checkpoint, limits: Limits) -> Backbone:
     return replace(
         backbone,
         folder=checkpoint.folder,
-        tokens=room_for(model, tokenizer, limits, sentences.tokens),
+        tokens=room_for(model, tokenizer, sentences.tokens),
         windows=windows,
         sentences=sentences,
         stubborn=stubborn_tokens(tokenizer),

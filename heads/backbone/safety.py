@@ -33,7 +33,7 @@ from heads.backbone.trained_reading import sentence_files
 from heads.caching import used
 from heads.errors import ModelError
 from heads.hub import HUB_ID
-from heads.settings import Limits, is_offline
+from heads.settings import current_limits, is_offline
 
 INDEX_BYTES = 20_000_000
 LONGEST_NAME = 4_096  # a path may be that long
@@ -57,7 +57,7 @@ class Checkpoint:
     config: Mapping[str, Any]
 
 
-def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
+def admit(model: str, download: bool = True) -> Checkpoint:
     """Finds a base model and lets it in, or says in one sentence why not.
 
     Args:
@@ -75,7 +75,7 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
     elif source := plugins.find_base_models(model):
         model, folder = source.find(model)
         revision = folder.name
-    elif is_folder(model, limits):
+    elif is_folder(model):
         folder = _local_folder(model)
         revision = _local_revision(folder)
     else:
@@ -83,13 +83,13 @@ def admit(model: str, limits: Limits, download: bool = True) -> Checkpoint:
         folder = cached_folder(model)
         if folder is None:
             if not download or is_offline():
-                raise ModelError(f"{model} is not on this machine.", fetch_later(model, limits))
-            folder = fetch(model, limits)
+                raise ModelError(f"{model} is not on this machine.", fetch_later(model))
+            folder = fetch(model)
         revision = folder.name
         used(folder.parents[1])  # its place in the cache: where room is made, it goes late
     try:
         config = _read_json(folder / "config.json", CONFIG_BYTES)
-        check_config(config, limits)
+        check_config(config)
         check_weights(folder)
     except ModelError as error:
         raise ModelError(f"{shown(model, 80)} cannot be used: {error.what}", error.hint) from None
@@ -120,24 +120,24 @@ def check_no_share(path: str) -> None:
         raise ModelError("A path to another machine is not opened.", "Copy the folder here first.")
 
 
-def is_here(model: str, limits: Limits) -> bool:
+def is_here(model: str) -> bool:
     """Return True if a base model needs neither network nor folder; raise ModelError for no id."""
     check_name(model)
     model = model.strip()
     if model.lower() in NAMES or plugins.find_base_models(model):
         return True
-    return not is_folder(model, limits) and cached_folder(full_id(model)) is not None
+    return not is_folder(model) and cached_folder(full_id(model)) is not None
 
 
-def absent(model: str, limits: Limits) -> str:
+def absent(model: str) -> str:
     """Return the full id of a Hub model that has to be fetched first, or ""."""
-    is_known = is_here(model, limits) or is_folder(model.strip(), limits)
+    is_known = is_here(model) or is_folder(model.strip())
     return "" if is_known or is_offline() else full_id(model.strip())
 
 
-def is_folder(model: str, limits: Limits) -> bool:
+def is_folder(model: str) -> bool:
     """Return True if a name stands for a folder; raise ModelError for one of another machine."""
-    if limits.public:
+    if current_limits().public:
         return False
     check_no_share(model)
     try:

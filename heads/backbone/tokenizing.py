@@ -22,7 +22,7 @@ from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
 from heads.backbone.safety import Checkpoint
 from heads.backbone.tokenizer_check import check_structure, check_tokenizer
 from heads.errors import ModelError
-from heads.settings import Limits, environment_with
+from heads.settings import current_limits, environment_with
 
 LOAD_SECONDS = 60.0
 SECONDS = 10.0  # of one text
@@ -34,12 +34,12 @@ ORIGINAL = "head_to_head"  # of an exported tokenizer, what it had before a reci
 _checked = set[tuple[str, str]]()  # checkpoints whose tokenizers a child process could load
 
 
-def load_tokenizer(checkpoint: Checkpoint, limits: Limits, **settings: Any) -> Any:
+def load_tokenizer(checkpoint: Checkpoint, **settings: Any) -> Any:
     """Load the tokenizer of a checkpoint; raise ModelError if it needs too much memory or time."""
     from transformers import AutoTokenizer
 
     is_ours = checkpoint.id == BUNDLED or plugins.find_base_models(checkpoint.id) is not None
-    is_isolated = limits.public and not is_ours
+    is_isolated = current_limits().public and not is_ours
     try:
         if not is_isolated:
             check_tokenizer(checkpoint.folder)

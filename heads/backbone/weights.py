@@ -12,12 +12,12 @@ from heads.catalog.base_models import base_of
 from heads.catalog.forms import setting
 from heads.errors import ModelError
 from heads.rng import IsolatedRng
-from heads.settings import Limits
+from heads.settings import current_limits
 
 FEWEST_TOKENS = 8
 
 
-def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
+def model_of(checkpoint: Checkpoint) -> tuple[Any, list[str]]:
     """The model with its weights, and the names of the tensors that its files lack."""
     from transformers import AutoConfig
 
@@ -30,7 +30,7 @@ def model_of(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, list[str]]:
     made, arguments = base_class(config)
     with torch.device("meta"):
         sketch = bare(config)
-    check_size(checkpoint, sketch, sketch, limits)
+    check_size(checkpoint, sketch, sketch)
     model, missing = load_weights(made, checkpoint, config, sketch, **{**arguments, **options})
     unread = ("decoder.",) if has_both(model) else ()
     check_whole(checkpoint, [n for n in missing if "pooler" not in n and not n.startswith(unread)])
@@ -60,7 +60,7 @@ def load_weights(
     return model, sorted(report["missing_keys"])
 
 
-def check_size(checkpoint: Checkpoint, sketch: Any, base: Any, limits: Limits) -> None:
+def check_size(checkpoint: Checkpoint, sketch: Any, base: Any) -> None:
     """Counts a model without memory, before its weights are read.
 
     Args:
@@ -70,6 +70,7 @@ def check_size(checkpoint: Checkpoint, sketch: Any, base: Any, limits: Limits) -
     Raises:
         ModelError: It is larger than this place allows, or than its files.
     """
+    limits = current_limits()
     parameters = sum(tensor.numel() for tensor in sketch.parameters())
     if parameters > limits.model_parameters:
         what = f"{checkpoint.id} has {parameters:,} parameters; "
@@ -157,7 +158,7 @@ def has_separator(tokenizer: Any) -> bool:
     return any(both[texts[0] : texts[-1]]) if texts else True
 
 
-def room_for(encoder: Any, tokenizer: Any, limits: Limits, trained: int = 0) -> int:
+def room_for(encoder: Any, tokenizer: Any, trained: int = 0) -> int:
     """Return how many tokens fit: the least of limit, tokenizer, positions and training."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
@@ -168,4 +169,4 @@ def room_for(encoder: Any, tokenizer: Any, limits: Limits, trained: int = 0) -> 
     told = (tokenizer.model_max_length, positions, trained)
     # Some configs say -1 for "any number" (XLNet's), and some tokenizers nonsense.
     real = [int(room) for room in told if isinstance(room, int | float) and room >= FEWEST_TOKENS]
-    return min(limits.tokens, *real)
+    return min(current_limits().tokens, *real)

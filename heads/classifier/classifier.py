@@ -23,7 +23,6 @@ from heads.features.store import FeatureMatrices
 from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.recipe import Recipe
-from heads.settings import limits as limits_here
 
 AT_ONCE = 16_384  # texts whose vectors are in memory together
 
@@ -130,7 +129,6 @@ class Classifier(display.Displayed):
         self, texts: Sequence[str], pairs: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[str]]:
         """The checked texts, with the second texts that the head needs."""
-        limits = limits_here()
         if isinstance(texts, str):
             raise DataError("The texts must be a list.", "Write [text] for a single one.")
         if pairs and len(pairs) != len(texts):
@@ -138,8 +136,8 @@ class Classifier(display.Displayed):
             raise DataError(what, "Give one second text for each text, or none.")
         if not texts:
             return [], []
-        texts = [check_text(text, limits, "text") for text in texts]
-        pairs = [check_text(text, limits, "second text") for text in pairs]
+        texts = [check_text(text, "text") for text in texts]
+        pairs = [check_text(text, "second text") for text in pairs]
         check_second(self.head, pairs)
         return texts, pairs
 

@@ -18,7 +18,7 @@ from heads.classifier.module import TrainedHead, head_from_facts
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.settings import ExperimentConfig, Limits, kept_folder
+from heads.settings import ExperimentConfig, kept_folder
 
 # --- A trained head as one safetensors file, and back.
 
@@ -41,7 +41,7 @@ def save(head: TrainedHead, path: Path) -> None:
     fill_tensors(path, tensors, {KEY: json.dumps(facts)})
 
 
-def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
+def load(path: Path, backbone: Backbone) -> TrainedHead:
     """Read a trained head onto its base model; raise CheckpointError if it is broken or unfit."""
     try:
         tensors, metadata = read_tensors(path)
@@ -52,7 +52,7 @@ def load(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         base = {n.removeprefix(BASE): t for n, t in tensors.items() if n.startswith(BASE)}
         tuned = facts.get("base")
         learned = tuned and TunedBase(tensors=base, **tuned)
-        head = head_from_facts(facts, own, backbone, limits, learned)
+        head = head_from_facts(facts, own, backbone, learned)
         if head.scores is None or head.training is None:
             raise ValueError("a head that was never trained")
         return head
@@ -94,7 +94,7 @@ def _source(resolved: ResolvedRecipe) -> str:
     return own_code() + "".join(foreign_code(part) for part in parts if part)
 
 
-def load_again(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
+def load_again(path: Path, backbone: Backbone) -> TrainedHead:
     """Read a trained head as `load` does; one as large as a base model stays in memory."""
     try:
         written = path.stat().st_mtime_ns
@@ -105,13 +105,13 @@ def load_again(path: Path, backbone: Backbone, limits: Limits) -> TrainedHead:
         if key in _recent:
             _recent.move_to_end(key)
             return _recent[key]
-    head = load(path, backbone, limits)
+    head = load(path, backbone)
     if head.base is not None:
         _remember(key, head)
     return head
 
 
-def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
+def recall(key: str, backbone: Backbone) -> TrainedHead | None:
     """The head of that name from memory or disk, or None; a broken file counts as none."""
     with _recent_lock:
         if key in _recent:
@@ -121,7 +121,7 @@ def recall(key: str, backbone: Backbone, limits: Limits) -> TrainedHead | None:
     if not path.is_file():
         return None
     try:
-        head = load(path, backbone, limits)
+        head = load(path, backbone)
     except CheckpointError:
         return None
     used(path)

@@ -24,7 +24,7 @@ from heads.parts.resolved_recipe import SOFTMAX, ResolvedRecipe
 from heads.problem import ProblemType, problem_of
 from heads.recipe import Recipe, Value
 from heads.rng import IsolatedRng
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig, current_limits
 
 
 class RecipeModule(nn.Module):
@@ -303,7 +303,6 @@ def assemble(
     classes: int,
     *,
     problem: ProblemType,
-    limits: Limits,
 ) -> RecipeModule:
     """Builds a recipe, untrained, after counting it without memory.
 
@@ -311,6 +310,7 @@ def assemble(
         RecipeError: The recipe does not fit the base model or the labels.
         LimitError: The head would be too large for this place.
     """
+    limits = current_limits()
     if resolved.head.single_label and problem.has_label_sets:
         what = f"{resolved.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
@@ -344,7 +344,6 @@ def head_from_facts(
     facts: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     backbone: Backbone,
-    limits: Limits,
     base: TunedBase | None = None,
 ) -> TrainedHead:
     """Put a head that was saved with its `TrainedHead.facts` back onto its base model.
@@ -363,9 +362,7 @@ def head_from_facts(
         raise ValueError("a weight is no number")
     classes, problem = tuple(facts["classes"]), problem_of(facts)
     with IsolatedRng().rolling():
-        module = assemble(
-            resolve(facts["recipe"]), backbone, len(classes), problem=problem, limits=limits
-        )
+        module = assemble(resolve(facts["recipe"]), backbone, len(classes), problem=problem)
     module.load_state_dict(dict(tensors))
     scores, training, refit = (facts.get(name) for name in ("scores", "training", "refit"))
     return TrainedHead(

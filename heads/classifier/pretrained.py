@@ -26,7 +26,7 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
-from heads.settings import Limits
+from heads.settings import current_limits, use_limits
 
 # --- Heads in files of their own, put onto a base model: a safetensors file, or a folder of ours.
 
@@ -38,9 +38,7 @@ MALFORMED = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 ANOTHER = "Choose another file."
 
 
-def load_head(
-    path: Path, recipe: ResolvedRecipe, backbone: Backbone, limits: Limits
-) -> TrainedHead:
+def load_head(path: Path, recipe: ResolvedRecipe, backbone: Backbone) -> TrainedHead:
     """Reads the tensors of a head and puts them onto a base model.
 
     Args:
@@ -54,7 +52,7 @@ def load_head(
         header = _header(path)
         labels = _labels(header.pop("__metadata__", {}), path, backbone)
         with IsolatedRng().rolling():
-            module = assemble(recipe, backbone, len(labels), problem=SINGLE_LABEL, limits=limits)
+            module = assemble(recipe, backbone, len(labels), problem=SINGLE_LABEL)
         named = _fitting(header, module, path, len(labels))
         tensors = load_file(path)
     except (OSError, SafetensorError, struct.error) as error:
@@ -76,7 +74,7 @@ def load_head(
     )
 
 
-def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifier:
+def load_exported(folder: Path, backbone: Backbone) -> Classifier:
     """Read a folder that `heads.export` wrote with its own loader, or raise CheckpointError.
 
     Args:
@@ -91,7 +89,7 @@ def load_exported(folder: Path, backbone: Backbone, limits: Limits) -> Classifie
         if not all(type(number) is int and number > 0 for number in (tokens, windows)):
             raise ValueError("no number of tokens or windows")
         backbone = replace(backbone, tokens=min(tokens, backbone.tokens), windows=windows)
-        head = head_from_facts(facts, read_tensors(folder / TENSORS)[0], backbone, limits)
+        head = head_from_facts(facts, read_tensors(folder / TENSORS)[0], backbone)
         return Classifier(backbone=backbone, head=head)
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
@@ -198,7 +196,7 @@ def is_own(recipe: Recipe | str) -> bool:
     return isinstance(recipe, str) and recipe.strip().lower() == OWN
 
 
-def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -> Classifier:
+def load(model: str | Path, base: str, recipe: ResolvedRecipe) -> Classifier:
     """What `heads.load` does.
 
     Args:
@@ -207,21 +205,27 @@ def load(model: str | Path, base: str, recipe: ResolvedRecipe, limits: Limits) -
         recipe: The recipe of a head alone.
     """
     check_no_share(str(model))
+    limits = current_limits()
     if not limits.public:  # what its authors let it read, it reads
         limits = replace(limits, tokens=max(limits.tokens, LONGEST))
-    place = None if limits.public else _place(model)
+    with use_limits(limits):
+        return _load(model, base, recipe)
+
+
+def _load(model: str | Path, base: str, recipe: ResolvedRecipe) -> Classifier:
+    place = None if current_limits().public else _place(model)
     if place and place.is_file() and place.suffix != ".safetensors":
         raise CheckpointError(f"{place.name} is a file.", "Give the folder that it lies in.")
     if str(model).endswith(".safetensors"):
         if place is None or not place.is_file():
             raise CheckpointError(f"There is no file {shown(str(model), 80)} here.", "Check it.")
-        backbone = load_backbone(base, limits=limits)
-        head = load_head(place, recipe, backbone, limits)
+        backbone = load_backbone(base)
+        head = load_head(place, recipe, backbone)
         return Classifier(backbone=backbone, head=head)
     if place and (place / FACTS).is_file():
-        backbone = load_backbone(str(place / "backbone"), limits=limits)
-        return load_exported(place, backbone, limits)
-    backbone = load_backbone(str(model), limits=limits)
+        backbone = load_backbone(str(place / "backbone"))
+        return load_exported(place, backbone)
+    backbone = load_backbone(str(model))
     head = own_head(backbone)
     check_trained(backbone, head)
     return Classifier(backbone=backbone, head=head)

@@ -15,7 +15,7 @@ import numpy as np
 from heads.data.corpus import check_text
 from heads.data.table import VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,21 +44,21 @@ class RowTexts:
     vectors: "RowVectors | None" = None
 
 
-def texts_of(X: Any, limits: Limits) -> RowTexts:
+def texts_of(X: Any) -> RowTexts:
     """The texts of an array-like: (n,) texts, (n, 1) texts or (n, 2) pairs of texts.
 
-    >>> texts_of(["a", "b"], Limits()).texts, texts_of([("a", "b"), ("c", "d")], Limits()).pairs
+    >>> texts_of(["a", "b"]).texts, texts_of([("a", "b"), ("c", "d")]).pairs
     (('a', 'b'), ('b', 'd'))
 
     Raises:
         ArrayError: It is something else, or a text is missing or empty; names the row.
     """
     columns = _columns(X)
-    both = [_check_texts(column, limits, at, len(columns)) for at, column in enumerate(columns)]
+    both = [_check_texts(column, at, len(columns)) for at, column in enumerate(columns)]
     return RowTexts(texts=both[0], pairs=both[1] if len(both) > 1 else ())
 
 
-def named_vectors(X: Any, limits: Limits) -> RowTexts:
+def named_vectors(X: Any) -> RowTexts:
     """Return the vectors (n, w) of an array-like and their names as texts, or raise ArrayError."""
     if not is_array(X) and not hasattr(X, "columns"):
         try:
@@ -68,7 +68,7 @@ def named_vectors(X: Any, limits: Limits) -> RowTexts:
             raise ArrayError(
                 what, "Give an array (n, w) of floats, or write mean+linear."
             ) from None
-    found = vectors_of(X, limits)
+    found = vectors_of(X)
     return RowTexts(texts=tuple(found.names), vectors=found)
 
 
@@ -94,13 +94,13 @@ def _no_texts(what: str) -> ArrayError:
     return ArrayError(f"X {what}, and must be a list of texts, or of pairs of texts.", hint)
 
 
-def _check_texts(column: Iterable[Any], limits: Limits, at: int, of: int) -> tuple[str, ...]:
+def _check_texts(column: Iterable[Any], at: int, of: int) -> tuple[str, ...]:
     """Return the texts of a column; raise ArrayError with the row of one that is blank."""
     what = "text" if of == 1 else ("first text", "second text")[at]
-    found = []
+    found, longest = [], current_limits().text_characters
     for row, cell in enumerate(column):
         try:
-            found.append(check_text(cell, limits, what))
+            found.append(check_text(cell, what, longest=longest))
         except DataError:  # rows are counted from 0, as Python counts them
             why, hint = f"has an empty {what}", "Leave such rows out."
             if isinstance(cell, list | tuple):
@@ -137,14 +137,14 @@ def _as_numpy(X: Any) -> Any:
     return np.asarray(X)
 
 
-def vectors_of(X: Any, limits: Limits, name: str = "X") -> "RowVectors":
+def vectors_of(X: Any, name: str = "X") -> "RowVectors":
     """Return the vectors (n, w) of an array-like of finite numbers, or raise DataError."""
     from heads.data.formats.numpy_files import of_matrix
 
-    return of_matrix(array_of(X, limits, name), name, limits)
+    return of_matrix(array_of(X, name), name)
 
 
-def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
+def array_of(X: Any, name: str = "X") -> np.ndarray:
     """Return an array-like (n, w) of numbers, also NaN, as NumPy has it, or raise ArrayError."""
     from heads.data.formats.vector_reading import KINDS, check_shape
 
@@ -154,13 +154,13 @@ def array_of(X: Any, limits: Limits, name: str = "X") -> np.ndarray:
         what = f"{name} is an array of {shape} ({found.dtype}), and vectors are rows × numbers."
         raise ArrayError(what, "Give an array (n, w) of floats.")
     rows, width = found.shape
-    check_shape(name, rows, width, limits)
+    check_shape(name, rows, width)
     return found
 
 
-def write_array(X: Any, path: Path, limits: Limits) -> None:
+def write_array(X: Any, path: Path) -> None:
     """Write an array-like (n, w) of numbers as a .npy file; raise DataError for anything else."""
-    np.save(path, array_of(X, limits, VECTOR_COLUMN), allow_pickle=False)
+    np.save(path, array_of(X, VECTOR_COLUMN), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":
@@ -186,11 +186,11 @@ def matrix_of(X: Any, width: int) -> "Tensor":
     return torch.from_numpy(own)
 
 
-def table_of_vectors(X: Any, limits: Limits, name: str = "vectors") -> Table:
+def table_of_vectors(X: Any, name: str = "vectors") -> Table:
     """Return an array of vectors as a table of one column; raise DataError if it holds none."""
     from heads.data.formats.numpy_files import table_of_array
 
-    found = vectors_of(X, limits, name)
+    found = vectors_of(X, name)
     rows, width = len(found.vectors), found.vectors.width
     return table_of_array(name, rows, width, lambda: found, "Read from memory")
 

@@ -15,7 +15,7 @@ from heads.data.rows import Rows
 from heads.data.table import LISTS, Columns, Finding, Table, count, finding, short
 from heads.data.text import folded, normalize_text
 from heads.errors import DataError, LimitError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 _NEAR = 0.02
 _LEAK = 0.5
@@ -193,9 +193,9 @@ def counted(rows: Rows) -> Counter[str]:
     return Counter(label for labels in rows.sets for label in labels)
 
 
-def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
+def shorten(rows: Rows, name: str) -> list[Finding]:
     """Cut labels that are too long; raise DataError if two of them are the same when cut."""
-    most = limits.label_characters
+    most = current_limits().label_characters
     short_of = {label: label[:most].rstrip() for label in counted(rows)}
     long = [row for row, labels in enumerate(rows.sets) if any(len(each) > most for each in labels)]
     if not long:
@@ -209,8 +209,9 @@ def shorten(rows: Rows, name: str, limits: Limits) -> list[Finding]:
     return [rows.found("long_labels", f"Cut {told}: {rows.where(long)}.", long)]
 
 
-def check_labels(rows: Rows, name: str, limits: Limits, *, many: bool) -> None:
+def check_labels(rows: Rows, name: str, *, many: bool) -> None:
     """Raise DataError or LimitError for what cannot be classes: one, too many, or real numbers."""
+    limits = current_limits()
     counts = counted(rows)
     if not counts:
         raise DataError(f"No row of {name} has a label.", "Choose the column that holds labels.")

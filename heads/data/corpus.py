@@ -13,7 +13,7 @@ from heads.data.numbers import PLAIN, notation_of
 from heads.data.text import SURROGATES, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.settings import Limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:  # tables are read before torch is imported
     from torch import Tensor
@@ -80,18 +80,22 @@ class Corpus:
         return self.problem.targets(labels, values, len(self.classes))
 
 
-def check_text(text: object, limits: Limits, name: str = "sentence") -> str:
-    r"""Return a text as it stands, cut to the longest that is read, without lone surrogates.
+def check_text(text: object, name: str = "sentence", *, longest: int | None = None) -> str:
+    r"""Return a text cut to the longest that is read, without lone surrogates.
 
-    >>> check_text(" cafe\u0301\x07", Limits())
+    >>> check_text(" cafe\u0301\x07")
     ' cafe\u0301\x07'
 
+    Args:
+        longest: Characters; by default those of the limits.
+
     Raises:
-        DataError: It is no text, or nothing of it is to be seen.
+        DataError: It is no text, or has no visible character.
     """
     if not isinstance(text, str):
         raise DataError(f"The {name} must be a text, not {type(text).__name__}.", "Type it.")
-    text = SURROGATES.sub("", text[: limits.text_characters])
+    longest = current_limits().text_characters if longest is None else longest
+    text = SURROGATES.sub("", text[:longest])
     if is_blank(text):
         raise DataError(f"The {name} is empty.", f"Type a {name} first.")
     return text

@@ -30,7 +30,6 @@ from heads.data.rows import Rows, account, check_columns, collect
 from heads.data.samples import Sample
 from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
 from heads.errors import DataError
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -129,9 +128,7 @@ class Data(display.Displayed):
         }
 
 
-def read(
-    path: Path, limits: Limits, columns: Columns | None = None, header: bool | None = None
-) -> Data:
+def read(path: Path, columns: Columns | None = None, header: bool | None = None) -> Data:
     """Reads a file of texts and labels; columns that are not given are guessed.
 
     Args:
@@ -142,13 +139,13 @@ def read(
         DataError: It cannot be used; names the line where it is known.
         LimitError: It holds more than this place allows.
     """
-    return data_of(open_table(path, limits, header), limits, columns, name=name_of(path))
+    return data_of(open_table(path, header), columns, name=name_of(path))
 
 
 @cache
-def corpus_of(sample: Sample, limits: Limits) -> Corpus:
+def corpus_of(sample: Sample) -> Corpus:
     """The rows of a sample, read once."""
-    return read(sample.path, limits).corpus
+    return read(sample.path).corpus
 
 
 def name_of(path: Path) -> str:
@@ -161,7 +158,7 @@ def name_of(path: Path) -> str:
     return folder if path.stem.lower() in ("train", "training", "data") and folder else path.stem
 
 
-def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: str = "") -> Data:
+def data_of(table: Table, columns: Columns | None = None, name: str = "") -> Data:
     """Return the data of an opened table, or raise as `read` does."""
     chosen = columns or guess(table)
     if chosen.text in table.vectors and not chosen.vectors:
@@ -171,13 +168,13 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     if chosen.vectors:
         vectors = table.vectors[chosen.vectors]()
         check_different(vectors, table.name)
-    rows = collect(table, chosen, limits, vectors)
+    rows = collect(table, chosen, vectors)
     if not rows.texts:
         reason = max(rows.dropped, key=lambda name: len(rows.dropped[name]))
         what = f"None of the rows of {table.name} can be used: "
         what += f"{count(len(rows.dropped[reason]), 'row')} with {reason}."
         raise DataError(what, "Are the right columns chosen?")
-    about_labels = _check(rows, chosen, table, limits)
+    about_labels = _check(rows, chosen, table)
     corpus = _corpus(rows, chosen, name or table.name)
     if vectors:
         corpus = on_vectors(corpus, vectors, rows.places, are_named=rows.are_named)
@@ -211,7 +208,7 @@ def data_of(table: Table, limits: Limits, columns: Columns | None = None, name: 
     )
 
 
-def _check(rows: Rows, columns: Columns, table: Table, limits: Limits) -> list[Finding]:
+def _check(rows: Rows, columns: Columns, table: Table) -> list[Finding]:
     """Refuses labels that nothing can be learned from, and warns of odd ones."""
     if columns.number:
         check_numbers(rows.numbers, table.name)
@@ -220,8 +217,8 @@ def _check(rows: Rows, columns: Columns, table: Table, limits: Limits) -> list[F
         what = f"The labels of {table.name} are lists of 0 and 1, which do not say of what."
         raise DataError(what, "Write a column of 0 and 1 for each label, or the labels' names.")
     same = one_spelling(rows)
-    cut, many = shorten(rows, table.name, limits), _has_many(rows, columns)
-    check_labels(rows, table.name, limits, many=many)
+    cut, many = shorten(rows, table.name), _has_many(rows, columns)
+    check_labels(rows, table.name, many=many)
     return [*same, *cut, *label_findings(rows, many=many)]
 
 

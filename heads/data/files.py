@@ -29,7 +29,7 @@ from heads.data.formats.vector_reading import of_cells, vector_places
 from heads.data.samples import SAMPLES
 from heads.data.table import PARTS, Finding, Table, finding, short
 from heads.errors import DataError, LimitError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 # --- What a file is by its first bytes, and one sentence for each that is no table.
 
@@ -200,8 +200,9 @@ _OF_DATASETS = "Read as a folder of the datasets library."
 _KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
 
 
-def _parts_of(folder: Path, limits: Limits) -> tuple[list[tuple[Path, str]], str, str]:
+def _parts_of(folder: Path) -> tuple[list[tuple[Path, str]], str, str]:
     """Return the files of a folder with their splits, its name, and the name of a split column."""
+    limits = current_limits()
     name = short(folder.name, 60)
     files = _files(folder)
     if not files:
@@ -270,9 +271,7 @@ def place_of(data: str | Path) -> Path:
     raise DataError(what, hint)
 
 
-def open_table(
-    path: Path, limits: Limits, header: bool | None = None, *, of_labels: bool = False
-) -> Table:
+def open_table(path: Path, header: bool | None = None, *, of_labels: bool = False) -> Table:
     """Reads a CSV, TSV, JSON, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
 
     Args:
@@ -286,33 +285,32 @@ def open_table(
     name = short(path.name, 60)
     with _readable(name):
         if path.is_dir():
-            files, name, split = _parts_of(path, limits)
-            return read_columnar(files, name, limits, _OF_DATASETS, split)
+            files, name, split = _parts_of(path)
+            return read_columnar(files, name, _OF_DATASETS, split)
         head = _head(path, name)
         if head.startswith(parquet_files.MAGIC):
-            _check_bytes(path.stat().st_size, name, limits)
-            return read_columnar([(path, "")], name, limits, "Read as Parquet.")
+            _check_bytes(path.stat().st_size, name)
+            return read_columnar([(path, "")], name, "Read as Parquet.")
         if numpy_files.is_numpy(path):
-            return numpy_files.read_numpy(path, name, limits, of_labels=of_labels)
+            return numpy_files.read_numpy(path, name, of_labels=of_labels)
         refuse_container(head, name)  # before the size: what it is says more
         with path.open("rb") as file:
-            raw = file.read(limits.upload_bytes + 1)
-    _check_bytes(len(raw), name, limits)
+            raw = file.read(current_limits().upload_bytes + 1)
+    _check_bytes(len(raw), name)
     if raw.startswith(excel_files.MAGIC):
-        return read_excel(path, limits, header)
+        return read_excel(path, header)
     text, notes, findings = decode(raw, name)
     del raw
     refuse_text(text, name)
     if is_json(text, path.suffix.lower()):
-        table = read_objects(text, name, limits)
+        table = read_objects(text, name)
     else:
-        table = read_delimited(text, name, limits, header)
+        table = read_delimited(text, name, header)
     vectors = {
         table.columns[at]: partial(
             of_cells,
             [row[at] for row in table.rows],
             f"'{short(table.columns[at])}' of {table.name}",
-            limits,
         )
         for at in vector_places(table)
     }
@@ -342,7 +340,8 @@ def _head(path: Path, name: str) -> bytes:
         return file.read(_HEAD)
 
 
-def _check_bytes(size: int, name: str, limits: Limits) -> None:
+def _check_bytes(size: int, name: str) -> None:
+    limits = current_limits()
     if size > limits.upload_bytes:
         what = f"{name} is larger than the {limits.upload_bytes // 1_000_000:,} MB allowed."
         raise LimitError(what, "Choose a smaller file, or a part of the rows.")
@@ -356,7 +355,6 @@ _LINES = (".txt", ".text", ".log")  # files whose lines may be texts, and no row
 
 def open_stream(
     path: Path,
-    limits: Limits,
     header: bool | None = None,
     known: Collection[str] = (),
     *,
@@ -376,25 +374,25 @@ def open_stream(
     name = short(path.name, 60)
     with _readable(name):
         if path.is_dir():
-            files, name, split = _parts_of(path, limits)
-            return stream_columnar(files, name, limits, _OF_DATASETS, split)
+            files, name, split = _parts_of(path)
+            return stream_columnar(files, name, _OF_DATASETS, split)
         head = _head(path, name)
         if head.startswith(parquet_files.MAGIC):
-            return stream_columnar([(path, "")], name, limits, "Read as Parquet.")
+            return stream_columnar([(path, "")], name, "Read as Parquet.")
         if numpy_files.is_numpy(path):
-            return stream_columnar([(path, "")], name, limits, "Read as arrays of NumPy.")
+            return stream_columnar([(path, "")], name, "Read as arrays of NumPy.")
         if head.startswith(excel_files.MAGIC):
-            return stream_excel(path, limits, header, known)
+            return stream_excel(path, header, known)
         refuse_container(head, name)
-        _check_bytes(path.stat().st_size, name, limits)
+        _check_bytes(path.stat().st_size, name)
         source, notes, findings = _text_of(path, name)
         refuse_text(source.head, name)
         ending = path.suffix.lower()
         if not of_lines and is_json(source.head, ending):
-            found = stream_objects(source, name, limits)
+            found = stream_objects(source, name)
         else:
             found = stream_delimited(
-                source, name, limits, header, known, of_lines=of_lines,
+                source, name, header, known, of_lines=of_lines,
                 may_be_lines=ending in _LINES,
             )  # fmt: skip
     sample = replace(found.sample, findings=(*findings, *found.sample.findings))

@@ -16,7 +16,6 @@ from heads.data.formats.parquet_files import BATCH_ROWS, Gathered, compute
 from heads.data.table import PARTS, Table, check_size, count, short
 from heads.data.vectors import BLOCK
 from heads.errors import DataError
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     import pandas
@@ -54,19 +53,19 @@ def _kinds(module: str, *names: str) -> tuple[type, ...]:
     return tuple(kind for name in names if isinstance(kind := getattr(found, name, None), type))
 
 
-def read_frame(data: Any, limits: Limits) -> Table:
+def read_frame(data: Any) -> Table:
     """Read a table in memory as cells, its rows counted from 1; raise DataError or LimitError."""
     if isinstance(data, _kinds("datasets", "IterableDataset", "IterableDatasetDict")):
         what = "A data set that is streamed has no number of rows."
         raise DataError(what, "Load it without streaming=True.")
     if isinstance(data, _kinds("datasets", "DatasetDict")):
-        return _of_splits(data, limits)
+        return _of_splits(data)
     if isinstance(data, _kinds("datasets", "Dataset")):
-        gathered = Gathered(name=called(data), limits=limits)
+        gathered = Gathered(name=called(data))
         _add(gathered, data)
         return gathered.table(read_as(data), again=partial(_column_of, [data]))
-    table = _as_arrow(data, limits)
-    gathered = Gathered(name=called(data), limits=limits)
+    table = _as_arrow(data)
+    gathered = Gathered(name=called(data))
     gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
 
     def again(column: str) -> "Iterator[pyarrow.Array]":
@@ -82,7 +81,7 @@ def called(data: Any) -> str:
     return short(str(known or type(data).__name__), 60)
 
 
-def _of_splits(data: Mapping[Any, Any], limits: Limits) -> Table:
+def _of_splits(data: Mapping[Any, Any]) -> Table:
     """The parts of a data set, with the name of each in a column called split."""
     named = {str(name): part for name, part in data.items()}
     parts = {name: part for name, part in named.items() if name.lower() in PARTS}
@@ -90,7 +89,7 @@ def _of_splits(data: Mapping[Any, Any], limits: Limits) -> Table:
         names = ", ".join(short(name) for name in [*named][:8])
         what = f"None of the parts of {called(data)} ({names}) is called train, validation or test."
         raise DataError(what, _ONE)
-    gathered = Gathered(name=called(data), limits=limits, has_split=True)
+    gathered = Gathered(name=called(data), has_split=True)
     for name, part in parts.items():
         _add(gathered, part, name)
     left = [
@@ -119,14 +118,14 @@ def _add(gathered: Gathered, data: Any, part: str = "") -> None:
     gathered.add(data.features.arrow_schema, len(data), 0, batches, part)
 
 
-def _as_arrow(data: Any, limits: Limits) -> "pyarrow.Table":
+def _as_arrow(data: Any) -> "pyarrow.Table":
     """The same as Arrow has it, every column of one type."""
     import pyarrow as pa
 
     name = called(data)
     try:
         if isinstance(data, _kinds("pandas", "DataFrame")):
-            check_size(name, limits, rows=len(data), columns=len(data.columns))
+            check_size(name, rows=len(data), columns=len(data.columns))
             return pa.table([*_columns(data)], _names(data.columns, name))
         return _decode(pa.table(data))
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
@@ -180,7 +179,7 @@ def read_as(data: Any) -> str:
     return f"Read from memory: a {type(data).__name__} of {kind}."
 
 
-def write_frame(data: Any, path: Path, limits: Limits) -> None:
+def write_frame(data: Any, path: Path) -> None:
     """Writes a table in memory as a stream of Arrow, to be read row by row as a file is.
 
     Not as Parquet, which cannot hold every type of Arrow: a record without fields, a duration.
@@ -199,7 +198,7 @@ def write_frame(data: Any, path: Path, limits: Limits) -> None:
         schema = data.features.arrow_schema
         tables = (table.cast(schema) for table in data.with_format("arrow").iter(BATCH_ROWS))
     else:
-        table = _as_arrow(data, limits)
+        table = _as_arrow(data)
         if not table.num_rows:
             raise DataError(f"{called(data)} has no rows.", "Give one with some.")
         schema, tables = table.schema, iter([table])

@@ -23,7 +23,7 @@ from heads.data.table import (
 from heads.data.text import CONTROLS
 from heads.data.vectors import RowVectors
 from heads.errors import DataError, did_you_mean
-from heads.settings import Limits
+from heads.settings import current_limits
 
 NO_TEXT, NO_PAIR, NO_VECTOR = "no text", "no second text", "no vector"
 
@@ -117,9 +117,7 @@ def _check_chosen(table: Table, columns: Columns) -> None:
         raise DataError(what, "Put the vectors of two texts side by side, or choose the texts.")
 
 
-def collect(
-    table: Table, columns: Columns, limits: Limits, vectors: RowVectors | None = None
-) -> Rows:
+def collect(table: Table, columns: Columns, vectors: RowVectors | None = None) -> Rows:
     """Takes the chosen cells of every row, and keeps account of rows that cannot be used.
 
     Args:
@@ -133,7 +131,7 @@ def collect(
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
     are_named = vectors is not None and not columns.text
     found = Rows(dropped=dropped, unit=table.unit, are_named=are_named)
-    taking = TextReader.of(table, columns, limits, found) if columns.text else None
+    taking = TextReader.of(table, columns, found) if columns.text else None
     named = vectors.names if vectors else repeat(None, len(table.rows))
     split_at = table.columns.index(columns.split) if columns.split else -1
     group_at = table.columns.index(columns.group) if columns.group else -1
@@ -175,19 +173,20 @@ class TextReader:
     places: Sequence[int]
     spill: Sequence[int]
     spelled: bool
-    limits: Limits
+    longest: int  # characters of a text
     found: Rows
 
     @classmethod
-    def of(cls, table: Table, columns: Columns, limits: Limits, found: Rows) -> "TextReader":
+    def of(cls, table: Table, columns: Columns, found: Rows) -> "TextReader":
         """That of the rows of a table, or of a stream of which the table is a sample."""
+        longest = current_limits().text_characters
         wanted = [columns.text, columns.pair] if columns.pair else [columns.text]
         places = [table.columns.index(name) for name in wanted]
         # Columns without a name right after the text: where its commas put the rest of it.
         free = table.unnamed - {*columns.used}
         after = range(places[-1] + 1, len(table.columns))
         spill = list(takewhile(lambda at: table.columns[at] in free, after))
-        return cls(places=places, spill=spill, spelled=table.spelled, limits=limits, found=found)
+        return cls(places=places, spill=spill, spelled=table.spelled, longest=longest, found=found)
 
     def texts(self, row: Sequence[str], line: int) -> list[str]:
         """Return the texts of a row as its cells hold them; "" for a blank one."""
@@ -198,16 +197,16 @@ class TextReader:
         return [self._text(cell, line) for cell in cells]
 
     def _text(self, given: str, line: int) -> str:
-        limits, found = self.limits, self.found
+        found = self.found
         cell = unguard_cell(given) if self.spelled else given
         if cell is not given and cell != given:
             found.restored.append(line)
-        if len(cell) > limits.text_characters:
+        if len(cell) > self.longest:
             found.cut.append(line)
-        if CONTROLS.search(cell.replace("\r", ""), 0, limits.text_characters):
+        if CONTROLS.search(cell.replace("\r", ""), 0, self.longest):
             found.controls.append(line)
         try:
-            return check_text(cell, limits, "text") if cell else ""
+            return check_text(cell, "text", longest=self.longest) if cell else ""
         except DataError:
             return ""
 

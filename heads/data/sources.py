@@ -26,15 +26,12 @@ from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
 from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
-from heads.settings import Limits
 
 SCHEME = re.compile(r"([a-z]{2,}):(?!//)")
 _TEMPORARY = "Make room there, or name another folder in TMPDIR."
 
 
-def open_source(
-    data: Any, limits: Limits, header: bool | None = None, labels: Any = None
-) -> tuple[Table, str]:
+def open_source(data: Any, header: bool | None = None, labels: Any = None) -> tuple[Table, str]:
     """The cells of what a user gives, and what it is called.
 
     Args:
@@ -47,16 +44,16 @@ def open_source(
         DataError: There is no such thing, or it cannot be read.
         LimitError: It holds more than this place allows.
     """
-    table, name = _opened(data, limits, header)
+    table, name = _opened(data, header)
     if not are_given(labels):
         return table, name
     if not table.vectors:
         raise _no_vectors(table.name)
-    return beside(table, _labels(labels, limits, header)), name
+    return beside(table, _labels(labels, header)), name
 
 
 @contextmanager
-def on_disk(data: Any, limits: Limits) -> Iterator[Path]:
+def on_disk(data: Any) -> Iterator[Path]:
     """Within it, the rows that a user gives lie in a file, those of memory as well.
 
     Args:
@@ -74,11 +71,11 @@ def on_disk(data: Any, limits: Limits) -> Iterator[Path]:
         if is_frame(data):
             path = Path(folder) / "rows.arrow"
             with writing(f"{called(data)} in a temporary file", _TEMPORARY):
-                write_frame(data, path, limits)
+                write_frame(data, path)
         elif is_array(data):
             path = Path(folder) / "rows.npy"
             with writing("The vectors in a temporary file", _TEMPORARY):
-                write_array(data, path, limits)
+                write_array(data, path)
         else:
             raise _unknown(data)
         yield path
@@ -94,7 +91,6 @@ def source_name(data: Any) -> str:
 def stream_source(
     path: Path,
     data: Any,
-    limits: Limits,
     header: bool | None = None,
     known: Collection[str] = (),
     *,
@@ -112,9 +108,9 @@ def stream_source(
         LimitError: It holds more than this place allows.
     """
     if isinstance(data, str | Path):
-        return open_stream(path, limits, header, known, of_lines=of_lines)
+        return open_stream(path, header, known, of_lines=of_lines)
     told = read_as(data) if is_frame(data) else "Read from memory: an array."
-    return stream_columnar([(path, "")], source_name(data), limits, told)
+    return stream_columnar([(path, "")], source_name(data), told)
 
 
 def are_given(labels: Any) -> bool:
@@ -122,9 +118,7 @@ def are_given(labels: Any) -> bool:
     return labels is not None and not (isinstance(labels, str) and not labels)
 
 
-def labelled(
-    stream: TableStream, labels: Any, limits: Limits, header: bool | None = None
-) -> TableStream:
+def labelled(stream: TableStream, labels: Any, header: bool | None = None) -> TableStream:
     """A file of vectors that is only answered, with labels of another file in its rows.
 
     Args:
@@ -140,7 +134,7 @@ def labelled(
     if stream.form != "columnar":  # of which lines are rows
         what = f"Labels of their own belong beside .npy, .npz and Parquet files, not {stream.name}."
         raise DataError(what, "Put vectors and labels into one file.")
-    own = _labels(labels, limits, header)
+    own = _labels(labels, header)
     check_as_many(stream.name, stream.rows, own)
     drawn = replace(own, rows=[own.rows[line - 1] for line in stream.sample.lines])
 
@@ -168,33 +162,33 @@ def _no_vectors(name: str) -> DataError:
     return DataError(what, "Put texts and labels into one file.")
 
 
-def _labels(labels: Any, limits: Limits, header: bool | None) -> Table:
+def _labels(labels: Any, header: bool | None) -> Table:
     has_columns = hasattr(labels, "columns") or hasattr(labels, "column_names")
     if has_columns and is_frame(labels):  # a Series hands out Arrow too
-        return replace(read_frame(labels, limits), name="labels")
+        return replace(read_frame(labels), name="labels")
     if not isinstance(labels, str | Path):
         return table_of_labels(labels)
-    return open_table(place_of(labels), limits, header, of_labels=True)
+    return open_table(place_of(labels), header, of_labels=True)
 
 
-def _opened(data: Any, limits: Limits, header: bool | None) -> tuple[Table, str]:
-    if isinstance(data, str) and (table := read_named(data, limits)):
+def _opened(data: Any, header: bool | None) -> tuple[Table, str]:
+    if isinstance(data, str) and (table := read_named(data)):
         return table, table.name
     if isinstance(data, str | Path):
         path = place_of(data)
-        return open_table(path, limits, header), name_of(path)
+        return open_table(path, header), name_of(path)
     if is_frame(data):
-        return read_frame(data, limits), called(data)
+        return read_frame(data), called(data)
     if is_array(data):
-        return table_of_vectors(data, limits), VECTOR_COLUMN
+        return table_of_vectors(data), VECTOR_COLUMN
     raise _unknown(data)
 
 
-def read_named(name: str, limits: Limits) -> Table | None:
+def read_named(name: str) -> Table | None:
     """Return the data of a name such as ``hub:owner/name``, None for a path; or raise DataError."""
     scheme = SCHEME.match(name)
     reader = plugins.load_data_source(scheme[1]) if scheme else None
-    return reader(name, limits) if reader else None
+    return reader(name) if reader else None
 
 
 def _unknown(data: object) -> DataError:

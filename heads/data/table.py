@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heads.data.text import CONTROLS, is_blank
 from heads.errors import LimitError
-from heads.settings import Limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.data.vectors import RowVectors
@@ -147,8 +147,9 @@ class Table:
     vectors: "Mapping[str, Callable[[], RowVectors]]" = field(default_factory=dict)
 
 
-def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) -> None:
+def check_size(name: str, *, rows: int = 0, columns: int = 0) -> None:
     """Raise LimitError for more rows or columns than this place allows, while they are read."""
+    limits = current_limits()
     if rows > limits.rows:
         what = f"{name} has more than {limits.rows:,} rows, the most this place reads."
         raise LimitError(what, "Choose a part of them.")
@@ -157,8 +158,9 @@ def check_size(name: str, limits: Limits, *, rows: int = 0, columns: int = 0) ->
         raise LimitError(what, "Keep the columns with texts and labels.")
 
 
-def check_unpacked(name: str, limits: Limits, size: int) -> None:
+def check_unpacked(name: str, size: int) -> None:
     """Raise LimitError for what unpacks to more bytes than this place allows."""
+    limits = current_limits()
     if size > limits.unpacked_bytes:
         most = limits.unpacked_bytes // 1_000_000
         what = f"{name} unpacks to more than the {most:,} MB that this place reads."

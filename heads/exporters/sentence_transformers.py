@@ -46,7 +46,7 @@ from heads.parts.modules import Directions, Normalise, Scale, acting_layers, is_
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_OUTPUT
 from heads.rng import IsolatedRng
-from heads.settings import limits
+from heads.settings import current_limits, use_limits
 
 LIBRARY = "sentence-transformers"
 MIN_VERSION = "5.4.0"  # the first whose Dense can write under another name than it reads
@@ -337,7 +337,8 @@ def _load(classifier: Classifier, path: Path) -> Reads | None:
     None if the library cuts such pairs otherwise: the class was compared when it was written.
     """
     if find_spec("sentence_transformers") is None:
-        backbone = load(str(path), limits=replace(limits(), public=False))
+        with use_limits(replace(current_limits(), public=False)):
+            backbone = load(str(path))
         return Classifier(backbone=backbone, head=own_head(backbone)).logits
     from sentence_transformers import CrossEncoder, SentenceTransformer
 

@@ -57,7 +57,7 @@ from heads.features.store import FeatureMatrices, Part, home_of, name_of, put
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import LONG, STRIDE, WINDOWS, ResolvedRecipe
-from heads.settings import limits
+from heads.settings import current_limits
 
 DIGEST = 16  # bytes by which a text is known
 DIGESTS = "digests"  # the name of those in a file
@@ -401,7 +401,7 @@ class _Reading:
         asked = {name_of(reader.resolved): reader for reader in self.asked.values()}
         menu = _menu(self.engine.backbone)
         size = 4 * texts * sum(reader.width for reader in menu.values())
-        return {**menu, **asked} if size <= limits().kept_features_bytes else asked
+        return {**menu, **asked} if size <= current_limits().kept_features_bytes else asked
 
     def _read(
         self,
@@ -421,7 +421,7 @@ class _Reading:
         tensors = {**read.vectors, **read.counts}
         part = _written(self.folder, digests, tensors) if self.on_disk else tensors
         batch = TextBatch(names=frozenset(tensors), digests=tuple(digests), part=part)
-        _store.add(batch, limits().kept_features_bytes)
+        _store.add(batch, current_limits().kept_features_bytes)
         return tensors
 
 

@@ -31,7 +31,7 @@ from heads.events import Progress
 from heads.features.extraction import APART, CHUNK, CODE
 from heads.features.store import home_of
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.settings import Limits
+from heads.settings import current_limits
 
 # --- One file of token states: written as the base model reads, or found again.
 
@@ -215,7 +215,6 @@ def keep_states(
     texts: Sequence[str],
     pairs: Sequence[str],
     backbone: Backbone,
-    limits: Limits,
     precision: str = EXACT,
     scored: Collection[int] = (),
     layers: tuple[int, ...] = (),
@@ -237,8 +236,8 @@ def keep_states(
     each = len(layers) * backbone.width
     parts = ((rough, ROUGH, precision), (fine, FINE, EXACT))
     size = sum(size_of([encoded[n] for n in part], each, kind) for part, kind, _ in parts)
-    _check_size(size, recipes[0], limits)
-    room, found = max(0, limits.states_bytes - size), list[ShardFile]()
+    _check_size(size, recipes[0])
+    room, found = max(0, current_limits().states_bytes - size), list[ShardFile]()
     for part, kind, asked in parts:
         if part:
             one = TokenShard(
@@ -276,7 +275,6 @@ def check_states(
     recipes: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
-    limits: Limits,
     scored: Collection[int] = (),
     layers: tuple[int, ...] = (),
 ) -> None:
@@ -297,10 +295,11 @@ def check_states(
             for start in range(0, len(texts), CHUNK):
                 some = slice(start, start + CHUNK)
                 size += size_of(backbone.encode(texts[some], pairs[some]), each, kind)
-        _check_size(size, recipes[0], limits)
+        _check_size(size, recipes[0])
 
 
-def _check_size(size: int, resolved: ResolvedRecipe, limits: Limits) -> None:
+def _check_size(size: int, resolved: ResolvedRecipe) -> None:
+    limits = current_limits()
     if size > limits.states_bytes:
         raise LimitError(
             f"{resolved.recipe} is learned from the states of all tokens, which would take "

@@ -39,7 +39,7 @@ from heads.problem import MULTI_LABEL
 from heads.recipe import Recipe
 from heads.runs import trainer
 from heads.runs.spec import base_of
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig, current_limits
 
 Kind = TypeVar("Kind", bound=type)
 Estimator = TypeVar("Estimator", bound="_HeadEstimator")
@@ -116,7 +116,7 @@ class _HeadEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         if not hasattr(self, "_classifier"):
-            backbone = load(self.head_.model, limits=limits())
+            backbone = load(self.head_.model)
             if backbone.revision != self.revision_:
                 what = f"{self.head_.model} is not the version that this estimator was fitted on."
                 raise ModelError(what, "Fit it again, or bring that version back.")
@@ -145,7 +145,6 @@ class _HeadEstimator(BaseEstimator):
         return self
 
     def _train(self, X: Any, y: Any, groups: Any) -> None:
-        allowed = limits()
         with _value_errors():
             resolved, config = resolve(_resolvable(self.recipe)), self._config()
             texts = self._rows(X)
@@ -157,8 +156,8 @@ class _HeadEstimator(BaseEstimator):
             corpus = self._corpus(texts, y, [] if groups is None else _names(groups))
             if vectors := texts.vectors:
                 corpus = on_vectors(corpus, vectors, range(len(corpus)), are_named=True)
-            backbone = load(base_of(corpus, self.model), limits=allowed)
-            fitting = trainer.fit(resolved, corpus, backbone, config=config, limits=allowed)
+            backbone = load(base_of(corpus, self.model))
+            fitting = trainer.fit(resolved, corpus, backbone, config=config)
             self.head_: TrainedHead = result(fitting)
         self.revision_: str = backbone.revision
         self._classifier = Classifier(backbone=backbone, head=self.head_)
@@ -171,12 +170,12 @@ class _HeadEstimator(BaseEstimator):
     def _rows(self, X: Any) -> RowTexts:
         """Return the texts of X, or its vectors where the recipe learns from these."""
         if self._takes_vectors:
-            return named_vectors(X, limits())
+            return named_vectors(X)
         if is_numbers(X):
             what = f"X holds numbers, and {self.recipe} reads texts."
             hint = f"For vectors from elsewhere write {GIVEN.name}+linear."
             raise ArrayError(what, hint)
-        return texts_of(X, limits())
+        return texts_of(X)
 
     @abstractmethod
     def _corpus(self, texts: RowTexts, y: Any, groups: Sequence[str]) -> Corpus:
@@ -370,7 +369,7 @@ def _resolvable(recipe: object) -> Recipe | str:
 
 def _class_names(classes: np.ndarray) -> list[str]:
     """Return the names of classes, under which a head is exported, and check their number."""
-    names, most = _names(classes), limits().classes
+    names, most = _names(classes), current_limits().classes
     if any(map(is_blank, names)):
         raise ArrayError("A label in y is empty.", "Name it, or leave its rows out.")
     if len(names) > most:

@@ -16,8 +16,7 @@ from heads.features.extraction import Group, engine_of, grouped, unread
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.preparation import scored_rows
 from heads.runs.spec import RunSpec
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
 from heads.training.fitters import adamw
@@ -147,7 +146,7 @@ def tuning_costs(
             continue
         # `pace_of` remembers by a key that holds all texts, so it is asked once for each way.
         if (way := (own.tune, own.pair, own.prompt, own.prefix)) not in paces:
-            paces[way] = pace_of(fitter, task, limits_here())
+            paces[way] = pace_of(fitter, task)
         found.append(
             TuningCost(
                 fitter=fitter,
@@ -161,12 +160,13 @@ def tuning_costs(
     return found
 
 
-def check_tuning(asked: RunSpec, cells: Sequence[Trial], limits: Limits, seeds: int = 0) -> None:
+def check_tuning(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> None:
     """Raise LimitError for tuning that exceeds memory or the time of a run; say what would fit.
 
     Args:
         seeds: How many are trained; all of the run, if not told.
     """
+    limits = current_limits()
     fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, TuningFitter)]
     for fitter in fitters:
         check_memory(fitter)

@@ -27,8 +27,6 @@ from heads.runs.refit import run_classifier
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import head_file, missing_heads
 from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
-from heads.settings import Limits
-from heads.settings import limits as limits_here
 from heads.training.racing import Eliminated
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ class Leaderboard(display.Displayed):
         """The id of the run."""
         return self.folder.id
 
-    def classifier(self, name: str = "", *, limits: Limits | None = None) -> Classifier:
+    def classifier(self, name: str = "") -> Classifier:
         """A trained head on its base model, to ask or to export.
 
         It is the head that was scored; `heads.export` trains it again on all rows.
@@ -131,7 +129,7 @@ class Leaderboard(display.Displayed):
             HeadsError: The run has no such head, or the name is no recipe.
         """
         asked = name or self.recommendation.name or self.best
-        return run_classifier(self.folder, asked, limits or limits_here())
+        return run_classifier(self.folder, asked)
 
     def cell(self, name: str) -> Cell:
         """The cell of that name.

@@ -18,7 +18,6 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.settings import Limits
 from heads.training.fitters.sgd import SGDFitter
 from heads.training.scheduler import TrainingData
 from heads.training.trial import Trial
@@ -166,13 +165,12 @@ def run_token_states(
     cells: Sequence[Trial],
     read: FeatureStore,
     backbone: Backbone,
-    limits: Limits,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The states of all tokens of the different texts, where a cell is learned from them."""
     facts = run.read("facts.json")
     told = facts["reading"] = facts.get("reading", {})
     precision = told.get("states", asked.config.precision)
-    states = yield from token_states(asked, cells, read, backbone, limits, precision)
+    states = yield from token_states(asked, cells, read, backbone, precision)
     if states and "states" not in told:
         own = {"engine": states.engine, "precision": states.precision, "says": states.says}
         for name, says in own.items():
@@ -188,7 +186,6 @@ def token_states(
     cells: Sequence[Trial],
     read: FeatureStore,
     backbone: Backbone,
-    limits: Limits,
     precision: str,
 ) -> Generator[Progress, None, TokenStates | None]:
     """The same outside a run, read in that precision."""
@@ -202,11 +199,11 @@ def token_states(
     texts = [asked.corpus.texts[row] for row in rows]
     pairs = [asked.corpus.pairs[row] for row in rows] if asked.corpus.pairs else []
     scored = read.vectors("")[1][scored_rows(asked)].unique().tolist()
-    return (yield from keep_states(recipes, texts, pairs, backbone, limits, precision, scored))
+    return (yield from keep_states(recipes, texts, pairs, backbone, precision, scored))
 
 
 def cut_states(
-    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits
+    asked: RunSpec, cells: Sequence[Trial], backbone: Backbone
 ) -> Generator[Progress, None, TokenStates | None]:
     """The states from which the last layers are learned: of all texts, once, in 32 bits."""
     layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))
@@ -215,16 +212,16 @@ def cut_states(
     recipes = [cell.resolved for cell in cells if cell.cut_layers]
     texts, pairs, _ = different(asked.corpus.texts, asked.corpus.pairs)
     every = range(len(texts))
-    return (yield from keep_states(recipes, texts, pairs, backbone, limits, EXACT, every, layers))
+    return (yield from keep_states(recipes, texts, pairs, backbone, EXACT, every, layers))
 
 
-def check_room(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, limits: Limits) -> None:
+def check_room(asked: RunSpec, cells: Sequence[Trial], backbone: Backbone) -> None:
     """Raise LimitError if token states would not fit, before anything is read."""
     learned = [cell.resolved for cell in cells if cell.needs_states]
-    check_states(learned, asked.corpus, backbone, limits, scored_rows(asked))
+    check_states(learned, asked.corpus, backbone, scored_rows(asked))
     layers = tuple(sorted({layer for cell in cells for layer in cell.cut_layers}))
     above = [cell.resolved for cell in cells if cell.cut_layers]
-    check_states(above, asked.corpus, backbone, limits, range(len(asked.corpus)), layers)
+    check_states(above, asked.corpus, backbone, range(len(asked.corpus)), layers)
 
 
 def training_data_of(

@@ -24,11 +24,11 @@ from heads.runs import trainer
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
 from heads.runs.trained_heads import heads_of
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 
 
 def run_classifiers(
-    run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
+    run: RunFolder, recipes: Sequence[Recipe | str]
 ) -> tuple[RunSpec, dict[str, Classifier]]:
     """Load scored heads of a run by their names in it, each ready to be trained again.
 
@@ -38,19 +38,19 @@ def run_classifiers(
     Raises:
         HeadsError: The run has no such head, or its base model is not what it was.
     """
-    asked, backbone, heads = heads_of(run, recipes, limits)
+    asked, backbone, heads = heads_of(run, recipes)
     classifiers = dict[str, Classifier]()
     for name, head in heads.items():
         # What training it again gives is kept in the run.
         path = run.path / f"heads/{asked.names.index(name):03}.refit.safetensors"
         classifier = Classifier(backbone=backbone, head=head)
-        classifiers[name] = with_refit(classifier, asked.corpus, asked.config, limits, path)
+        classifiers[name] = with_refit(classifier, asked.corpus, asked.config, path)
     return asked, classifiers
 
 
-def run_classifier(run: RunFolder, name: str, limits: Limits) -> Classifier:
+def run_classifier(run: RunFolder, name: str) -> Classifier:
     """Load one head of a run; see `run_classifiers`."""
-    (classifier,) = run_classifiers(run, [name], limits)[1].values()
+    (classifier,) = run_classifiers(run, [name])[1].values()
     return classifier
 
 
@@ -58,7 +58,6 @@ def with_refit(
     classifier: Classifier,
     corpus: Corpus,
     config: ExperimentConfig,
-    limits: Limits,
     path: Path | None = None,
 ) -> Classifier:
     """Return a classifier with its rows, to be trained again if it was scored on a fold of them.
@@ -73,7 +72,7 @@ def with_refit(
     classifier = replace(classifier, corpus=corpus)
     if head.is_own or config.per_class or "test" in corpus.parts:
         return classifier
-    refit = partial(_recall_or_train, head, corpus, backbone, config, limits, path)
+    refit = partial(_recall_or_train, head, corpus, backbone, config, path)
     return replace(classifier, refit=refit)
 
 
@@ -82,7 +81,6 @@ def _recall_or_train(
     corpus: Corpus,
     backbone: Backbone,
     config: ExperimentConfig,
-    limits: Limits,
     path: Path | None,
 ) -> Generator[Progress, None, Classifier]:
     trainings = config.folds * config.repetitions if path else 1
@@ -90,10 +88,10 @@ def _recall_or_train(
         key = head_cache.fingerprint(head.asked, corpus, backbone, config)
         path = head_cache.path_of(f"{key}-refit")
     with suppress(CheckpointError):  # there is none yet, or a broken one
-        saved = head_cache.load_again(path, backbone, limits)
+        saved = head_cache.load_again(path, backbone)
         return Classifier(backbone=backbone, head=calibrate(saved), corpus=corpus)
     scored = head.raw or head  # files hold heads as trained
-    refitted = yield from trainer.refit(scored, corpus, backbone, config, limits, trainings)
+    refitted = yield from trainer.refit(scored, corpus, backbone, config, trainings)
     with suppress(OSError):  # a full disk costs the next export its time, nothing else
         write(path, lambda place: head_cache.save(refitted, place))
     return Classifier(backbone=backbone, head=calibrate(refitted), corpus=corpus)

@@ -45,7 +45,7 @@ from heads.runs.preparation import (
 from heads.runs.racing import race, stopped_of
 from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, fill_counts, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
-from heads.settings import Limits
+from heads.settings import current_limits
 from heads.training.finetuning.checkpoints import forget
 from heads.training.scheduler import Job, Scheduler, TrainingData, TrialFailed, run_trials
 from heads.training.search import (
@@ -183,68 +183,64 @@ def _done(run: RunFolder, asked: RunSpec, cell: Cell) -> CellDone:
 Event = Progress | Trying | CellDone | Leaderboard
 
 
-def begin(
-    request: RunRequest, *, limits: Limits, out: Path | None = None, run: str = ""
-) -> RunFolder:
+def begin(request: RunRequest, *, out: Path | None = None, run: str = "") -> RunFolder:
     """Check a whole request and write it into a new run; nothing is trained yet.
 
     Args:
         out: The run's folder, or None for the place where runs are kept.
         run: Its id there, or nothing for one that is made up.
     """
-    asked, _, _ = _checked(request, limits)
-    made = new_folder(asked.corpus.name, out=out, is_public=limits.public, run=run)
+    asked, _, _ = _checked(request)
+    made = new_folder(asked.corpus.name, out=out, is_public=current_limits().public, run=run)
     with made.beginning():
         spec.save(made, asked)
     return made
 
 
-def _checked(request: RunRequest, limits: Limits) -> tuple[RunSpec, list[Trial], Backbone]:
+def _checked(request: RunRequest) -> tuple[RunSpec, list[Trial], Backbone]:
     """The question, held to the base model and to what this place allows."""
-    backbone = load(request.base, limits=limits)
-    chosen, left_out = chosen_recipes(request, backbone, limits)
+    backbone = load(request.base)
+    chosen, left_out = chosen_recipes(request, backbone)
     corpus = request.data.corpus
-    cells = trials(chosen, backbone, len(corpus.classes), limits, corpus.problem)
+    cells = trials(chosen, backbone, len(corpus.classes), corpus.problem)
     by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
-    config, most = request.config, limits.run_seconds
+    config, most = request.config, current_limits().run_seconds
     if most and not 0 < config.budget_seconds <= most:
         config = replace(config, budget_seconds=most)
     config, told = fill_counts(config, chosen, by_seed=by_seed)
     allowed = replace(request, config=config)
     asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
     _ = asked.splits  # which says it where there are too few rows
-    check_room(asked, cells, backbone, limits)
-    check_tuning(asked, cells, limits)
+    check_room(asked, cells, backbone)
+    check_tuning(asked, cells)
     return asked, cells, backbone
 
 
-def probed(request: RunRequest, limits: Limits, stop: threading.Event | None = None) -> Expected:
+def probed(request: RunRequest, stop: threading.Event | None = None) -> Expected:
     """Estimate how long a run would take, before it begins: some texts are read for it.
 
     Args:
         stop: Ends it, once it is set.
     """
-    return expected(*_checked(request, limits), stop)
+    return expected(*_checked(request), stop)
 
 
-def cells_of(asked: RunSpec, backbone: Backbone, limits: Limits) -> list[Trial]:
+def cells_of(asked: RunSpec, backbone: Backbone) -> list[Trial]:
     """The cells of a run."""
     corpus = asked.corpus
-    return trials(asked.resolved, backbone, len(corpus.classes), limits, corpus.problem)
+    return trials(asked.resolved, backbone, len(corpus.classes), corpus.problem)
 
 
-def foreseen(run: RunFolder, limits: Limits) -> Expected:
+def foreseen(run: RunFolder) -> Expected:
     """Estimate how long the heads of a run that are not trained yet will take."""
     asked = spec.load(run)
-    backbone = load(asked.model, limits=limits, download=not limits.public)
-    cells = cells_of(asked, backbone, limits)
+    backbone = load(asked.model, download=not current_limits().public)
+    cells = cells_of(asked, backbone)
     left = [cell for number, cell in enumerate(cells) if kept(run, number) is None]
     return expected(asked, left, backbone)
 
 
-def working(
-    run: RunFolder, limits: Limits, scheduler: Scheduler = run_trials
-) -> Generator[Event, None, None]:
+def working(run: RunFolder, scheduler: Scheduler = run_trials) -> Generator[Event, None, None]:
     """Works on a run until it is finished; closing the iterator stops it, results kept.
 
     Args:
@@ -271,9 +267,9 @@ def working(
             before = _recipes_done(run, asked)
             yield Progress(says=f"Loading {asked.model}", share=0.0)
             # In public a page fetches models before, within bounds that nobody holds here.
-            backbone = load(asked.model, limits=limits, download=not limits.public)
+            backbone = load(asked.model, download=not current_limits().public)
             check_model(run, asked, backbone)
-            for event in rising(_worked(run, asked, backbone, limits, scheduler)):
+            for event in rising(_worked(run, asked, backbone, scheduler)):
                 yield event
                 if clock.is_over(asked.config) or _has_enough(run, asked, before):
                     break
@@ -342,17 +338,15 @@ def _compared(run: RunFolder) -> Leaderboard:
 
 
 def _worked(
-    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits, scheduler: Scheduler
+    run: RunFolder, asked: RunSpec, backbone: Backbone, scheduler: Scheduler
 ) -> Generator[Progress | Trying | CellDone, None, None]:
-    cells = cells_of(asked, backbone, limits)
+    cells = cells_of(asked, backbone)
     # All texts are read again where the states of their tokens are kept, or those at a cut.
     again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
     once = 0.4 / (1 + sum(again))
     read = yield from within(run_features(run, asked, cells, backbone), 0.0, once)
-    states = yield from within(
-        run_token_states(run, asked, cells, read, backbone, limits), once, once
-    )
-    cut = yield from within(cut_states(asked, cells, backbone, limits), 0.4 - once, once)
+    states = yield from within(run_token_states(run, asked, cells, read, backbone), once, once)
+    cut = yield from within(cut_states(asked, cells, backbone), 0.4 - once, once)
     training_data = training_data_of(run, asked, read, states, cut)
     yield from estimated(run, asked, cells, training_data)
     yield from filled(run, asked, cells, training_data, backbone, scheduler)
@@ -361,4 +355,4 @@ def _worked(
         workers = max(1, torch.get_num_threads())
         yield from learning_curve(run, asked, cells, training_data, workers, scheduler)
     yield Progress(says="Timing every head on one text", share=0.99)
-    run.write("latency.json", latencies(run, asked, backbone, limits))
+    run.write("latency.json", latencies(run, asked, backbone))

@@ -50,7 +50,7 @@ from heads.recipe import Recipe, as_value
 from heads.rng import IsolatedRng
 from heads.runs.folder import VECTORS, VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
-from heads.settings import SEEDS, TUNED_SEEDS, ExperimentConfig, Limits
+from heads.settings import SEEDS, TUNED_SEEDS, ExperimentConfig, current_limits
 from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
 
@@ -454,8 +454,9 @@ def recipes_of(grid: str, backbone: Backbone) -> list[ResolvedRecipe]:
     return [resolve(f"{reading}+{top}") for reading in readings for top in tops]
 
 
-def named_recipes(recipes: Sequence[str], limits: Limits) -> list[ResolvedRecipe]:
+def named_recipes(recipes: Sequence[str]) -> list[ResolvedRecipe]:
     """Resolve recipes by name, each once, before anything is read for them."""
+    limits = current_limits()
     asked = {str(one): one for one in recipes if not is_own(one)}
     if len(asked) > limits.cells:
         what = f"{len(asked):,} recipes are named; at most {limits.cells} fit here."
@@ -473,7 +474,7 @@ def _of_vectors(grid: str) -> list[ResolvedRecipe]:
 
 
 def chosen_recipes(
-    request: RunRequest, backbone: Backbone, limits: Limits
+    request: RunRequest, backbone: Backbone
 ) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
 
@@ -497,9 +498,9 @@ def chosen_recipes(
     tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
     prefixes = ["" if one == NONE else as_value(one) for one in request.prefixes or (NONE,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
-    recipes = named_recipes(request.recipes, limits)
+    recipes = named_recipes(request.recipes)
     if not recipes:
-        recipes, notes = _grid(request, backbone, limits)
+        recipes, notes = _grid(request, backbone)
         if request.grid.partition(":")[0] == TUNES:
             tunes = [FROZEN, *tunes]
     for recipe in recipes:
@@ -513,9 +514,7 @@ def chosen_recipes(
     return list(found.values()), notes
 
 
-def _grid(
-    request: RunRequest, backbone: Backbone, limits: Limits
-) -> tuple[list[ResolvedRecipe], list[str]]:
+def _grid(request: RunRequest, backbone: Backbone) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of a grid that suit, and a sentence on those that do not."""
     recipes = recipes_of(request.grid, backbone)
     if request.grid.partition(":")[0] not in (HEADS, POOLINGS, TUNES):
@@ -524,7 +523,7 @@ def _grid(
     for recipe in recipes:
         with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
             check_order(recipe, corpus)
-            assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem, limits=limits)
+            assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem)
             if recipe.is_tuned:
                 plan_of(recipe, backbone)  # it says where there is nothing of it to learn
             found.append(recipe)

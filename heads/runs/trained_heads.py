@@ -29,7 +29,6 @@ from heads.runs import spec
 from heads.runs.cells import kept, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.settings import Limits
 from heads.training.fitters import adamw
 from heads.training.fitters.token_sgd import BATCH
 from heads.training.search import TrialResult
@@ -127,9 +126,7 @@ def majority_of(run: RunFolder, asked: RunSpec) -> float:
     return cell.measures.score if cell else 0.0
 
 
-def head_of(
-    run: RunFolder, asked: RunSpec, name: str, backbone: Backbone, limits: Limits
-) -> TrainedHead:
+def head_of(run: RunFolder, asked: RunSpec, name: str, backbone: Backbone) -> TrainedHead:
     """Load a trained head of a run, calibrated; raise DataError if the run has none of the name."""
     if name == OWN and OWN in asked.baselines:
         return rename_classes(own_head(backbone), asked.account["own"])
@@ -137,7 +134,7 @@ def head_of(
     file = head_file(number)
     if number >= 0 and ((run.path / file).is_file() or kept(run, number)):
         try:
-            head = head_cache.load_again(run.path / file, backbone, limits)
+            head = head_cache.load_again(run.path / file, backbone)
             return calibrate(_replace_interval(head, run, name))
         except CheckpointError as error:
             if isinstance(error.__cause__, OSError):
@@ -170,15 +167,15 @@ def missing_heads(run: RunFolder, asked: RunSpec, names: Collection[str]) -> lis
 
 
 def heads_of(
-    run: RunFolder, recipes: Sequence[Recipe | str], limits: Limits
+    run: RunFolder, recipes: Sequence[Recipe | str]
 ) -> tuple[RunSpec, Backbone, dict[str, TrainedHead]]:
     """Load heads of a run by their names onto one base model; without names, the best four."""
     asked = spec.load(run)
-    backbone = load(asked.model, limits=limits)
+    backbone = load(asked.model)
     check_model(run, asked, backbone)
     named = (str(one) if str(one) in asked.names else str(resolve(one)) for one in recipes)
     names = dict.fromkeys(named) or trained_names(run, asked)[:FEW]
-    return asked, backbone, {name: head_of(run, asked, name, backbone, limits) for name in names}
+    return asked, backbone, {name: head_of(run, asked, name, backbone) for name in names}
 
 
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
@@ -195,9 +192,7 @@ def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
         raise DataError(what, "Train again, or bring that version back.")
 
 
-def latencies(
-    run: RunFolder, asked: RunSpec, backbone: Backbone, limits: Limits
-) -> dict[str, float]:
+def latencies(run: RunFolder, asked: RunSpec, backbone: Backbone) -> dict[str, float]:
     """For each head what reading and head add to the base model for one text, in ms.
 
     How long that takes does not depend on what a base model has learned: all are timed on the
@@ -208,7 +203,7 @@ def latencies(
     modules = {}
     for name in asked.recipes:
         with contextlib.suppress(DataError):
-            modules[name] = head_of(run, asked, name, backbone, limits).module
+            modules[name] = head_of(run, asked, name, backbone).module
     if asked.corpus.vectors is not None:
         given = vector_inputs(backbone, asked.corpus.vectors.of([row]).tensor())
     else:

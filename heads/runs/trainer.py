@@ -38,7 +38,7 @@ from heads.runs.preparation import (
 )
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
 from heads.runs.trained_heads import scores_of, trained_head
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 from heads.training.objective import check_order
 from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
 from heads.training.search import TrialResult, refit_job, trial_job
@@ -51,7 +51,6 @@ def train(
     backbone: Backbone,
     *,
     config: ExperimentConfig | None = None,
-    limits: Limits,
 ) -> Generator[Progress, None, list[TrainedHead]]:
     """Trains every recipe on the first split of the corpus; all of them on one forward pass.
 
@@ -66,10 +65,10 @@ def train(
     """
     config = config or ExperimentConfig()
     corpus, _ = met(corpus, config.unseen)
-    cells = _checked(recipes, corpus, backbone, limits)
+    cells = _checked(recipes, corpus, backbone)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
     reads = in_chunks(asked, config.precision, config.precision)
-    found = yield from _trained(asked, cells, backbone, limits, reads)
+    found = yield from _trained(asked, cells, backbone, reads)
     return [found[str(recipe)] for recipe in recipes]
 
 
@@ -78,7 +77,6 @@ def refit(
     corpus: Corpus,
     backbone: Backbone,
     config: ExperimentConfig,
-    limits: Limits,
     trainings: int,
 ) -> Generator[Progress, None, TrainedHead]:
     """Train a scored head again on every row, with the settings that its search chose.
@@ -90,13 +88,13 @@ def refit(
         trainings: How many trainings the score is the mean of.
     """
     begun = time.perf_counter()
-    cells = _checked([head.asked], corpus, backbone, limits)
+    cells = _checked([head.asked], corpus, backbone)
     scored = spec_of(corpus, backbone, [cells[0].name], config)
     reads = in_chunks(scored, config.precision, config.precision)  # as they are kept
     has_learned = head.scores is not None and head.scores.accuracy > head.scores.majority
     job = partial(refit_job, chosen=head.chosen, has_learned=has_learned)
     asked = replace(scored, is_scored=False)
-    found = yield from _trained(asked, cells, backbone, limits, reads, job)
+    found = yield from _trained(asked, cells, backbone, reads, job)
     how = Refit(rows=head.rows, trainings=trainings, seconds=time.perf_counter() - begun)
     return replace(
         found[cells[0].name],
@@ -113,24 +111,21 @@ def fit(
     backbone: Backbone,
     *,
     config: ExperimentConfig,
-    limits: Limits,
 ) -> Generator[Progress, None, TrainedHead]:
     """Train a recipe on every row of the corpus; none is held out, so it has no scores.
 
     What the base model makes of a text is kept for the next call, whatever rows that has.
     """
-    cells = _checked([recipe], corpus, backbone, limits)
+    cells = _checked([recipe], corpus, backbone)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config, is_scored=False)
     reads = extract_by_text, extract_by_text
-    found = yield from _trained(asked, cells, backbone, limits, reads)
+    found = yield from _trained(asked, cells, backbone, reads)
     return calibrate(found[str(recipe)])
 
 
-def _checked(
-    recipes: Sequence[ResolvedRecipe], corpus: Corpus, backbone: Backbone, limits: Limits
-) -> list[Trial]:
+def _checked(recipes: Sequence[ResolvedRecipe], corpus: Corpus, backbone: Backbone) -> list[Trial]:
     """The cells of some recipes, held to the base model and the rows."""
-    cells = trials(recipes, backbone, len(corpus.classes), limits, corpus.problem)
+    cells = trials(recipes, backbone, len(corpus.classes), corpus.problem)
     for cell in cells:
         check_pairs(cell.resolved, corpus.pairs)
         check_order(cell.resolved, corpus)
@@ -141,22 +136,21 @@ def _trained(
     asked: RunSpec,
     cells: Sequence[Trial],
     backbone: Backbone,
-    limits: Limits,
     reads: tuple[Extract, Extract],
     job_of: Callable[[Trial, TrainingData], Job] = trial_job,
 ) -> Generator[Progress, None, dict[str, TrainedHead]]:
     """The head of every cell by its name: texts read, then learned from on the first split."""
-    check_room(asked, cells, backbone, limits)
-    check_tuning(asked, cells, limits, seeds=1)
+    check_room(asked, cells, backbone)
+    check_tuning(asked, cells, seeds=1)
     config = asked.config
     # Texts are read again where the states of tokens are kept, or those at a cut.
     again = any(cell.needs_states for cell in cells), any(cell.cut_layers for cell in cells)
     once = 0.5 / (1 + sum(again))
     read = yield from within(features(asked, cells, backbone, *reads), 0.0, once)
     states = yield from within(
-        token_states(asked, cells, read, backbone, limits, config.precision), once, once
+        token_states(asked, cells, read, backbone, config.precision), once, once
     )
-    cut = yield from within(cut_states(asked, cells, backbone, limits), 0.5 - once, once)
+    cut = yield from within(cut_states(asked, cells, backbone), 0.5 - once, once)
     training_data = TrainingData(
         read=read,
         task=asked.task,
@@ -206,7 +200,6 @@ def trained(
     recipes: Sequence[ResolvedRecipe],
     corpus: Corpus,
     backbone: Backbone,
-    limits: Limits,
     config: ExperimentConfig | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
     """Find heads that were trained on these texts before, and train those that were not.
@@ -216,11 +209,11 @@ def trained(
     """
     config = config or ExperimentConfig()
     keys = [head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes]
-    found = {key: head_cache.recall(key, backbone, limits) for key in keys}
+    found = {key: head_cache.recall(key, backbone) for key in keys}
     missing = {key: one for key, one in zip(keys, recipes, strict=True) if not found[key]}
     if missing:
         ours = list(missing.values())
-        heads = yield from train(ours, corpus, backbone, config=config, limits=limits)
+        heads = yield from train(ours, corpus, backbone, config=config)
         for key, head in zip(missing, heads, strict=True):
             found[key] = head
             head_cache.keep(key, head)

@@ -21,7 +21,7 @@ from heads.errors import HeadsError
 from heads.evaluation.predictions import EvaluationTask
 from heads.features.store import FeatureStore
 from heads.features.token_states import TokenStates
-from heads.settings import ExperimentConfig
+from heads.settings import ExperimentConfig, current_limits, set_limits
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask, class_weights
 
@@ -173,7 +173,11 @@ def _run(
             told.put((True, error))
 
     threads = torch.get_num_threads()
-    with ThreadPoolExecutor(workers, thread_name_prefix="grid") as pool:
+    # Threads begin without the context of this one.
+    limits = current_limits()
+    with ThreadPoolExecutor(
+        workers, thread_name_prefix="grid", initializer=set_limits, initargs=(limits,)
+    ) as pool:
         try:
             for job in sorted(jobs, key=lambda job: (not job.is_first, -job.cost)):
                 pool.submit(one, job)

@@ -12,7 +12,7 @@ from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import FROZEN, TUNE, ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
-from heads.settings import Limits
+from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.contrastive import ContrastiveFitter
 from heads.training.finetuning.fitter import FineTuningFitter
@@ -93,20 +93,19 @@ def trials(
     recipes: Sequence[ResolvedRecipe],
     backbone: Backbone,
     classes: int,
-    limits: Limits,
     problem: ProblemType = SINGLE_LABEL,
 ) -> list[Trial]:
     """The cells of these recipes, each once, those of one reading side by side.
 
     Args:
         classes: How many outputs a head has.
-        limits: What is allowed.
         problem: What rows are labelled with.
 
     Raises:
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
         LimitError: A head would be too large.
     """
+    limits = current_limits()
     different = {resolved.recipe: resolved for resolved in recipes}
     if not different:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
@@ -114,18 +113,16 @@ def trials(
         count = len(different)
         what = f"{count} recipes are chosen; this place trains at most {limits.cells} at once."
         raise LimitError(what, "Take some away.")
-    found = [
-        _trial(resolved, backbone, classes, limits, problem) for resolved in different.values()
-    ]
+    found = [_trial(resolved, backbone, classes, problem) for resolved in different.values()]
     readings = list(dict.fromkeys(trial.resolved.reading for trial in found))
     return sorted(found, key=lambda trial: readings.index(trial.resolved.reading))
 
 
 def _trial(
-    resolved: ResolvedRecipe, backbone: Backbone, classes: int, limits: Limits, problem: ProblemType
+    resolved: ResolvedRecipe, backbone: Backbone, classes: int, problem: ProblemType
 ) -> Trial:
     with IsolatedRng().rolling():  # its random weights are not used
-        module = assemble(resolved, backbone, classes, problem=problem, limits=limits)
+        module = assemble(resolved, backbone, classes, problem=problem)
     _check_paired(resolved, problem)
     if not problem.has_classes and not ends_linear(module.head):
         what = f"{resolved.head.name} does not end in a linear layer, as heads for numbers must."

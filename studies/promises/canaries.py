@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from heads.errors import HeadsError
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 from studies.promises.promise import Row, corpus, from_tests
 
 CANARY = Path("/tmp/REMOTE_CODE_EXECUTED")
@@ -35,9 +35,10 @@ def measure(short: bool) -> Iterator[Row]:
         folders += [] if short else [str(_armed(path, Path(name))) for path in models]
         for folder in folders:
             for limits in (Limits(), PUBLIC):
-                asked, refused = asked + 1, refused + _is_refused(folder, limits)
+                with use_limits(limits):
+                    asked, refused = asked + 1, refused + _is_refused(folder)
         for path in sorted(place.glob("h*.safetensors")):
-            asked, refused = asked + 1, refused + _is_refused(str(path), Limits())
+            asked, refused = asked + 1, refused + _is_refused(str(path))
     harm = int(CANARY.exists()) + len(seen)
     told = f": {', '.join(sorted(set(seen)))}" if seen else ""
     yield Row(
@@ -50,16 +51,16 @@ def measure(short: bool) -> Iterator[Row]:
     )
 
 
-def _is_refused(model: str, limits: Limits) -> bool:
+def _is_refused(model: str) -> bool:
     import heads
     from heads.backbone import loading
 
     is_head = model.endswith(".safetensors")
     try:
         if is_head:
-            heads.load(model, limits=limits)
+            heads.load(model)
         else:
-            found = loading.load(model, limits=limits)
+            found = loading.load(model)
             found.states(found.encode(["a cat"]))
     except HeadsError:
         return True

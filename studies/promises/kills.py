@@ -185,15 +185,15 @@ def _begun(folder: Path, model: Path) -> Path:
     from heads.data.samples import SAMPLES
     from heads.runs.runner import begin
     from heads.runs.spec import RunRequest
-    from heads.settings import ExperimentConfig, Limits
+    from heads.settings import ExperimentConfig
 
     folder.mkdir()
     lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
     rows = folder / "rows.csv"
     rows.write_text("\n".join([lines[0], *lines[1::4]]) + "\n", "utf-8")
     config = ExperimentConfig(folds=3, trials=1, epochs=3, curve=True)
-    asked = RunRequest(data=read(rows, Limits()), recipes=RECIPES, model=str(model), config=config)
-    begin(asked, limits=Limits(), out=folder / "run")
+    asked = RunRequest(data=read(rows), recipes=RECIPES, model=str(model), config=config)
+    begin(asked, out=folder / "run")
     return folder / "run"
 
 

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from heads.errors import HeadsError, LimitError
 from heads.interruption import interruptible
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, use_limits
 from studies.promises import odd_values
 from studies.promises.promise import Row, corpus, from_tests
 
@@ -211,12 +211,14 @@ def _reader(place: Path) -> Property:
         (content, ending), hints, header = value
         path = place / f"table{ending}"
         path.write_bytes(content)
-        table = open_table(path, PUBLIC, header)
+        with use_limits(PUBLIC):
+            table = open_table(path, header)
         given = (tuple(hints[name]) for name in ("labels", "order"))
         asked = build_hints(hints["names"], hints["form"], *given)
-        return json.dumps(
-            data_of(table, PUBLIC, guess(table, asked) if asked else None, name=path.stem).as_json()
-        )
+        with use_limits(PUBLIC):
+            return json.dumps(
+                data_of(table, guess(table, asked) if asked else None, name=path.stem).as_json()
+            )
 
     usual = st.just({"names": [""] * 5, "form": "", "labels": [], "order": []})
     header = st.none() | st.booleans()
@@ -265,7 +267,7 @@ def _heads(place: Path) -> Property:
 
     def ask(content: bytes) -> object:
         path.write_bytes(content)
-        return heads.load(path, limits=Limits())
+        return heads.load(path)
 
     return Property(name="loader of heads", values=odd_values.head_files(good), ask=ask)
 
@@ -278,7 +280,12 @@ def _gate() -> Property:
 
     good = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2}
     values = odd_values.configs(good, TYPES) | st.dictionaries(odd_values.WORDS, odd_values.JSON)
-    return Property(name="gate of configs", values=values, ask=lambda v: check_config(v, PUBLIC))
+
+    def ask(value: Any) -> None:
+        with use_limits(PUBLIC):
+            check_config(value)
+
+    return Property(name="gate of configs", values=values, ask=ask)
 
 
 def _folders(place: Path) -> Property:
@@ -303,7 +310,7 @@ def _folders(place: Path) -> Property:
             (folder / "config.json").write_text(json.dumps(config, default=str), "utf-8")
         if weights is not None:
             index.write_text(json.dumps({"weight_map": weights}, default=str), "utf-8")
-        found = loading.load(str(folder), limits=Limits(models_in_memory=1))
+        found = loading.load(str(folder))
         return found.states(found.encode(["a cat sat", "the"]))
 
     values = st.tuples(

@@ -149,7 +149,7 @@ def _trained(server: Server, canary: str) -> str:
     from heads.runs.refit import run_classifier as classifier
     from heads.runs.runner import begin, working
     from heads.runs.spec import RunRequest
-    from heads.settings import ExperimentConfig, Limits
+    from heads.settings import ExperimentConfig
 
     rows = server.home / "tmp" / f"{canary}.csv"
     half = ROWS // 2
@@ -158,11 +158,11 @@ def _trained(server: Server, canary: str) -> str:
     rows.write_text("\n".join(["text,label", *lines]), "utf-8")
     name = f"r{secrets.token_urlsafe(16)}"  # as in public mode
     config = ExperimentConfig(folds=2, trials=1, curve=False)
-    asked = RunRequest(data=read(rows, Limits()), recipes=["mean+ridge"], config=config)
-    run = begin(asked, limits=Limits(), out=server.runs / name)
-    for _ in working(run, Limits()):
+    asked = RunRequest(data=read(rows), recipes=["mean+ridge"], config=config)
+    run = begin(asked, out=server.runs / name)
+    for _ in working(run):
         pass
-    export(classifier(run, "mean+ridge", Limits()), server.uploads / secrets.token_hex(16) / canary)
+    export(classifier(run, "mean+ridge"), server.uploads / secrets.token_hex(16) / canary)
     return name
 
 

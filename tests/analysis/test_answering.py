@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from few_runs import FewRuns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_heads import classifiers
-from tiny_models import LIMITS
 
 import heads
 from heads.analysis import answering
@@ -26,7 +24,7 @@ from heads.data.files import open_table
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.events import result
-from heads.settings import PUBLIC
+from heads.settings import PUBLIC, Limits, use_limits
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
@@ -42,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def head_of(run: str, recipe: str = "") -> Classifier:
-    asked: dict[str, Any] = {"model": "", "sample": "", "limits": LIMITS}
+    asked: dict[str, Any] = {"model": "", "sample": ""}
     return result(choosing_head(recipe, run=run, **asked)).classifier
 
 
@@ -58,7 +56,7 @@ def test_answers_are_those_of_predict(run, tmp_path):
     classifier = head_of(name)
     rows = told(to)
     texts = [row["text"] for row in rows]
-    assert texts == [row[0] for row in open_table(SAMPLES["sentiment"].path, LIMITS).rows]
+    assert texts == [row[0] for row in open_table(SAMPLES["sentiment"].path).rows]
     assert [row["answer"] for row in rows] == classifier.predict(texts)
     logits = torch.tensor([[float(row[f"logit_{c}"]) for c in classifier.classes] for row in rows])
     assert (logits - classifier.logits(texts)).abs().max() < 1e-5
@@ -352,8 +350,8 @@ def test_the_head_is_of_a_run_a_folder_or_given(run, rows, small, tmp_path, monk
         heads.predict(path)
     with pytest.raises(DataError, match="A run has its own data"):
         heads.predict(path, run=run("sentiment"), sample="sentiment")
-    with pytest.raises(DataError, match="no such run"):
-        heads.predict(path, run=run("sentiment"), limits=PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(DataError, match="no such run"):
+        heads.predict(path, run=run("sentiment"))
 
 
 def test_a_head_of_a_sample_is_trained_first(tiny, tmp_path):
@@ -362,9 +360,7 @@ def test_a_head_of_a_sample_is_trained_first(tiny, tmp_path):
     asked: dict[str, Any] = {"sample": "pairs", "model": str(tiny())}
     found = heads.predict(path, recipe="mean+knn", **asked)
     assert (found.head, found.text, found.pair) == ("mean+knn", "text_a", "text_b")
-    assert found.answers[0]["answer"] in {
-        row[-1] for row in open_table(SAMPLES["pairs"].path, LIMITS).rows
-    }
+    assert found.answers[0]["answer"] in {row[-1] for row in open_table(SAMPLES["pairs"].path).rows}
 
 
 def test_large_base_models_are_asked_about_fewer_rows_at_once(small, backbone):
@@ -378,5 +374,5 @@ def test_large_base_models_are_asked_about_fewer_rows_at_once(small, backbone):
 def test_more_rows_than_a_place_allows_are_refused(run, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\n" + "fine\n" * 30, "utf-8")
-    with pytest.raises(LimitError, match="more than 20 rows"):
-        heads.predict(path, recipe=head_of(run("sentiment")), limits=replace(LIMITS, rows=20))
+    with use_limits(Limits(rows=20)), pytest.raises(LimitError, match="more than 20 rows"):
+        heads.predict(path, recipe=head_of(run("sentiment")))

@@ -8,7 +8,6 @@ import pytest
 import slow
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS
 
 from heads.analysis.attribution import attributions
 from heads.analysis.integrated_gradients import (
@@ -232,7 +231,7 @@ def test_any_number_of_labels(small, rows):
                       "modernbert", "t5", "bart", "mpnet", "llama"]),
 )  # fmt: skip
 def test_every_kind_of_base_model(family, tiny, rows):
-    backbone = loading.load(str(tiny(family)), limits=LIMITS)
+    backbone = loading.load(str(tiny(family)))
     recipe = "eos@decoder+roberta" if backbone.decoder_width else "last+roberta"
     head = small_heads(backbone, rows, [recipe])[0]
     found = attributions([head], "the late cat ran home twice")[0]

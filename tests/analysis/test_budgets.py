@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from quick_heads import QUICK, classifiers
 
 import heads
 from heads import interruption
-from heads.analysis import ablation, attribution, counterfactuals, neighbors, selection
+from heads.analysis import ablation, attribution, neighbors, selection
 from heads.analysis.attribution import attributions
 from heads.analysis.counterfactuals import COMPARED, flipped, pieces, suggested
 from heads.analysis.padding import report
@@ -22,7 +21,7 @@ from heads.backbone.backbone import _locks
 from heads.errors import DataError, LimitError
 from heads.events import result
 from heads.runs.trainer import first_split
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, set_limits, use_limits
 
 RECIPES = ("mean+linear", "cls+bert", "max+mlp", "cls+roberta")
 LONG = "the film was not bad at all and my friends liked its slow ending a lot " * 30
@@ -36,22 +35,14 @@ def asked(backbone, rows) -> SelectedHeads:
     return SelectedHeads(classifiers=found, corpus=rows, learned=learned, held=held)
 
 
-@pytest.fixture
-def allowed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets what this place allows."""
-
-    def to(limits: Limits = PUBLIC, **values: Any) -> None:
-        given = replace(limits, **values)
-        for module in (ablation, attribution, counterfactuals, selection):
-            monkeypatch.setattr(module, "limits_here", lambda: given)
-
-    return to
+def allowed(**values: int) -> None:
+    set_limits(replace(PUBLIC, **values))
 
 
 # --- Budgets.
 
 
-def test_in_public_a_long_text_is_taken_apart_in_fewer_steps_and_that_is_told(asked, allowed):
+def test_in_public_a_long_text_is_taken_apart_in_fewer_steps_and_that_is_told(asked):
     allowed(products=PUBLIC.products // 8)
     found = attributions(asked.classifiers, LONG[:100])
     assert all(8 <= one.steps < 32 for one in found)
@@ -60,7 +51,7 @@ def test_in_public_a_long_text_is_taken_apart_in_fewer_steps_and_that_is_told(as
     assert "not closely" in worst.says
 
 
-def test_what_takes_too_long_in_however_few_steps_is_refused_before_it_begins(asked, allowed):
+def test_what_takes_too_long_in_however_few_steps_is_refused_before_it_begins(asked):
     allowed(products=40_000_000_000)
     begun = time.perf_counter()
     with pytest.raises(LimitError, match=r"4 heads apart on 256 tokens .* at most [\d,]+ fit"):
@@ -70,11 +61,11 @@ def test_what_takes_too_long_in_however_few_steps_is_refused_before_it_begins(as
 
 
 def test_a_place_that_allows_much_takes_as_many_steps_as_before(asked):
-    ladder = attribution._ladder([asked.classifiers], [LONG], Limits())
+    ladder = attribution._ladder([asked.classifiers], [LONG])
     assert ladder == attribution.STEPS
 
 
-def test_edits_are_counted_and_their_tokens_as_well(asked, allowed):
+def test_edits_are_counted_and_their_tokens_as_well(asked):
     allowed()
     edits = [f"{LONG} {number}" for number in range(PUBLIC.edits + 1)]
     with pytest.raises(LimitError, match="33 edits; at most 32"):
@@ -84,7 +75,7 @@ def test_edits_are_counted_and_their_tokens_as_well(asked, allowed):
     assert len(flipped(asked.classifiers, "Not bad.", ["Bad.", "Good."]).edits) == 2
 
 
-def test_a_place_trains_only_so_many_heads_without_a_layer(asked, allowed):
+def test_a_place_trains_only_so_many_heads_without_a_layer(asked):
     wanted = [(0, "dense"), (1, "dense"), (3, "dense")]
     rows = len(asked.learned)
     allowed(retrained_rows=rows)
@@ -98,8 +89,11 @@ def test_a_place_trains_only_so_many_heads_without_a_layer(asked, allowed):
 
 def test_the_doctor_examines_only_what_it_can_in_time():
     begun = time.perf_counter()
-    with pytest.raises(LimitError, match=r"Examining all-MiniLM-L6-v2 would take .* at most"):
-        report.examine("all-MiniLM-L6-v2", replace(PUBLIC, products=1_000_000_000))
+    with (
+        use_limits(replace(PUBLIC, products=1_000_000_000)),
+        pytest.raises(LimitError, match=r"Examining all-MiniLM-L6-v2 would take .* at most"),
+    ):
+        report.examine("all-MiniLM-L6-v2")
     assert time.perf_counter() - begun < 3
 
 
@@ -200,7 +194,7 @@ WORK: dict[str, Callable[[SelectedHeads], object]] = {
     "readings": lambda asked: selection.answered(asked.classifiers, LONG),
     "explain": lambda asked: heads.explain("mean+linear", LONG),
     "compare": lambda asked: heads.compare(LONG, recipes=["own"]),
-    "doctor": lambda asked: report.examine("bert", Limits()),
+    "doctor": lambda asked: report.examine("bert"),
 }
 
 

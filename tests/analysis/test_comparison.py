@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import LIMITS
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
@@ -29,7 +28,7 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.recipe import Recipe
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
 SENTENCE = "The flight was cancelled twice."
 PAIR = ("The bridge was closed by the storm.", "Because of the storm the bridge is shut.")
@@ -46,7 +45,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 def ask(sample: str) -> dict[str, Any]:
     text, pair = PAIR if sample == "pairs" else (SENTENCE, "")
     asked = {"text": text, "pair": pair, "recipes": ASKED[sample], "sample": sample}
-    return asked | {"limits": LIMITS}
+    return asked
 
 
 @pytest.fixture(scope="package")
@@ -145,7 +144,6 @@ def test_a_review_of_a_late_parcel_is_about_delivery(answers: Callable[[str], Co
         "It cost far too much and took three weeks to arrive.",
         recipes=ASKED["aspects"],
         sample="aspects",
-        limits=LIMITS,
     )
     for one in found.predictions:
         assert "delivery" in one.answer
@@ -215,7 +213,7 @@ def test_a_base_model_that_answers_no_numbers_is_refused(copied: Callable[..., P
     spoilt = {name: torch.full_like(weight, math.nan) for name, weight in weights.items()}
     save_file(spoilt, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError):
-        compare(SENTENCE, model=str(folder), recipes=["mean+centroid"], limits=LIMITS)
+        compare(SENTENCE, model=str(folder), recipes=["mean+centroid"])
 
 
 # Two sentences, each by itself; numbers; one versus the rest
@@ -225,7 +223,7 @@ def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
     tiny: Callable[..., Path],
 ) -> None:
     recipes = ["mean+centroid", "mean+ridge?pair=uv", "cls+linear?loss=ovr", "attention+linear"]
-    asked: dict[str, Any] = {"model": str(tiny()), "recipes": recipes, "limits": LIMITS}
+    asked: dict[str, Any] = {"model": str(tiny()), "recipes": recipes}
     found = compare(*PAIR, pairs="siamese", **asked)
     assert [str(one.recipe) for one in found.predictions] == [
         "mean+centroid?pair=uv_diff_prod",
@@ -248,7 +246,7 @@ def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
 def test_two_sentences_turned_round_are_the_same_for_distance_and_product(
     tiny: Callable[..., Path],
 ) -> None:
-    asked: dict[str, Any] = {"model": str(tiny()), "recipes": ["mean+centroid"], "limits": LIMITS}
+    asked: dict[str, Any] = {"model": str(tiny()), "recipes": ["mean+centroid"]}
     for pairs, same in (("diff_prod", True), ("uv", False)):
         one, other = (
             compare(*two, pairs=pairs, **asked).predictions[0].logits for two in (PAIR, PAIR[::-1])
@@ -258,7 +256,7 @@ def test_two_sentences_turned_round_are_the_same_for_distance_and_product(
 
 def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
     recipes = ["mean+ridge", "mean+linear?pair=uv_diff", "mean+gpt2"]
-    found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity", limits=LIMITS)
+    found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity")
     assert found.classes == ("label",)
     assert not found.is_unanimous
     assert found.verdict.startswith("mean+ridge gives +")
@@ -275,7 +273,7 @@ def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
 
 def test_a_vote_is_the_sigmoids_over_their_sum(tiny: Callable[..., Path]) -> None:
     asked = ["mean+logistic", "mean+logistic?loss=ovr"]
-    found = compare(SENTENCE, model=str(tiny()), recipes=asked, limits=LIMITS)
+    found = compare(SENTENCE, model=str(tiny()), recipes=asked)
     usual, vote = found.predictions
     assert (usual.problem, vote.problem) == (SINGLE_LABEL, ONE_VERSUS_REST)
     chances = torch.tensor(vote.logits).sigmoid()
@@ -310,7 +308,7 @@ def test_a_way_in_or_a_loss_that_does_not_fit_is_refused_in_a_sentence(
 ) -> None:
     usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"], "model": str(tiny())}
     with pytest.raises(kind, match=says) as refused:
-        compare(**usual | asked, limits=LIMITS)
+        compare(**usual | asked)
     assert "\n" not in str(refused.value)
 
 
@@ -369,7 +367,7 @@ def test_a_head_is_undecided_where_its_accuracy_is_known_no_better() -> None:
     ],
 )
 def test_words_and_scripts_that_the_tokenizer_does_not_know_are_noted(text: str, note: str) -> None:
-    notes = compare(text, recipes=["mean+linear"], limits=LIMITS).notes
+    notes = compare(text, recipes=["mean+linear"]).notes
     assert [note in told for told in notes] == [True] * bool(note)
 
 
@@ -396,7 +394,7 @@ def test_the_verdict_knows_none_and_several_classes() -> None:
 
 def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
     answers("sentiment")
-    found = compare("word " * 12_000, recipes=["mean+linear"], limits=LIMITS)
+    found = compare("word " * 12_000, recipes=["mean+linear"])
     assert found.notes == (
         "Only the first 20,000 of 60,000 characters were read.",
         "Only the first 256 of 4,002 tokens were read.",
@@ -406,9 +404,9 @@ def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
 
 def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
     folder = str(tiny("roberta", "ForMaskedLM"))
-    found = compare(SENTENCE, model=folder, recipes=["pooler+centroid"], limits=LIMITS)
+    found = compare(SENTENCE, model=folder, recipes=["pooler+centroid"])
     assert f"The checkpoint of {folder} has no pooler: its weights are random." in found.notes
-    without = compare(SENTENCE, model=folder, recipes=["mean+centroid"], limits=LIMITS)
+    without = compare(SENTENCE, model=folder, recipes=["mean+centroid"])
     assert not [note for note in without.notes if "pooler" in note]
 
 
@@ -424,7 +422,7 @@ def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
 def test_the_same_layers_under_two_names_are_said(
     tiny: Callable[..., Path], kind: str, recipes: list[str], are_same: bool
 ) -> None:
-    found = compare(SENTENCE, model=str(tiny("bert", kind)), recipes=recipes, limits=LIMITS)
+    found = compare(SENTENCE, model=str(tiny("bert", kind)), recipes=recipes)
     first, *_, last = recipes
     assert [note for note in found.notes if "same layers" in note] == [
         f"{first} and {last} are the same layers under other names: "
@@ -469,7 +467,7 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
 
 
 def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
-    asked: dict[str, Any] = {"text": SENTENCE, "model": str(tiny("electra")), "limits": LIMITS}
+    asked: dict[str, Any] = {"text": SENTENCE, "model": str(tiny("electra"))}
     compare(recipes=["mean+centroid"], **asked)
     events = list(comparing(recipes=["mean+centroid", "cls+centroid"], **asked))
     assert not [e for e in events if isinstance(e, Progress) and e.says == "Training mean+centroid"]
@@ -484,15 +482,15 @@ def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
 def test_a_recipe_given_twice_is_compared_once(answers: Callable[[str], Comparison]) -> None:
     answers("sentiment")
     twice = ["mean+linear", " Mean+Linear", "mean+linear?dropout=0.1"]
-    assert len(compare(SENTENCE, recipes=twice, limits=LIMITS).predictions) == 1
-    assert len(compare(SENTENCE, recipes="mean+linear", limits=LIMITS).predictions) == 1
+    assert len(compare(SENTENCE, recipes=twice).predictions) == 1
+    assert len(compare(SENTENCE, recipes="mean+linear").predictions) == 1
 
 
 def test_the_sample_suits_the_number_of_sentences(answers: Callable[[str], Comparison]) -> None:
     for name in ("sentiment", "pairs"):
         answers(name)
-    one = compare(SENTENCE, recipes=["mean+linear"], limits=LIMITS)
-    two = compare(*PAIR, recipes=["mean+linear"], limits=LIMITS)
+    one = compare(SENTENCE, recipes=["mean+linear"])
+    two = compare(*PAIR, recipes=["mean+linear"])
     assert (one.sample, two.sample) == ("sentiment", "pairs")
     assert (one.pair, two.pair) == ("", PAIR[1])
 
@@ -512,16 +510,6 @@ def test_the_sample_suits_the_number_of_sentences(answers: Callable[[str], Compa
         ({"recipes": ["mean"]}, RecipeError, "'mean' is not a recipe. Write pooling+head"),
         ({"recipes": [5]}, RecipeError, "A recipe is a text."),
         ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
-        (
-            {"recipes": RECIPES, "limits": Limits(recipes=3)},
-            LimitError,
-            "4 recipes are chosen; at most 3 fit side by side here. Take some away.",
-        ),
-        (
-            {"recipes": [*RECIPES, "max+linear"], "limits": PUBLIC},
-            LimitError,
-            "5 recipes are chosen; at most 4 fit",
-        ),
         ({"sample": "sentimnt"}, DataError, "no sample called 'sentimnt'. Did you mean 'sentim"),
         (
             {"sample": "sentiment", "pair": "Two."},
@@ -555,7 +543,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(
         width = 32 * 384
         size = width * width + width + width * 3 + 3
         says = says.replace("151,031,811", f"{size:,}")
-    usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"], "limits": LIMITS}
+    usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"]}
     with pytest.raises(kind) as refused:
         compare(**usual | asked)
     assert type(refused.value) is kind
@@ -563,9 +551,18 @@ def test_what_does_not_fit_is_refused_in_a_sentence(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("recipes", "limits"), [(RECIPES, Limits(recipes=3)), ([*RECIPES, "max+linear"], PUBLIC)]
+)
+def test_more_recipes_than_the_limits_allow_are_refused(recipes: list[str], limits: Limits) -> None:
+    with use_limits(limits), pytest.raises(LimitError) as refused:
+        compare(SENTENCE, recipes=recipes)
+    assert f"{len(recipes)} recipes are chosen" in str(refused.value)
+
+
 def test_what_is_not_given_is_as_if_it_were_empty(answers: Callable[[str], Comparison]) -> None:
     answers("sentiment")
     asked: dict[str, Any] = {"pair": None, "model": None, "sample": None}
-    found = compare(SENTENCE, recipes=["mean+linear"], limits=LIMITS, **asked)
+    found = compare(SENTENCE, recipes=["mean+linear"], **asked)
     assert (found.model, found.sample, found.pair) == (BUNDLED, "sentiment", "")
-    assert compare(SENTENCE, recipes=["mean+linear"], model="", limits=LIMITS) == found
+    assert compare(SENTENCE, recipes=["mean+linear"], model="") == found

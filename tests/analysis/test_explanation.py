@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import LIMITS, save_tiny
+from tiny_models import save_tiny
 
 from heads import api
 from heads.analysis import differences, explanation
@@ -82,7 +82,7 @@ def origins(found: Explanation) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def lacking(tiny: Callable[..., Path]) -> Backbone:
     """A tiny BERT from a masked-language checkpoint, which has no pooler."""
-    return load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
+    return load(str(tiny("bert", "ForMaskedLM")))
 
 
 # True of what is built
@@ -92,7 +92,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
-    built = assemble(resolve(recipe), small, classes, problem=SINGLE_LABEL, limits=LIMITS)
+    built = assemble(resolve(recipe), small, classes, problem=SINGLE_LABEL)
     assert found.parameters == sum(weight.numel() for weight in built.parameters())
     prefix = resolve(recipe).head.prefix
     told = {
@@ -262,7 +262,7 @@ def test_tensors_bear_the_names_of_the_checkpoint(small: Backbone) -> None:
 
 
 def test_a_recipe_that_does_not_fit_is_refused(small: Backbone, tiny: Callable[..., Path]) -> None:
-    none = load(str(tiny("distilbert")), limits=LIMITS)
+    none = load(str(tiny("distilbert")))
     for recipe, base in (("mean@7+linear", small), ("pooler+linear", none), ("mean+gone", small)):
         with pytest.raises(RecipeError):
             explain(recipe, base, classes=3)
@@ -436,15 +436,13 @@ def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: 
 
 
 def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
-    asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining")), "limits": LIMITS}
+    asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining"))}
     events = list(explaining("attention+linear", TEXT, **asked))
     assert any(isinstance(e, Progress) and e.says == "Trained attention+linear" for e in events)
     found = events[-1]
     assert isinstance(found, Explanation)
     assert not [note for note in found.notes if "before training" in note]
-    untrained = explain(
-        "attention+linear", load(asked["model"], limits=LIMITS), classes=3, text=TEXT
-    )
+    untrained = explain("attention+linear", load(asked["model"]), classes=3, text=TEXT)
     assert untrained.notes == (
         "This is the reading before training, when all count nearly the same.",
     )
@@ -458,27 +456,27 @@ def test_the_classes_are_those_of_the_sample(
     tiny: Callable[..., Path], sample: str, classes: int
 ) -> None:
     pair = "a dog" if sample == "pairs" else ""
-    found = api.explain("mean+linear", TEXT, pair, model=str(tiny()), sample=sample, limits=LIMITS)
+    found = api.explain("mean+linear", TEXT, pair, model=str(tiny()), sample=sample)
     assert found.classes == classes
     assert found.steps[-1].shape == (classes,)
 
 
 def test_the_difference_can_be_asked_by_name(tiny: Callable[..., Path]) -> None:
-    said = api.difference("mean+roberta", "mean+electra", model=str(tiny()), limits=LIMITS)
+    said = api.difference("mean+roberta", "mean+electra", model=str(tiny()))
     assert said == DIFFERENCES["mean+roberta", "mean+electra"]
     with pytest.raises(HeadsError):
-        api.difference("mean+roberta", "mean+nothing", model=str(tiny()), limits=LIMITS)
+        api.difference("mean+roberta", "mean+nothing", model=str(tiny()))
 
 
 @pytest.mark.parametrize("text", ["", " \x00 "])
 def test_an_empty_text_is_refused(tiny: Callable[..., Path], text: str) -> None:
     with pytest.raises(HeadsError, match="The sentence is empty"):
-        api.explain("mean+linear", text, model=str(tiny()), limits=LIMITS)
+        api.explain("mean+linear", text, model=str(tiny()))
 
 
 def test_folders_of_other_sizes_are_explained_in_their_own_widths(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "bert", "bert", hidden_size=48, num_hidden_layers=1)
-    found = explain("cls@cat4+linear", load(str(folder), limits=LIMITS), classes=5)
+    found = explain("cls@cat4+linear", load(str(folder)), classes=5)
     shapes = {step.name: step.shape for step in found.steps}
     assert shapes["tokens"] == ("t",)
     assert shapes["logits"] == (5,)

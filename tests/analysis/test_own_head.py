@@ -12,7 +12,6 @@ import torch
 import transformers
 from tiny_models import (
     BERT_LIKE,
-    LIMITS,
     TINY_LAYERS,
     TINY_VOCABULARY,
     rewrite,
@@ -35,7 +34,7 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.recipe import Recipe
-from heads.settings import Limits
+from heads.settings import Limits, use_limits
 
 SENTENCE = "The flight was cancelled twice."
 SENTIMENT = ("negative", "neutral", "positive")
@@ -58,12 +57,12 @@ def labelled(tmp_path: Path) -> Folders:
 
 
 def asked(folder: Path | str, *recipes: str, **more: Any) -> Comparison:
-    settings: dict[str, Any] = {"limits": LIMITS, **more}
+    settings: dict[str, Any] = {**more}
     return compare(SENTENCE, recipes=recipes, model=str(folder), **settings)
 
 
 def progress(folder: Path, *recipes: str) -> list[str]:
-    events = list(comparing(SENTENCE, recipes=recipes, model=str(folder), limits=LIMITS))
+    events = list(comparing(SENTENCE, recipes=recipes, model=str(folder)))
     assert isinstance(events[-1], Compared)
     return [event.says for event in events if isinstance(event, Progress)]
 
@@ -88,7 +87,7 @@ def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     (only,) = found.predictions
     assert (only.name, str(only.recipe)) == ("own (cls+bert)", "cls+bert")
     assert (only.trained_on, only.rows, only.scores, only.new) == (str(folder), 0, None, ())
-    truth = load(str(folder), limits=LIMITS)
+    truth = load(str(folder))
     assert only.logits == tuple(truth.logits([SENTENCE])[0].tolist())
     assert found.verdict == f"own (cls+bert) says {only.answer[0]}."
     assert only.answer == (truth.predict([SENTENCE])[0],)
@@ -103,7 +102,7 @@ def test_alone_nothing_is_trained(labelled: Folders) -> None:
 
 @pytest.mark.parametrize("written", [["own"], "own", [" OWN "], ["Own", "own", "OWN"]])
 def test_it_is_asked_for_in_one_word(labelled: Folders, written: Any) -> None:
-    found = compare(SENTENCE, recipes=written, model=str(labelled("a", "b")), limits=LIMITS)
+    found = compare(SENTENCE, recipes=written, model=str(labelled("a", "b")))
     assert [prediction.name for prediction in found.predictions] == ["own (cls+bert)"]
 
 
@@ -113,7 +112,7 @@ def test_two_sentences_are_read_together(labelled: Folders) -> None:
     two = asked(folder, "own", pair="the cat sat on a mat")
     assert (two.sample, two.pair) == ("", "the cat sat on a mat")
     assert two.predictions[0].logits != one.predictions[0].logits
-    truth = load(str(folder), limits=LIMITS).logits([SENTENCE], ["the cat sat on a mat"])
+    truth = load(str(folder)).logits([SENTENCE], ["the cat sat on a mat"])
     assert two.predictions[0].logits == tuple(truth[0].tolist())
 
 
@@ -192,8 +191,11 @@ def test_other_labels_are_told_apart(labelled: Folders) -> None:
 
 def test_it_counts_as_one_of_the_heads_that_fit(labelled: Folders) -> None:
     folder = labelled("a", "b")
-    with pytest.raises(LimitError, match="3 recipes are chosen; at most 2 fit"):
-        asked(folder, "own", "mean+centroid", "cls+centroid", limits=Limits(recipes=2))
+    with (
+        use_limits(Limits(recipes=2)),
+        pytest.raises(LimitError, match="3 recipes are chosen; at most 2 fit"),
+    ):
+        asked(folder, "own", "mean+centroid", "cls+centroid")
 
 
 # The verdict over several

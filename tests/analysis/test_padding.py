@@ -21,7 +21,7 @@ from heads.analysis.padding.subject import PaddedInput, subject_of
 from heads.api import examine
 from heads.catalog import tiny_models
 from heads.errors import ModelError
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
 CASES = (
     *("repeated", "right_padded", "left_padded", "in_batch", "no_mask", "ends_in_eos"),
@@ -55,7 +55,7 @@ LEARNED_POSITIONS = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "bi
 
 @functools.cache
 def seen(model: str) -> PaddingReport:
-    return examine(model, limits=Limits())
+    return examine(model)
 
 
 def finding(model: str, case: str) -> PaddingFinding:
@@ -101,7 +101,7 @@ def test_the_verdict_counts() -> None:
 
 def test_a_difference_is_the_one_that_the_class_shows() -> None:
     """Held against the class itself, asked by hand."""
-    one = subject_of("bert", Limits())
+    one = subject_of("bert")
     text = list(one.texts[0])
     with torch.no_grad():
         alone = one.model(torch.tensor([text])).logits
@@ -119,7 +119,7 @@ def test_a_difference_is_the_one_that_the_class_shows() -> None:
 
 
 def test_pad_equal_to_eos_gives_the_logits_of_the_text_without_it() -> None:
-    one = subject_of("gpt2", Limits())
+    one = subject_of("gpt2")
     assert one.eos == one.texts[0][-1] == 3
     model = one.model
     with torch.no_grad():
@@ -161,7 +161,7 @@ def test_fnet_takes_no_mask() -> None:
 
 @pytest.mark.parametrize("family", LEARNED_POSITIONS)
 def test_learned_positions_count_padding(family: str) -> None:
-    one = subject_of(family, Limits())
+    one = subject_of(family)
     alone = PaddedInput(rows=one.texts[:1])
     left = replace(alone, padding=6, side="left")
     assert not torch.allclose(one.logits(left), one.logits(alone), atol=1e-2)
@@ -172,7 +172,7 @@ def test_learned_positions_count_padding(family: str) -> None:
 
 
 def test_t5gemma_reads_one_place_further_only_where_there_is_one() -> None:
-    one = subject_of("t5gemma", Limits())
+    one = subject_of("t5gemma")
     alone = PaddedInput(rows=one.texts[:1])
     assert one.places(alone) == (8,)
     assert one.places(replace(alone, padding=1)) == (9,)
@@ -230,7 +230,7 @@ def test_small_leaks_are_told_from_rounding(family, leaks, monkeypatch) -> None:
     found = next(each for each in diagnosis.findings if each.case == "in_batch")
     assert found.changes is leaks
     assert found.difference < 5e-4
-    one = subject_of(family, Limits())
+    one = subject_of(family)
     one.model.double()
     alone = PaddedInput(rows=one.texts[:1])
     beside = replace(alone, rows=one.texts)
@@ -269,7 +269,7 @@ def test_a_folder_s_own_head_is_examined(tiny: Callable[..., Path]) -> None:
         *("left_padded", "no_mask", "truncated"),
     }
     model = AutoModelForSequenceClassification.from_pretrained(folder)
-    one = subject_of(str(folder), Limits())
+    one = subject_of(str(folder))
     with torch.no_grad():
         logits = model(torch.tensor([one.texts[0]])).logits[0]
     assert torch.allclose(one.logits(PaddedInput(rows=one.texts[:1])), logits, atol=1e-6)
@@ -285,14 +285,15 @@ def test_one_label_is_enough(tmp_path: Path) -> None:
 def test_a_model_on_this_machine_comes_before_the_family(tiny, tmp_path, monkeypatch) -> None:
     shutil.copytree(tiny("roberta", "ForSequenceClassification"), tmp_path / "bert")
     monkeypatch.chdir(tmp_path)
-    assert subject_of("bert", Limits()).model.config.model_type == "roberta"
-    assert subject_of("bert", PUBLIC).tiny  # where folders are nobody's business
-    assert subject_of(" gpt2 ", Limits()).tiny
+    assert subject_of("bert").model.config.model_type == "roberta"
+    with use_limits(PUBLIC):
+        assert subject_of("bert").tiny  # where folders are nobody's business
+    assert subject_of(" gpt2 ").tiny
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "t5gemma"])
 def test_the_config_is_left_as_it_was(family: str) -> None:
-    one = subject_of(family, Limits())
+    one = subject_of(family)
     before = one.model.config.to_dict()
     with pytest.raises(ModelError, match=r"no padding token|pad_token_id has to be defined"):
         one.logits(PaddedInput(rows=2 * one.texts[:1], pad=None))
@@ -368,9 +369,9 @@ def test_a_spoilt_checkpoint_is_one_sentence(spoil, says: str, copied) -> None:
 
 
 def test_a_model_larger_than_this_place_allows_is_refused(tiny: Callable[..., Path]) -> None:
-    limits = Limits(model_parameters=1000)
-    with pytest.raises(ModelError, match=r"has \d+,\d{3} parameters; this place allows 1,000"):
-        examine(str(tiny("roberta", "ForSequenceClassification")), limits=limits)
+    says = r"has \d+,\d{3} parameters; this place allows 1,000"
+    with use_limits(Limits(model_parameters=1000)), pytest.raises(ModelError, match=says):
+        examine(str(tiny("roberta", "ForSequenceClassification")))
 
 
 def test_a_config_that_asks_for_more_than_the_files_hold_is_refused(copied) -> None:

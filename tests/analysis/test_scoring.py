@@ -11,7 +11,6 @@ import torch
 from few_runs import ROWS, FewRuns
 from quick_heads import classifiers
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
-from tiny_models import LIMITS
 
 import heads
 from heads.analysis import scoring
@@ -204,5 +203,5 @@ def test_one_versus_rest_and_spelled_numbers(rows: Corpus, small, tmp_path):
 
 
 def test_its_words_fit_in_a_line(run, rest):
-    found = heads.evaluate(rest("sentiment"), run=run("sentiment"), limits=LIMITS)
+    found = heads.evaluate(rest("sentiment"), run=run("sentiment"))
     assert repr(found).startswith("<FileScores sentiment-rest.csv by ")

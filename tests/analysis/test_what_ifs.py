@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loops import collect
 from quick_heads import QUICK, classifiers
-from tiny_models import LIMITS
 from torch.nn.functional import normalize
 
 import heads as public
@@ -343,15 +342,15 @@ def test_no_head_has_the_layer(asked):
 
 def test_heads_are_given_or_found_by_name(asked):
     one = asked.classifiers[0]
-    found = result(choosing([one], limits=LIMITS))
+    found = result(choosing([one]))
     assert found.classifiers == (one,)
     assert found.corpus is None
     with pytest.raises(LimitError, match="17 recipes"):
-        result(choosing(["mean+linear"] * 17, limits=LIMITS))
+        result(choosing(["mean+linear"] * 17))
     with pytest.raises(DataError, match="no run called"):
-        result(choosing(run="nothing", limits=LIMITS))
+        result(choosing(run="nothing"))
     with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
-        result(choosing(["mean+robert"], limits=LIMITS))
+        result(choosing(["mean+robert"]))
 
 
 @pytest.mark.slow
@@ -374,7 +373,7 @@ def test_heads_of_a_run(tmp_path):
     recipes = ["mean+logistic", "cls+centroid"]
     place = tmp_path / "run"
     public.train_grid("sentiment", recipes=recipes, config=config, out=place)
-    found = result(choosing(run=str(place), limits=LIMITS))
+    found = result(choosing(run=str(place)))
     assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
     assert not set(found.learned) & set(found.held)
     near = public.Inspector(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import (
     FAMILIES,
-    LIMITS,
     TINY_LAYERS,
     TINY_POSITIONS,
     TINY_WIDTH,
@@ -23,12 +22,13 @@ from tiny_models import (
 )
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from heads.backbone import loading
 from heads.backbone.backbone import TOKENS_A_BATCH, Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.data.corpus import check_text
 from heads.errors import HeadsError, RecipeError
-from heads.settings import Limits
+from heads.settings import Limits, use_limits
 
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice", "zq a")
 LONG = "the cat sat on a mat " * 30
@@ -51,7 +51,7 @@ POOLERS = [
 
 @pytest.fixture
 def read(tiny: Callable[..., Path]) -> Callable[..., Backbone]:
-    return lambda family, kind="Model": load(str(tiny(family, kind)), limits=LIMITS)
+    return lambda family, kind="Model": load(str(tiny(family, kind)))
 
 
 def test_the_bundled_model_is_what_the_menu_says(backbone: Backbone) -> None:
@@ -143,7 +143,7 @@ def test_a_pooler_that_the_checkpoint_lacks_is_the_same_at_every_start(
     for name in ("one", "other"):
         folder = save_tiny(tmp_path / name, "bert", "ForMaskedLM")
         torch.rand(7)
-        found = load(str(folder), limits=LIMITS)
+        found = load(str(folder))
         pooled.append(found.states(found.encode(["the cat"])).pooler)
     assert torch.equal(pooled[0], pooled[1])
 
@@ -179,7 +179,7 @@ def stubborn(tmp_path: Path) -> Callable[..., Backbone]:
         transformers.PreTrainedTokenizerFast(
             tokenizer_object=tokenizer, pad_token="[PAD]", **names
         ).save_pretrained(folder)
-        return load(str(folder), limits=LIMITS)
+        return load(str(folder))
 
     return read
 
@@ -205,18 +205,19 @@ def test_such_special_tokens_stay_text(stubborn: Callable[..., Backbone], text: 
 def test_ten_megabytes_pass_the_check_and_the_tokenizer_at_once(backbone: Backbone) -> None:
     text = "The flight was cancelled twice. " * 312_500
     start = time.perf_counter()
-    (encoded,) = backbone.encode([check_text(text, LIMITS)])
+    (encoded,) = backbone.encode([check_text(text)])
     assert time.perf_counter() - start < 0.5
     assert len(encoded) == 256
 
 
 def test_one_endless_word_is_read(backbone: Backbone) -> None:
-    (encoded,) = backbone.encode([check_text("a" * 1_000_000, LIMITS)])
+    (encoded,) = backbone.encode([check_text("a" * 1_000_000)])
     assert backbone.states([encoded]).hidden[-1].isfinite().all()
 
 
 def test_the_token_limit_of_the_place_is_kept(copied: Callable[..., Path]) -> None:
-    few = load(str(copied("t5")), limits=Limits(tokens=12))
+    with use_limits(Limits(tokens=12)):
+        few = load(str(copied("t5")))
     (encoded,) = few.encode([LONG])
     assert (few.tokens, len(encoded)) == (12, 12)
     assert encoded.whole_length > 180
@@ -224,21 +225,23 @@ def test_the_token_limit_of_the_place_is_kept(copied: Callable[..., Path]) -> No
 
 def test_the_token_limit_is_kept_for_a_model_already_in_memory(copied: Callable[..., Path]) -> None:
     folder = str(copied("t5"))
-    assert load(folder, limits=Limits(tokens=64)).tokens == 64
-    assert load(folder, limits=Limits(tokens=12)).tokens == 12
+    with use_limits(Limits(tokens=64)):
+        assert load(folder).tokens == 64
+    with use_limits(Limits(tokens=12)):
+        assert load(folder).tokens == 12
 
 
 def test_a_model_reads_no_more_than_its_own_positions(read: Callable[..., Backbone]) -> None:
     assert read("bert").tokens == TINY_POSITIONS
     assert read("roberta").tokens == TINY_POSITIONS - 1
     assert read("mpnet").tokens == TINY_POSITIONS - 2
-    assert read("t5").tokens == LIMITS.tokens
+    assert read("t5").tokens == Limits().tokens
 
 
 def test_a_model_reads_no_more_than_its_tokenizer_says(copied: Callable[..., Path]) -> None:
     folder = copied()
     rewrite(folder / "tokenizer_config.json", model_max_length=20)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert len(found.encode([LONG])[0]) == 20
 
 
@@ -249,7 +252,7 @@ def test_a_nonsensical_length_of_the_tokenizer_is_no_crash(
     folder = copied()
     rewrite(folder / "tokenizer_config.json", model_max_length=length)
     try:
-        found = load(str(folder), limits=LIMITS)
+        found = load(str(folder))
         found.states(found.encode([LONG]))
     except HeadsError:
         return
@@ -258,7 +261,7 @@ def test_a_nonsensical_length_of_the_tokenizer_is_no_crash(
 def test_a_tokenizer_of_another_model_is_no_crash(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "bert", "bert", vocab_size=22)
     try:
-        found = load(str(folder), limits=LIMITS)
+        found = load(str(folder))
         found.states(found.encode(["the zebra"]))
     except HeadsError:
         return
@@ -293,7 +296,7 @@ def test_threads_encode_at_once(backbone: Backbone) -> None:
 
 
 def test_a_real_decoder_is_read(shared: Path) -> None:
-    found = load(str(shared / "checkpoints" / "stories260K-llama"), limits=LIMITS)
+    found = load(str(shared / "checkpoints" / "stories260K-llama"))
     assert (found.width, found.layers, found.pooler) == (64, 5, "none")
     states = found.states(found.encode(["Once upon a time", "a dog"]))
     # A decoder's first token has read nothing but itself.
@@ -317,19 +320,22 @@ def test_passes_cover_every_row_once(small: Backbone, lengths: list[int], most: 
     assert sorted(seen) == list(range(len(lengths)))
 
 
-def test_a_model_is_kept_in_memory_and_the_oldest_one_goes(tiny: Callable[..., Path]) -> None:
-    two = Limits(models_in_memory=2, tokens=64)
-    first, second = (load(str(tiny(name)), limits=two) for name in ("bert", "gpt2"))
-    assert load(str(tiny("bert")), limits=two) is first
-    load(str(tiny("electra")), limits=two)
-    assert load(str(tiny("bert")), limits=two) is first
-    assert load(str(tiny("gpt2")), limits=two) is not second
+def test_a_model_is_kept_in_memory_and_the_oldest_one_goes(
+    tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "MODELS_IN_MEMORY", 2)
+    with use_limits(Limits(tokens=64)):
+        first, second = (load(str(tiny(name))) for name in ("bert", "gpt2"))
+        assert load(str(tiny("bert"))) is first
+        load(str(tiny("electra")))
+        assert load(str(tiny("bert"))) is first
+        assert load(str(tiny("gpt2"))) is not second
 
 
 def test_a_folder_whose_weights_change_is_read_anew(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "bert", "bert")
-    before = load(str(folder), limits=LIMITS)
+    before = load(str(folder))
     save_tiny(folder, "bert", num_hidden_layers=1)
-    after = load(str(folder), limits=LIMITS)
+    after = load(str(folder))
     assert after.revision != before.revision
     assert (before.layers, after.layers) == (2, 1)

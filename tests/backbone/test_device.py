@@ -15,7 +15,7 @@ import pytest
 import slow
 import torch
 from elsewhere import DEVICE, elsewhere
-from tiny_models import LIMITS, write_classifier
+from tiny_models import write_classifier
 
 from heads.backbone import engine, precision
 from heads.backbone.backbone import Backbone
@@ -86,7 +86,7 @@ def features(
 
 
 def states(backbone: Backbone) -> TokenStates:
-    events = keep_states([resolve("attention+linear")], TEXTS, (), backbone, LIMITS)
+    events = keep_states([resolve("attention+linear")], TEXTS, (), backbone)
     while True:
         try:
             next(events)
@@ -168,7 +168,7 @@ def test_the_block_computes_on_a_device(
     for module in (precision, engine):
         monkeypatch.setattr(module, "gain", lambda _: 2.0)
     suits = "around" if family == "mpnet" else ""
-    backbone = load(str(write_classifier(tmp_path / family, family, suits)), limits=LIMITS)
+    backbone = load(str(write_classifier(tmp_path / family, family, suits)))
     for asked, bits in (("exact", "float32"), ("fast", "bfloat16")):
         found = tried(backbone, asked, backbone.encode(TEXTS))
         assert (found.way.name, found.way.precision) == (f"packed on {gpu.type}", bits)
@@ -188,7 +188,7 @@ def test_the_block_computes_on_a_device(
 def test_transformers_reads_other_families_on_a_device(
     family: str, gpu: torch.device, on: str, tmp_path: Path
 ) -> None:
-    backbone = load(str(write_classifier(tmp_path / family, family)), limits=LIMITS)
+    backbone = load(str(write_classifier(tmp_path / family, family)))
     found = tried(backbone, "auto", backbone.encode(TEXTS))
     assert (found.way.name, found.way.precision) == (f"Transformers on {gpu.type}", "float32")
     assert f"was read by Transformers {on}" in found.says
@@ -253,17 +253,17 @@ def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPat
     lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:81]))
     asked = RunRequest(
-        data=read(file, LIMITS),
+        data=read(file),
         recipes=("mean+linear", "cls+roberta", "attention+linear"),
         config=ExperimentConfig(seeds=2, folds=2, precision="exact"),
         model=str(tiny()),
     )
-    return begin(asked, limits=LIMITS)
+    return begin(asked)
 
 
 def reading_of(run: RunFolder) -> dict[str, str]:
     """Finish a run and return how it has read."""
-    *_, board = working(run, LIMITS)
+    *_, board = working(run)
     assert isinstance(board, Leaderboard)
     assert board.state == "finished"
     return run.read("facts.json")["reading"]
@@ -272,7 +272,7 @@ def reading_of(run: RunFolder) -> dict[str, str]:
 def test_a_whole_run_reads_on_the_device_and_says_so(
     run: RunFolder, gpu: torch.device, on: str
 ) -> None:
-    assert foreseen(run, LIMITS).reading > 0
+    assert foreseen(run).reading > 0
     told = reading_of(run)
     assert told["engine"] == f"packed on {gpu.type}"
     assert on in told["says"]
@@ -282,7 +282,7 @@ def test_a_whole_run_reads_on_the_device_and_says_so(
 def test_a_run_that_goes_on_elsewhere_says_so(
     run: RunFolder, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    events = working(run, LIMITS)
+    events = working(run)
     for event in events:
         if isinstance(event, CellDone):
             break
@@ -385,7 +385,7 @@ def test_what_fails_in_the_midst_is_read_on_the_processor(
 def test_a_whole_run_on_a_device_that_fails_in_the_midst(
     run: RunFolder, narrow: None, on: str
 ) -> None:
-    assert foreseen(run, LIMITS).reading > 0
+    assert foreseen(run).reading > 0
     told = reading_of(run)
     assert told["engine"] == "packed"
     assert f"{on} failed (CUDA out of memory" in told["says"]

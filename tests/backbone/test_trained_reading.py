@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import LIMITS
 from torch import Tensor, nn
 
 from heads.backbone import loading
@@ -84,7 +83,7 @@ def test_every_pooling_gives_what_the_library_gives(
     sentences: Callable[..., Path], mode: object
 ) -> None:
     folder = sentences(mode)
-    close(read(loading.load(str(folder), limits=LIMITS)), encoded(folder))
+    close(read(loading.load(str(folder))), encoded(folder))
 
 
 def dense(taken: int, given: int, activation: nn.Module, **facts: bool) -> nn.Module:
@@ -109,7 +108,7 @@ def test_every_module_gives_what_the_library_gives(
     ]
     nn.init.normal_(steps[4].norm.weight)
     folder = sentences("mean", steps)
-    backbone = loading.load(str(folder), limits=LIMITS)
+    backbone = loading.load(str(folder))
     close(read(backbone), encoded(folder))
     assert backbone.trained is not None
     assert backbone.trained.plain == ""
@@ -122,7 +121,7 @@ def test_a_dense_layer_without_an_activation_is_a_tanh_as_in_the_library(
 ) -> None:
     folder = sentences("mean", [dense(small.width, 8, nn.ReLU())])
     changed(folder / "2_Dense/config.json", lambda told: told.pop("activation_function"))
-    close(read(loading.load(str(folder), limits=LIMITS)), encoded(folder))
+    close(read(loading.load(str(folder))), encoded(folder))
 
 
 def changed(path: Path, change: Callable[[dict[str, object]], object]) -> None:
@@ -152,11 +151,11 @@ def test_lower_case_is_the_tokenizers_own_or_there_is_no_such_reading(
     folder = sentences()
     changed(folder / "sentence_bert_config.json", lambda told: told.update(do_lower_case=True))
     with pytest.raises(RecipeError, match="asks for lower case, and its tokenizer keeps capitals"):
-        read(loading.load(str(folder), limits=LIMITS))
+        read(loading.load(str(folder)))
     lower = {"type": "Lowercase"}
     changed(folder / "tokenizer.json", lambda told: told.update(normalizer=lower))
     texts = [text.upper() for text in TEXTS]
-    found = read(loading.load(str(folder), limits=LIMITS), texts=texts)
+    found = read(loading.load(str(folder)), texts=texts)
     close(found, encoded(folder, texts))
     close(found, encoded(folder))
 
@@ -177,13 +176,13 @@ def test_prompts_give_what_the_library_gives(
     sentences: Callable[..., Path], mode: str, counts: bool
 ) -> None:
     folder = sentences(mode, prompts=PROMPTS, default_prompt_name="document", counts=counts)
-    backbone = loading.load(str(folder), limits=LIMITS)
+    backbone = loading.load(str(folder))
     close(read(backbone), encoded(folder))
     close(read(backbone, "trained+linear?prefix=query"), encoded(folder, prompt_name="query"))
     literal = "trained+linear?prefix=the_dog_:_"
     close(read(backbone, literal), encoded(folder, prompt="the dog : "))
     bare = replaced_prompts(folder)
-    close(read(loading.load(str(bare), limits=LIMITS)), encoded(bare))
+    close(read(loading.load(str(bare))), encoded(bare))
     plain = {"weightedmean": "weighted", "lasttoken": "last"}.get(mode, mode)
     own = f"{plain}+linear?prefix=query" + "&include_prefix=false" * (not counts)
     close(read(backbone, own), read(backbone, "trained+linear?prefix=query"))
@@ -302,7 +301,7 @@ def test_what_cannot_be_read_as_trained_is_told_in_a_sentence(
     folder = sentences("mean", [dense(small.width, 8, nn.Tanh())])
     breaks, says = FAULTS[fault]
     breaks(folder)
-    backbone = loading.load(str(folder), limits=LIMITS)
+    backbone = loading.load(str(folder))
     assert backbone.trained is None
     assert read(backbone, "mean+linear").shape == (3, small.width)
     with pytest.raises(RecipeError, match="Take another pooling") as told:
@@ -312,7 +311,7 @@ def test_what_cannot_be_read_as_trained_is_told_in_a_sentence(
 
 
 def test_it_is_no_part_of_the_head(sentences: Callable[..., Path], small: Backbone) -> None:
-    backbone = loading.load(str(sentences("mean")), limits=LIMITS)
+    backbone = loading.load(str(sentences("mean")))
     reader = Featurizer(resolve("trained+linear"), backbone)
     assert isinstance(backbone.trained, TrainedReading)
     assert not list(reader.parameters())
@@ -323,6 +322,6 @@ def test_a_changed_module_is_another_revision(
     sentences: Callable[..., Path], small: Backbone
 ) -> None:
     folder = sentences("mean", [dense(small.width, 8, nn.Tanh())])
-    before = loading.load(str(folder), limits=LIMITS).revision
+    before = loading.load(str(folder)).revision
     changed(folder / "2_Dense/config.json", lambda told: told.pop("activation_function"))
-    assert loading.load(str(folder), limits=LIMITS).revision != before
+    assert loading.load(str(folder)).revision != before

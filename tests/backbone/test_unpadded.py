@@ -10,7 +10,6 @@ import slow
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import LIMITS
 
 from heads.backbone import engine as reading
 from heads.backbone import loading, precision
@@ -191,7 +190,7 @@ def test_batches_hold_every_text_once_the_longest_first(lengths: list[int], most
 def test_a_loaded_model_gives_the_same_states_by_either_pass(
     family: str, tiny: Callable[..., Path]
 ) -> None:
-    backbone = loading.load(str(tiny(family)), limits=LIMITS)
+    backbone = loading.load(str(tiny(family)))
     assert backbone.block is not None
     for text in TEXTS:
         encoded = backbone.encode([text])
@@ -256,7 +255,7 @@ def test_a_pass_that_gives_no_numbers_does_not_agree(backbone: Backbone) -> None
 
 
 def test_what_a_model_cannot_read_is_said_in_a_sentence(tiny: Callable[..., Path]) -> None:
-    backbone = loading.load(str(tiny("roberta")), limits=LIMITS)
+    backbone = loading.load(str(tiny("roberta")))
     text = texts(4, pairs=True)
     text[0].inputs["token_type_ids"] = [0, 0, 7, 7]  # of two kinds at most
     with pytest.raises(ModelError, match="cannot read a text of 4 tokens"):
@@ -315,7 +314,7 @@ def test_sixteen_bits_are_used_where_they_are_faster_and_close(
 
 
 def test_another_family_is_read_by_transformers(tiny: Callable[..., Path]) -> None:
-    backbone = loading.load(str(tiny("gpt2")), limits=LIMITS)
+    backbone = loading.load(str(tiny("gpt2")))
     found = tried(backbone, "fast", backbone.encode(TEXTS))
     assert (found.way.name, found.way.precision) == ("Transformers", "float32")
     assert "gpt2 is not built of BERT's block" in found.says

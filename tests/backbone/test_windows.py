@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import LIMITS, WORDS
+from tiny_models import WORDS
 
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
@@ -20,6 +20,7 @@ from heads.backbone.states import Encoded
 from heads.backbone.windows import windows_of
 from heads.errors import RecipeError
 from heads.parts.resolve import resolve
+from heads.settings import Limits
 
 LONG = " ".join(WORDS[(7 * n + n // 5) % len(WORDS)] for n in range(123))
 MOST, STRIDE = 40, 11  # tokens of a window of a tiny model, and what two share here
@@ -35,7 +36,7 @@ def numbers(texts: Sequence[Encoded]) -> list[list[int]]:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlnet", "gpt2", "t5"])
 def test_they_are_what_the_tokenizer_cuts(tiny: Callable[..., Path], family: str) -> None:
-    backbone = replace(loading.load(str(tiny(family)), limits=LIMITS), tokens=MOST)
+    backbone = replace(loading.load(str(tiny(family))), tokens=MOST)
     own = in_windows(backbone)
     (text,) = own.encode([LONG])
     theirs = own.tokenizer(
@@ -138,7 +139,7 @@ def test_a_prefix_stands_before_each_and_a_prompt_behind_each(small: Backbone) -
 def test_a_text_of_a_million_characters_has_so_many_windows_and_no_more(small: Backbone) -> None:
     own = in_windows(small)
     (text,) = own.encode(["cat dog " * 125_000])
-    assert len(text.windows) == own.windows == LIMITS.windows
+    assert len(text.windows) == own.windows == Limits().windows
     kept = {rows[0]: states for rows, states in own.passes([text], layers=[-1])}
     assert kept[0].mask.shape == (own.windows, small.tokens)
     held = [layer.numel() for layer in kept[0].hidden]
@@ -168,7 +169,7 @@ def test_a_tokenizer_that_cuts_the_beginning_off(copied: Callable[..., Path]) ->
     folder = copied("bert")
     told = folder / "tokenizer_config.json"
     told.write_text(json.dumps(json.loads(told.read_text("utf-8")) | {"truncation_side": "left"}))
-    backbone = loading.load(str(folder), limits=LIMITS)
+    backbone = loading.load(str(folder))
     own = in_windows(backbone)
     (text,), (cut,) = own.encode([LONG]), backbone.encode([LONG])
     assert text.inputs == cut.inputs != text.windows[0].inputs

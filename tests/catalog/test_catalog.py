@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import slow
 import transformers
-from tiny_models import LIMITS, rewrite, save_tiny
+from tiny_models import rewrite, save_tiny
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as LIVE,
@@ -54,7 +54,7 @@ def fresh() -> Iterator[None]:
 
 
 def said(one: str | Recipe, other: str | Recipe, **more: Any) -> str:
-    settings: dict[str, Any] = {"limits": LIMITS, **more}
+    settings: dict[str, Any] = {**more}
     found = heads.difference(one, other, **settings)
     assert "\n" not in found
     assert "  " not in found
@@ -64,7 +64,7 @@ def said(one: str | Recipe, other: str | Recipe, **more: Any) -> str:
 
 def refused(one: Any, other: Any) -> str:
     with pytest.raises(HeadsError) as error:
-        heads.difference(one, other, limits=LIMITS)
+        heads.difference(one, other)
     assert "\n" not in str(error.value)
     return str(error.value)
 

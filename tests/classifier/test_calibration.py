@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS, write_classifier
+from tiny_models import WORDS, write_classifier
 from torch.nn.functional import cross_entropy
 
 import heads
@@ -86,7 +86,7 @@ def test_it_is_exported_and_its_card_says_so(
     ours = trained(recipe, rows, small)
     found = heads.export(calibrated(ours), tmp_path / "out")
     assert found.native == (recipe == "cls+bert")
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     wanted = (ours.logits(TEXTS) / 2.5).softmax(dim=1)
     assert torch.allclose(back.probabilities(TEXTS), wanted, atol=1e-6)
     card = (tmp_path / "out" / "README.md").read_text("utf-8")

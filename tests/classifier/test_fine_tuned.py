@@ -9,7 +9,7 @@ import pytest
 import slow
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import FORMS, LIMITS, save_tiny, write_classifier
+from tiny_models import FORMS, save_tiny, write_classifier
 
 import heads
 from heads.api import train_grid
@@ -26,7 +26,7 @@ QUICK = ExperimentConfig(folds=2, learning_rate=0.02, steps=6, standardise="no",
 
 
 def known(folder: Path) -> bool:
-    return is_fine_tuned(load(str(folder), limits=LIMITS))
+    return is_fine_tuned(load(str(folder)))
 
 
 @pytest.mark.parametrize("model_type", slow.but([*FORMS], "bert", "gpt2", "bart", "xlnet"))

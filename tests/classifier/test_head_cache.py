@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from quick_heads import QUICK, trained
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tiny_models import LIMITS
 from torch import Tensor
 
 from heads import caching
@@ -33,7 +32,7 @@ from heads.parts.resolve import layers as layers_shelf
 from heads.parts.resolve import pooling as poolings_shelf
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig, Limits, use_limits
 
 EVERY_HEAD = [f"mean+{name}" for name in heads_shelf]
 EVERY_POOLING = [f"{name}+linear" for name in poolings_shelf]
@@ -100,7 +99,7 @@ def test_a_head_comes_back_bit_by_bit(
 ) -> None:
     head, path = heads[recipe], tmp_path / "head.safetensors"
     head_cache.save(head, path)
-    again = head_cache.load(path, small, LIMITS)
+    again = head_cache.load(path, small)
     assert torch.equal(logits(head), logits(again))
     for name in (
         "recipe",
@@ -126,7 +125,7 @@ def test_what_was_learned_of_the_base_model_comes_back(
     config = ExperimentConfig(epochs=1, trials=1)
     [head] = trained([f"mean+linear?tune={tune}"], rows, small, config)
     head_cache.save(head, tmp_path / "head.safetensors")
-    again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
+    again = head_cache.load(tmp_path / "head.safetensors", small)
     assert head.base is not None
     assert again.base is not None
     assert (again.base.tune, again.base.digest) == (tune, head.base.digest)
@@ -144,7 +143,7 @@ def test_a_head_of_several_labels_comes_back(
     corpus = build("many", [f"a {letter}" for letter in "abcdefghijklmnop"], labels)
     (head,) = trained(["mean+centroid"], corpus, small)
     head_cache.save(head, tmp_path / "head.safetensors")
-    again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
+    again = head_cache.load(tmp_path / "head.safetensors", small)
     assert again.problem is MULTI_LABEL
     assert torch.equal(logits(head), logits(again))
 
@@ -158,7 +157,7 @@ def test_what_a_run_found_comes_back(
     numbers = replace(heads["mean+linear"], problem=REGRESSION)
     for head in (found, numbers):
         head_cache.save(head, tmp_path / "head.safetensors")
-        again = head_cache.load(tmp_path / "head.safetensors", small, LIMITS)
+        again = head_cache.load(tmp_path / "head.safetensors", small)
         for name in ("temperature", "thresholds", "problem"):
             assert getattr(again, name) == getattr(head, name), name
 
@@ -211,7 +210,7 @@ def test_a_file_cut_short_is_refused(
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(CheckpointError, match="is not a head that this version can read"):
-        head_cache.load(path, small, LIMITS)
+        head_cache.load(path, small)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"text,label\n", b"\x80\x04N."])
@@ -219,7 +218,7 @@ def test_a_file_of_another_kind_is_refused(small: Backbone, tmp_path: Path, cont
     path = tmp_path / "head.safetensors"
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as refused:
-        head_cache.load(path, small, LIMITS)
+        head_cache.load(path, small)
     assert refused.value.hint == "Delete the file; the head will be trained again."
     assert str(tmp_path) not in str(refused.value)
 
@@ -231,14 +230,14 @@ def test_every_hostile_file_is_refused(
     assert len(files) > 15
     for path in files:
         with pytest.raises(CheckpointError):
-            head_cache.load(path, small, LIMITS)
+            head_cache.load(path, small)
     assert seconds() < 5
 
 
 def test_a_path_that_is_no_file_is_refused(small: Backbone, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.safetensors"):
         with pytest.raises(CheckpointError):
-            head_cache.load(path, small, LIMITS)
+            head_cache.load(path, small)
 
 
 @pytest.mark.parametrize(
@@ -278,14 +277,14 @@ def test_a_file_whose_facts_do_not_fit_is_refused(
 ) -> None:
     rewrite(file, **values)
     with pytest.raises(CheckpointError):
-        head_cache.load(file, small, LIMITS)
+        head_cache.load(file, small)
 
 
 @pytest.mark.parametrize("facts", ["", "[]", "5", "null", "[" * 100_000, "{}"])
 def test_a_file_without_facts_is_refused(file: Path, small: Backbone, facts: str) -> None:
     save_file(load_file(file), file, metadata={head_cache.KEY: facts})
     with pytest.raises(CheckpointError):
-        head_cache.load(file, small, LIMITS)
+        head_cache.load(file, small)
 
 
 @pytest.mark.parametrize("change", ["lacks one", "one more", "other shape"])
@@ -301,7 +300,7 @@ def test_a_file_whose_tensors_do_not_fit_is_refused(
         tensors["head.classifier.bias"] = torch.zeros(4)
     save_file(tensors, file, metadata={head_cache.KEY: json.dumps(facts)})
     with pytest.raises(CheckpointError):
-        head_cache.load(file, small, LIMITS)
+        head_cache.load(file, small)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -312,7 +311,7 @@ def test_a_file_of_numbers_that_are_none_is_refused(
     tensors = {name: torch.full_like(tensor, number) for name, tensor in load_file(file).items()}
     save_file(tensors, file, metadata={head_cache.KEY: json.dumps(facts)})
     with pytest.raises(CheckpointError):
-        head_cache.load(file, small, LIMITS)
+        head_cache.load(file, small)
 
 
 # Kept and found again
@@ -326,11 +325,11 @@ def test_what_is_kept_is_found_in_memory_and_after_a_restart(
     logits: Callable[[TrainedHead], Tensor],
 ) -> None:
     head = heads["attention+linear"]
-    assert head_cache.recall("a" * 40, small, LIMITS) is None
+    assert head_cache.recall("a" * 40, small) is None
     head_cache.keep("a" * 40, head)
-    assert head_cache.recall("a" * 40, small, LIMITS) is head
+    assert head_cache.recall("a" * 40, small) is head
     restart()
-    again = head_cache.recall("a" * 40, small, LIMITS)
+    again = head_cache.recall("a" * 40, small)
     assert again is not None
     assert again is not head
     assert torch.equal(logits(again), logits(head))
@@ -359,10 +358,10 @@ def test_a_spoilt_file_counts_as_none_and_is_replaced(
     head_cache.keep(key, head)
     spoil(own_cache / "heads" / f"{key}.safetensors")
     restart()
-    assert head_cache.recall(key, small, LIMITS) is None
+    assert head_cache.recall(key, small) is None
     head_cache.keep(key, head)
     restart()
-    assert head_cache.recall(key, small, LIMITS) is not None
+    assert head_cache.recall(key, small) is not None
 
 
 def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
@@ -370,7 +369,8 @@ def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
 ) -> None:
     head_cache.keep("c" * 40, heads["mean+linear"])
     restart()
-    assert head_cache.recall("c" * 40, small, Limits(head_parameters=10)) is None
+    with use_limits(Limits(head_parameters=10)):
+        assert head_cache.recall("c" * 40, small) is None
 
 
 @pytest.mark.parametrize("place", ["a file", "under a file", "/proc/none"])
@@ -387,9 +387,9 @@ def test_keeping_does_not_fail_where_nothing_can_be_written(
     folder = {"a file": tmp_path / "a file", "under a file": tmp_path / "a file" / "x"}
     monkeypatch.setenv("HEADS_CACHE", str(folder.get(place, place)))
     head_cache.keep("d" * 40, heads["mean+linear"])
-    assert head_cache.recall("d" * 40, small, LIMITS) is heads["mean+linear"]
+    assert head_cache.recall("d" * 40, small) is heads["mean+linear"]
     restart()
-    assert head_cache.recall("d" * 40, small, LIMITS) is None
+    assert head_cache.recall("d" * 40, small) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
@@ -420,8 +420,8 @@ def test_only_so_many_heads_stay_in_memory(
     head = heads["mean+linear"]
     for key in ("a", "b", "c"):
         head_cache.keep(key, head)
-    assert head_cache.recall("c", small, LIMITS) is head
-    again = head_cache.recall("a", small, LIMITS)
+    assert head_cache.recall("c", small) is head
+    again = head_cache.recall("a", small)
     assert again is not None
     assert again is not head
 
@@ -436,7 +436,7 @@ def test_threads_keep_and_recall_at_once(
             for number in range(8):
                 head_cache.keep(f"{number % 2}" * 40, heads["mean+linear"])
                 restart()
-                assert head_cache.recall(f"{number % 2}" * 40, small, LIMITS) is not None
+                assert head_cache.recall(f"{number % 2}" * 40, small) is not None
         except BaseException as error:
             failures.append(error)
 

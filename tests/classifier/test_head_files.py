@@ -13,14 +13,14 @@ import slow
 import torch
 from quick_heads import trained
 from safetensors.torch import save_file
-from tiny_models import LIMITS, rewrite
+from tiny_models import rewrite
 from torch import Tensor
 
 import heads
 from heads.backbone.loading import load as load_backbone
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
-from heads.settings import PUBLIC
+from heads.settings import PUBLIC, Limits, use_limits
 
 LABELS = {"labels": json.dumps(["neg", "pos"])}
 # What each of the hostile files must get, as its list of expectations says.
@@ -152,29 +152,30 @@ def test_a_portable_folder_whose_facts_are_no_facts_is_refused(
     classes = json.loads((folder / "head.json").read_text("utf-8"))["classes"]
     thresholds = [0.5, 0.0, -1.5][: len(classes)]
     rewrite(folder / "head.json", thresholds=thresholds, temperature=2)
-    found = heads.load(folder, limits=LIMITS).head
+    found = heads.load(folder).head
     assert (found.thresholds, found.temperature) == (tuple(thresholds), 2.0)
     rewrite(folder / "head.json", **change)
     with pytest.raises(CheckpointError, match="out is not an export that can be read"):
-        heads.load(folder, limits=LIMITS)
+        heads.load(folder)
 
 
 @pytest.mark.parametrize("recipe", ["mean+logistic", "mean+logistic?long=windows&stride=4"])
 def test_an_export_reads_as_much_of_a_text_as_when_it_was_written(
     tmp_path: Path, tiny: Callable[..., Path], rows: Corpus, recipe: str
 ) -> None:
-    narrow = replace(LIMITS, tokens=12, windows=3)  # of the 40 that the base model could read
-    backbone = load_backbone(str(tiny()), limits=narrow)
+    narrow = Limits(tokens=12, windows=3)  # of the 40 that the base model could read
+    with use_limits(narrow):
+        backbone = load_backbone(str(tiny()))
     [head] = trained([recipe], rows, backbone)
     ours = heads.Classifier(backbone=backbone, head=head)
     heads.export(ours, tmp_path / "out")
-    theirs = heads.load(tmp_path / "out", limits=LIMITS)
+    theirs = heads.load(tmp_path / "out")
     assert theirs.backbone.tokens == 12
-    assert theirs.backbone.windows == (3 if "windows" in recipe else LIMITS.windows)
+    assert theirs.backbone.windows == (3 if "windows" in recipe else Limits().windows)
     long = ["the cat sat on a mat " * 2 + "the flight was cancelled twice " * 20]
     assert torch.equal(theirs.logits(long), ours.logits(long))
     assert not torch.equal(
-        replace(ours, backbone=load_backbone(str(tiny()), limits=LIMITS)).logits(long),
+        replace(ours, backbone=load_backbone(str(tiny()))).logits(long),
         ours.logits(long),
     )
 
@@ -193,8 +194,8 @@ def test_what_is_not_there_or_not_allowed_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="There is no file"):
         heads.load(tmp_path / "none.safetensors")
     path = saved(tmp_path / "head.safetensors", linear())
-    with pytest.raises(CheckpointError, match="There is no file"):
-        heads.load(path, limits=PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(CheckpointError, match="There is no file"):
+        heads.load(path)
     with pytest.raises(RecipeError, match="Did you mean"):
         heads.load(path, recipe="mean+linaer")
 

@@ -17,7 +17,6 @@ from quick_heads import trained
 from safetensors.torch import load_file, save_file
 from tiny_models import (
     FORMS,
-    LIMITS,
     OTHERS,
     TINY_VOCABULARY,
     rewrite,
@@ -116,7 +115,7 @@ def assert_same(ours: Tensor, true: Tensor) -> None:
 
 
 def own(folder: Path) -> Explanation:
-    return heads.explain("own", model=str(folder), limits=LIMITS)
+    return heads.explain("own", model=str(folder))
 
 
 def tensors_of(found: Explanation) -> dict[str, TensorFact]:
@@ -129,7 +128,7 @@ def origins(found: Explanation) -> dict[str, str]:
 
 def refused(folder: Path, kind: type[HeadsError]) -> str:
     with pytest.raises(kind) as error:
-        load(str(folder), limits=LIMITS)
+        load(str(folder))
     assert type(error.value) is kind
     said = str(error.value)
     assert "\n" not in said
@@ -152,7 +151,7 @@ def test_there_is_one_of_each_form_that_a_recipe_expresses(model_type: str) -> N
 @pytest.mark.parametrize("model_type", slow.but(CLASSIFIERS, *OFTEN))
 def test_a_classifier_comes_in_with_its_logits(written: Folders, model_type: str) -> None:
     folder = written(model_type)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert str(found.recipe) == CLASSIFIERS[model_type][1]
     assert found.head.new == ()
     true = theirs(folder, TEXTS)
@@ -166,7 +165,7 @@ def test_a_classifier_comes_in_with_its_logits(written: Folders, model_type: str
     "model_type", slow.but([name for name in FORMS if name != "gpt2"], *OFTEN[1:])
 )
 def test_two_texts_come_in_as_the_class_reads_them(written: Folders, model_type: str) -> None:
-    found = load(str(written(model_type)), limits=LIMITS)
+    found = load(str(written(model_type)))
     true = theirs(written(model_type), TEXTS, PAIRS)
     assert not torch.allclose(true, theirs(written(model_type), TEXTS), atol=1e-3)
     assert_same(found.logits(TEXTS, PAIRS), true)
@@ -192,7 +191,7 @@ def test_a_config_chooses_what_comes_in(
     written: Folders, model_type: str, settings: dict[str, Any], recipe: str | None
 ) -> None:
     folder = written(model_type, **settings)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert recipe in (None, str(found.recipe))
     assert_same(found.logits(TEXTS), theirs(folder, TEXTS))
 
@@ -201,7 +200,7 @@ def test_a_config_chooses_what_comes_in(
 @pytest.mark.parametrize("model_type", ["bart", "gpt2", "bert", "xlnet"])
 def test_any_number_of_classes_comes_in(written: Folders, model_type: str, labels: int) -> None:
     folder = written(model_type, labels=labels)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert found.classes == tuple(f"LABEL_{number}" for number in range(labels))
     assert_same(found.logits(TEXTS), theirs(folder, TEXTS))
 
@@ -211,7 +210,7 @@ def test_weights_of_half_precision_come_in(written: Folders, tmp_path: Path) -> 
     folder = tmp_path / "half"
     model.to(torch.bfloat16).save_pretrained(folder)
     small_tokenizer("around").save_pretrained(folder)
-    assert_same(load(str(folder), limits=LIMITS).logits(TEXTS), theirs(folder, TEXTS))
+    assert_same(load(str(folder)).logits(TEXTS), theirs(folder, TEXTS))
     assert {fact.origin for fact in tensors_of(own(folder)).values()} == {"pretrained"}
 
 
@@ -222,8 +221,8 @@ def test_weights_in_several_files_come_in(written: Folders, tmp_path: Path) -> N
         model.save_pretrained(folder, max_shard_size="20KB")
     small_tokenizer("around").save_pretrained(folder)
     assert len(list(folder.glob("*.safetensors"))) > 3
-    found = load(str(folder), limits=LIMITS)
-    assert torch.equal(found.logits(TEXTS), load(str(whole), limits=LIMITS).logits(TEXTS))
+    found = load(str(folder))
+    assert torch.equal(found.logits(TEXTS), load(str(whole)).logits(TEXTS))
     assert tensors_of(own(folder)).keys() == tensors_of(own(whole)).keys()
     assert all(fact.source == name for name, fact in tensors_of(own(folder)).items())
 
@@ -233,14 +232,14 @@ def test_where_padding_is_the_end_token_the_class_reads_the_token_before(
     written: Folders, model_type: str
 ) -> None:
     folder = written(model_type, template="after", pad_token_id=3, eos_token_id=3)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert_same(found.logits(TEXTS[:1]), theirs(folder, TEXTS[:1]))
 
 
 def test_reformers_own_seed_comes_in(written: Folders) -> None:
     folder = written("reformer", hash_seed=5)
     long = (" ".join(TEXTS[2:3] * 3),)
-    assert_same(load(str(folder), limits=LIMITS).logits(long), theirs(folder, long))
+    assert_same(load(str(folder)).logits(long), theirs(folder, long))
 
 
 # Labels and kinds of answer
@@ -248,7 +247,7 @@ def test_reformers_own_seed_comes_in(written: Folders) -> None:
 
 def test_labels_are_those_of_the_config(changed: Folders) -> None:
     folder = changed(id2label={"0": "bad", "1": "so-so", "2": "good"})
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert (found.classes, found.head.problem, found.head.rows) == (
         ("bad", "so-so", "good"),
         SINGLE_LABEL,
@@ -262,12 +261,12 @@ def test_labels_are_those_of_the_config(changed: Folders) -> None:
 def test_labels_with_html_stay_text(changed: Folders) -> None:
     image = "<img src=x onerror=alert(1)>"
     folder = changed(id2label={"0": image, "1": "b", "2": "c"})
-    assert load(str(folder), limits=LIMITS).classes == (image, "b", "c")
+    assert load(str(folder)).classes == (image, "b", "c")
 
 
 def test_several_labels_are_sigmoids(changed: Folders) -> None:
     folder = changed(problem_type="multi_label_classification")
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert found.head.problem is MULTI_LABEL
     true = theirs(folder, TEXTS)
     assert_same(found.probabilities(TEXTS), true.sigmoid())
@@ -285,7 +284,7 @@ def test_one_number_is_what_transformers_makes_of_it(
 
     folder = write_classifier(tmp_path / "reward", "llama", labels=1)
     rewrite(folder / "config.json", problem_type=problem)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     many = problem is None
     expected = SINGLE_OUTPUT if many else REGRESSION
     assert (found.classes, found.head.problem) == (("LABEL_0",), expected)
@@ -302,7 +301,7 @@ def test_one_number_is_what_transformers_makes_of_it(
 
 def test_the_numbers_of_a_regression_are_no_probabilities_of_classes(changed: Folders) -> None:
     folder = changed(problem_type="regression")
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     assert (found.head.problem, len(found.classes)) == (REGRESSION, 3)
     assert_same(found.probabilities(TEXTS), theirs(folder, TEXTS))
 
@@ -312,7 +311,7 @@ GIVEN = {"LABEL_0": 0.2, "LABEL_1": 0.5, "LABEL_2": 0.9}
 
 def test_thresholds_of_its_config_are_read(changed: Folders) -> None:
     several = "multi_label_classification"
-    found = load(str(changed(problem_type=several, thresholds=GIVEN)), limits=LIMITS)
+    found = load(str(changed(problem_type=several, thresholds=GIVEN)))
     assert torch.tensor(found.head.thresholds).sigmoid().tolist() == pytest.approx([0.2, 0.5, 0.9])
     shares = found.probabilities(TEXTS)
     assert found.predict(TEXTS) == [
@@ -339,7 +338,7 @@ def test_thresholds_of_its_config_are_read(changed: Folders) -> None:
 )
 def test_what_a_foreign_config_calls_alike_is_passed_over(changed: Folders, marks: Any) -> None:
     several = "multi_label_classification"
-    found = load(str(changed(problem_type=several, **marks)), limits=LIMITS)
+    found = load(str(changed(problem_type=several, **marks)))
     assert (found.head.problem, found.head.thresholds, found.head.temperature) == (
         MULTI_LABEL,
         (),
@@ -349,7 +348,7 @@ def test_what_a_foreign_config_calls_alike_is_passed_over(changed: Folders, mark
 
 def test_a_softmax_has_no_thresholds_and_no_vote(changed: Folders) -> None:
     marks = {"thresholds": GIVEN, "head_to_head": {"loss": "ovr"}}
-    found = load(str(changed(problem_type="single_label_classification", **marks)), limits=LIMITS)
+    found = load(str(changed(problem_type="single_label_classification", **marks)))
     assert (found.head.problem, found.head.thresholds) == (SINGLE_LABEL, ())
 
 
@@ -426,7 +425,7 @@ def test_more_tensors_than_the_class_has_are_left_as_the_class_leaves_them(
     changed: Folders,
 ) -> None:
     folder = changed("bert", lambda tensors: tensors.update({"classifier.more": torch.ones(3)}))
-    assert_same(load(str(folder), limits=LIMITS).logits(TEXTS), theirs(folder, TEXTS))
+    assert_same(load(str(folder)).logits(TEXTS), theirs(folder, TEXTS))
 
 
 @pytest.mark.parametrize(
@@ -487,7 +486,7 @@ def test_labels_that_cannot_be_told_apart_or_read_are_refused_or_mended(
 ) -> None:
     folder = changed(id2label=dict(enumerate(labels)))
     try:
-        classes = load(str(folder), limits=LIMITS).classes
+        classes = load(str(folder)).classes
     except HeadsError:
         return
     assert len(set(classes)) == 3
@@ -503,7 +502,7 @@ def test_a_family_without_a_recipe_is_refused_with_the_reason(
     else:
         folder = write_classifier(tmp_path / model_type, model_type, "around")
     with pytest.raises(HeadsError) as error:
-        load(str(folder), limits=LIMITS)
+        load(str(folder))
     assert family(model_type).reason in str(error.value)
 
 
@@ -515,12 +514,12 @@ def test_funnel_comes_in_with_a_vocabulary_of_whole_words(written: Folders, tmp_
     for word in ("one", "two"):
         settings["model"]["vocab"][word] = len(settings["model"]["vocab"])
     path.write_text(json.dumps(settings), "utf-8")
-    assert_same(load(str(folder), limits=LIMITS).logits(TEXTS), theirs(folder, TEXTS))
+    assert_same(load(str(folder)).logits(TEXTS), theirs(folder, TEXTS))
 
 
 def test_a_text_that_a_family_cannot_read_is_refused_in_a_sentence(written: Folders) -> None:
     with pytest.raises(HeadsError):
-        load(str(written("funnel")), limits=LIMITS).logits(["a dog"])
+        load(str(written("funnel"))).logits(["a dog"])
 
 
 # Where each tensor comes from
@@ -529,7 +528,7 @@ def test_a_text_that_a_family_cannot_read_is_refused_in_a_sentence(written: Fold
 def test_the_folder_is_read_and_not_written(written: Folders) -> None:
     folder = written("modernbert")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    load(str(folder), limits=LIMITS).logits(TEXTS)
+    load(str(folder)).logits(TEXTS)
     own(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -593,7 +592,7 @@ def test_berts_pooler_is_pretrained_only_if_the_checkpoint_has_it(
         **{f"bert.{name}": pooler for name in POOLER},
         **dict.fromkeys(CLASSIFIER, classifier),
     }
-    found = heads.explain("cls+bert", model=str(folder), limits=LIMITS)
+    found = heads.explain("cls+bert", model=str(folder))
     begun = "new" if pooler == "random" else pooler
     last = "mismatched" if classifier == "pretrained" else "new"  # of two classes, and now of three
     assert origins(found) == {**dict.fromkeys(POOLER, begun), **dict.fromkeys(CLASSIFIER, last)}
@@ -602,22 +601,22 @@ def test_berts_pooler_is_pretrained_only_if_the_checkpoint_has_it(
 @pytest.mark.parametrize("family_", ["roberta", "gpt2", "bert", "modernbert"])
 def test_another_familys_head_is_all_new(tiny: Folders, family_: str) -> None:
     other = "cls+electra" if family_ == "roberta" else "cls+roberta"
-    found = heads.explain(other, model=str(tiny(family_)), limits=LIMITS)
+    found = heads.explain(other, model=str(tiny(family_)))
     assert set(origins(found).values()) == {"new"}
 
 
 def test_robertas_head_is_new_unless_it_was_fine_tuned(tiny: Folders) -> None:
-    found = heads.explain("cls+roberta", model=str(tiny("roberta", "ForMaskedLM")), limits=LIMITS)
+    found = heads.explain("cls+roberta", model=str(tiny("roberta", "ForMaskedLM")))
     assert set(origins(found).values()) == {"new"}
     tuned = str(tiny("roberta", "ForSequenceClassification"))
-    found = heads.explain("cls+roberta", model=tuned, limits=LIMITS)
+    found = heads.explain("cls+roberta", model=tuned)
     assert list(origins(found).values())[:2] == ["pretrained", "pretrained"]
 
 
 def test_modernberts_head_is_the_one_of_its_masked_words(tiny: Folders) -> None:
     folder = tiny("modernbert", "ForMaskedLM")
     for recipe in ("own", "cls+modernbert", "mean+modernbert"):
-        facts = tensors_of(heads.explain(recipe, model=str(folder), limits=LIMITS))
+        facts = tensors_of(heads.explain(recipe, model=str(folder)))
         for name in ("head.dense.weight", "head.norm.weight"):
             assert (facts[name].origin, facts[name].source) == ("pretrained", name)
         last = "random" if recipe == "own" else "new"
@@ -628,7 +627,7 @@ def test_modernberts_head_is_the_one_of_its_masked_words(tiny: Folders) -> None:
 def test_training_begins_with_what_the_checkpoint_has(tiny: Folders, rows: Corpus) -> None:
     folder = tiny("modernbert", "ForMaskedLM")
     stored = load_file(folder / "model.safetensors")
-    backbone = load_backbone(str(folder), limits=LIMITS)
+    backbone = load_backbone(str(folder))
     begun = RecipeModule(resolve("cls+modernbert"), backbone, 3)
     assert set(begun.pretrained) == {"head.dense.weight", "head.norm.weight"}
     still = ExperimentConfig(steps=1, learning_rate=1e-12, standardise="no")
@@ -645,10 +644,10 @@ def test_training_begins_with_what_the_checkpoint_has(tiny: Folders, rows: Corpu
 def test_training_leaves_the_checkpoints_own_head_as_it_was(tiny: Folders, rows: Corpus) -> None:
     """The tensors that training begins with are copies."""
     folder = str(tiny("modernbert", "ForSequenceClassification"))
-    before = load(folder, limits=LIMITS).logits(TEXTS)
-    backbone = load_backbone(folder, limits=LIMITS)
+    before = load(folder).logits(TEXTS)
+    backbone = load_backbone(folder)
     trained(["cls+modernbert"], rows, backbone)
-    assert torch.equal(load(folder, limits=LIMITS).logits(TEXTS), before)
+    assert torch.equal(load(folder).logits(TEXTS), before)
 
 
 def five(place: Path, family_: str) -> Path:
@@ -669,7 +668,7 @@ def test_a_last_layer_of_other_classes_is_mismatched(
     tmp_path: Path, family_: str, recipe: str, last: str
 ) -> None:
     folder = five(tmp_path, family_)
-    found = heads.explain(recipe, model=str(folder), limits=LIMITS)
+    found = heads.explain(recipe, model=str(folder))
     assert found.classes == 3
     facts = tensors_of(found)
     assert (facts[f"{last}.weight"].origin, facts[f"{last}.weight"].shape[0]) == ("mismatched", 3)
@@ -696,7 +695,7 @@ def test_a_random_head_is_the_same_at_every_start(tiny: Folders) -> None:
     from heads.classifier import native_head
 
     folder = str(tiny("bert", "ForMaskedLM"))
-    asked: dict[str, Any] = {"recipes": ["own"], "model": folder, "limits": LIMITS}
+    asked: dict[str, Any] = {"recipes": ["own"], "model": folder}
     first = heads.compare("a dog", **asked).predictions[0].logits
     native_head._found.clear()
     assert heads.compare("a dog", **asked).predictions[0].logits == first

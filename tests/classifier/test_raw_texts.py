@@ -10,7 +10,7 @@ import pytest
 import slow
 import torch
 import transformers
-from tiny_models import FORMS, LIMITS, OTHERS, PIECES, Cut, real_tokenizer
+from tiny_models import FORMS, OTHERS, PIECES, Cut, real_tokenizer
 from torch import Tensor
 
 from heads.analysis.attribution import attributions
@@ -90,7 +90,7 @@ def test_logits_are_those_of_the_class_on_the_raw_text(
     tmp_path: Path, model_type: str, request: pytest.FixtureRequest
 ) -> None:
     folder = write(tmp_path / model_type, model_type)
-    found = load(str(folder), limits=LIMITS)
+    found = load(str(folder))
     side = family(model_type).sides_of(found.head.module.reader.resolved)[0]
     alone, padded = logits_by_transformers(folder, TEXTS, side)
     assert difference(alone[DECOMPOSED], alone[COMPOSED]) > SEEN
@@ -107,7 +107,7 @@ def test_logits_are_those_of_the_class_on_the_raw_text(
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     """GPT-2 small and random, whose tokens are bytes."""
-    return load(str(write(tmp_path_factory.mktemp("raw") / "gpt2", "gpt2")), limits=LIMITS)
+    return load(str(write(tmp_path_factory.mktemp("raw") / "gpt2", "gpt2")))
 
 
 CLEANED: dict[str, Callable[[str], str]] = {
@@ -152,5 +152,5 @@ def test_every_way_to_ask_reads_the_raw_text(gpt2: Classifier) -> None:
     assert len(found.tokens) == len(gpt2.backbone.encode([text])[0])
     changed = flipped([gpt2], text, [f"{text} "])
     assert (changed.original.text, changed.edits[0].text) == (text, f"{text} ")
-    assert texts_of([text, "b"], LIMITS).texts == (text, "b")
+    assert texts_of([text, "b"]).texts == (text, "b")
     assert all(line[0] == " " and line[-1] == "\n" for line in suggested(text))

@@ -11,7 +11,7 @@ import pytest
 import slow
 import torch
 from safetensors.numpy import save_file
-from tiny_models import LIMITS, rewrite
+from tiny_models import rewrite
 from torch import Tensor, nn
 
 import heads
@@ -77,7 +77,7 @@ def encoded(folder: Path, name: str = "sentence_embedding") -> Tensor:
 
 
 def opened(folder: Path) -> Classifier:
-    return heads.load(folder, limits=LIMITS)
+    return heads.load(folder)
 
 
 def close(found: Tensor, wanted: Tensor) -> None:
@@ -368,7 +368,7 @@ def test_a_broken_file_of_arrays_is_one_sentence(
 
 
 def is_known(folder: Path) -> bool:
-    return is_fine_tuned(load(str(folder), limits=LIMITS))
+    return is_fine_tuned(load(str(folder)))
 
 
 def test_each_kind_of_classifier_is_known_as_a_fine_tuned_base_model(

@@ -13,9 +13,8 @@ from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.problem import MULTI_LABEL
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
-LIMITS = Limits()
 WORDS = [
     "a",
     "red",
@@ -84,7 +83,7 @@ def rows(count: int, *columns: Callable[[int], object], header: str = "", sign: 
     ],
 )
 def test_common_dialects_are_read_alike(write: Callable[..., Path], content: bytes) -> None:
-    corpus = read(write(content), LIMITS).corpus
+    corpus = read(write(content)).corpus
     assert (corpus.texts, corpus.classes, corpus.name) == (("a", "b"), ("x", "y"), "table")
 
 
@@ -110,7 +109,7 @@ def test_an_error_names_its_line(
     write: Callable[..., Path], content: str | bytes, line: int, what: str
 ) -> None:
     with pytest.raises(DataError) as refused:
-        read(write(content), LIMITS)
+        read(write(content))
     assert what in str(refused.value)
     assert (refused.value.line, bool(refused.value.hint)) == (line, True)
 
@@ -127,18 +126,18 @@ def test_other_alphabets_are_never_read_as_western(
         20, lambda row: f"{letters} {row}", lambda row: "xy"[row % 2], header="text,label"
     )
     with pytest.raises(DataError, match="Save it as UTF-8"):
-        read(write(content.encode(encoding)), LIMITS)
+        read(write(content.encode(encoding)))
 
 
 def test_western_letters_are_read_wherever_they_first_come(write: Callable[..., Path]) -> None:
     head = rows(5000, sentence, lambda row: "xy"[row % 2], header="text,label").encode()
-    data = read(write(head + "\nL’été à Noël « très œuvre » … 5 €,x\n".encode("cp1252")), LIMITS)
+    data = read(write(head + "\nL’été à Noël « très œuvre » … 5 €,x\n".encode("cp1252")))
     assert data.corpus.texts[-1] == "L’été à Noël « très œuvre » … 5 €"
     assert data.findings[0].lines == (5002,)
 
 
 def test_a_header_in_the_middle_is_no_row(write: Callable[..., Path]) -> None:
-    data = read(write("text,label\na,x\ntext,label\nb,y\n"), LIMITS)
+    data = read(write("text,label\na,x\ntext,label\nb,y\n"))
     assert data.corpus.texts == ("a", "b")
     assert data.dropped == {"names of the columns again": (3,)}
     assert data.rows_in == 3
@@ -146,13 +145,13 @@ def test_a_header_in_the_middle_is_no_row(write: Callable[..., Path]) -> None:
 
 def test_whether_there_is_a_header_can_be_said(write: Callable[..., Path]) -> None:
     path = write(rows(20, sentence, lambda row: "xy"[row % 2]))
-    assert len(read(path, LIMITS).corpus) == 20
-    assert "header" in kinds(read(path, LIMITS))
-    told = read(path, LIMITS, header=False)
+    assert len(read(path).corpus) == 20
+    assert "header" in kinds(read(path))
+    told = read(path, header=False)
     assert (len(told.corpus), kinds(told) & {"header"}) == (20, set())
-    assert read(path, LIMITS, header=True).corpus.texts[0] == sentence(1).strip()
+    assert read(path, header=True).corpus.texts[0] == sentence(1).strip()
     named = write("text,label\na,x\nb,y\n")
-    assert len(read(named, LIMITS, header=False).corpus) == 3
+    assert len(read(named, header=False).corpus) == 3
 
 
 # The columns
@@ -177,7 +176,7 @@ def test_columns_are_guessed(
     write: Callable[..., Path], header: str, text: int, label: int
 ) -> None:
     names = header.split(",")
-    table = open_table(write(rows(40, str, sentence, label_of, header=header)), LIMITS)
+    table = open_table(write(rows(40, str, sentence, label_of, header=header)))
     assert guess(table) == Columns(text=names[text], label=names[label])
 
 
@@ -186,7 +185,7 @@ def test_a_split_says_nothing_but_the_names_of_parts(write: Callable[..., Path])
         return "train" if row else "by hand"
 
     content = rows(40, sentence, label_of, split, header="text,label,split")
-    assert guess(open_table(write(content), LIMITS)).split == ""
+    assert guess(open_table(write(content))).split == ""
 
 
 def test_a_file_that_is_sorted_by_class_is_looked_at_as_a_whole(write: Callable[..., Path]) -> None:
@@ -197,7 +196,7 @@ def test_a_file_that_is_sorted_by_class_is_looked_at_as_a_whole(write: Callable[
         return f"shelf {row % 60}"
 
     content = rows(5_000, sentence, place, sorted_by_class, header="a,b,c")
-    assert guess(open_table(write(content), LIMITS)) == Columns(text="a", label="c")
+    assert guess(open_table(write(content))) == Columns(text="a", label="c")
 
 
 def test_a_title_above_names_that_are_said_to_be_there_is_left_out(
@@ -205,7 +204,7 @@ def test_a_title_above_names_that_are_said_to_be_there_is_left_out(
 ) -> None:
     path = write("Answers of May,,\nnumber,text,label\n1,one two,x\n2,two three,y\n3,four,x\n")
     for header in (None, True):
-        table = open_table(path, LIMITS, header)
+        table = open_table(path, header)
         assert table.columns == ("number", "text", "label")
         assert len(table.rows) == 3
 
@@ -220,7 +219,7 @@ def test_a_date_is_no_text_and_a_split_no_label(write: Callable[..., Path]) -> N
     content = rows(
         40, date, split, lambda row: f"ok {row}", label_of, header="When,Split,Why,Again"
     )
-    data = read(write(content), LIMITS)
+    data = read(write(content))
     assert data.columns == Columns(text="Why", label="Again", split="Split")
     assert data.corpus.parts[:4] == ("train", "train", "validation", "test")
     assert len(data.corpus.parts) == 40
@@ -233,7 +232,7 @@ def test_two_texts_are_found_by_their_names(write: Callable[..., Path], pair: st
     content = rows(
         10, str, sentence, lambda row: f"b {sentence(row)}", label_of, header=f"n,{pair},gold"
     )
-    data = read(write(content), LIMITS)
+    data = read(write(content))
     assert [data.columns.text, data.columns.pair] == pair.split(",")
     assert data.columns.label == "gold"
     assert data.corpus.pairs[0] == f"b {sentence(0)}".strip()
@@ -241,11 +240,11 @@ def test_two_texts_are_found_by_their_names(write: Callable[..., Path], pair: st
 
 def test_columns_can_be_chosen(write: Callable[..., Path]) -> None:
     path = write("a,b,c,part\nu,x,1,train\nv,y,2,test\nw,x|y,1,train\n")
-    data = read(path, LIMITS, Columns(text="a", label="c", pair="b", split="part"))
+    data = read(path, Columns(text="a", label="c", pair="b", split="part"))
     assert (data.corpus.texts, data.corpus.pairs) == (("u", "v", "w"), ("x", "y", "x|y"))
     assert data.corpus.parts == ("train", "test", "train")
     assert not data.guessed
-    data = read(path, LIMITS, Columns(text="a", label="b", separator="|"))
+    data = read(path, Columns(text="a", label="b", separator="|"))
     assert data.corpus.problem is MULTI_LABEL
     assert data.classes == {"x": 2, "y": 2}
 
@@ -262,7 +261,7 @@ def test_columns_can_be_chosen(write: Callable[..., Path]) -> None:
 def test_a_wrong_choice_is_refused(write: Callable[..., Path], columns: Columns, what: str) -> None:
     path = write("text,label,other\na,x,b\nc,y,d\n")
     with pytest.raises(DataError) as refused:
-        read(path, LIMITS, columns)
+        read(path, columns)
     assert what in str(refused.value)
 
 
@@ -271,7 +270,7 @@ def test_a_wrong_choice_is_refused(write: Callable[..., Path], columns: Columns,
 )
 def test_too_few_columns_are_refused(write: Callable[..., Path], content: str) -> None:
     with pytest.raises(DataError, match="has only the column"):
-        read(write(content, "few.json" if content == "{}" else "few.csv"), LIMITS)
+        read(write(content, "few.json" if content == "{}" else "few.csv"))
 
 
 # JSON
@@ -279,16 +278,16 @@ def test_too_few_columns_are_refused(write: Callable[..., Path], content: str) -
 
 def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> None:
     with pytest.raises(DataError, match=r"Line 1 of t\.jsonl"):
-        read(write('{"text":1.0,"label":007}', "t.jsonl"), LIMITS)
+        read(write('{"text":1.0,"label":007}', "t.jsonl"))
     content = (
         '{"text":1.0,"label":1e999}\n\n{"label":true,"more":[1],"text":"a\\u0000b"}\n{"text":"c"}'
     )
-    table = open_table(write(content, "t.jsonl"), LIMITS)
+    table = open_table(write(content, "t.jsonl"))
     assert table.columns == ("text", "label", "more")
     assert table.rows == [["1.0", "1e999", ""], ["a\0b", "true", '["1"]'], ["c", "", ""]]
     assert table.lines == [1, 3, 4]
     with pytest.raises(DataError, match=r"'more' holds lists or objects \(line 3\)"):
-        read(write(content, "t.jsonl"), LIMITS, Columns(text="text", label="more"))
+        read(write(content, "t.jsonl"), Columns(text="text", label="more"))
 
 
 @pytest.mark.parametrize(
@@ -307,15 +306,15 @@ def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> No
 )
 def test_wrong_json_is_refused_by_line(write: Callable[..., Path], content: str, line: int) -> None:
     with pytest.raises(DataError) as refused:
-        read(write(content, "t.json"), LIMITS)
+        read(write(content, "t.json"))
     assert refused.value.line == line
 
 
 def test_json_is_bounded_while_reading(write: Callable[..., Path]) -> None:
     wide = json.dumps({f"c{at}": 1 for at in range(51)})
     for content, what in [(wide, "51 columns"), ('{"a":1}\n' * 20_001, "20,000 rows")]:
-        with pytest.raises(LimitError, match=what):
-            open_table(write(content, "t.jsonl"), PUBLIC)
+        with use_limits(PUBLIC), pytest.raises(LimitError, match=what):
+            open_table(write(content, "t.jsonl"))
 
 
 # Parquet and folders
@@ -337,19 +336,19 @@ def test_parquet_is_read_as_strings(tmp_path: Path) -> None:
         "text": ["007", None, "NA", "x"], "label": [1, 0, 0, 1], "real": [1.0, 2.5, None, 0.1],
         "flag": [True, False, None, True],
     }  # fmt: skip
-    table = open_table(parquet(tmp_path / "t.parquet", columns), LIMITS)
+    table = open_table(parquet(tmp_path / "t.parquet", columns))
     assert table.rows == [
         ["007", "1", "1.0", "true"], ["", "0", "2.5", "false"], ["NA", "0", "", ""],
         ["x", "1", "0.1", "true"],
     ]  # fmt: skip
-    data = read(tmp_path / "t.parquet", LIMITS)
+    data = read(tmp_path / "t.parquet")
     assert data.dropped == {"no text": (2,)}
     assert "row 2" in says(data, "no_text")
 
 
 def test_names_of_classes_are_read_where_they_are_kept(tmp_path: Path) -> None:
     columns = {"text": ["a", "b", "c"], "label": [1, 0, -1]}
-    data = read(parquet(tmp_path / "t.parquet", columns, ["neg", "pos"]), LIMITS)
+    data = read(parquet(tmp_path / "t.parquet", columns, ["neg", "pos"]))
     assert data.corpus.classes == ("neg", "pos")
     assert data.corpus.targets == ((1,), (0,))
     assert data.dropped == {"no label": (3,)}
@@ -358,31 +357,31 @@ def test_names_of_classes_are_read_where_they_are_kept(tmp_path: Path) -> None:
 def test_parquet_is_bounded_and_lists_are_refused(tmp_path: Path) -> None:
     path = parquet(tmp_path / "t.parquet", {"text": [["a"], ["b"]], "label": ["x", "y"]})
     with pytest.raises(DataError, match=r"'text' holds lists or objects \(row 1\)"):
-        read(path, LIMITS)
+        read(path)
     many = {"text": ["a"] * 20_001, "label": ["x"] * 20_001}
-    with pytest.raises(LimitError, match="20,000 rows"):
-        read(parquet(path, many), PUBLIC)
-    with pytest.raises(LimitError, match="60 columns"):
-        read(parquet(path, {f"c{at}": ["a"] for at in range(60)}), PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="20,000 rows"):
+        read(parquet(path, many))
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="60 columns"):
+        read(parquet(path, {f"c{at}": ["a"] for at in range(60)}))
     bomb = parquet(path, {"text": ["a" * 1_000_000] * 100, "label": ["x"] * 100})
     assert bomb.stat().st_size < 1_000_000
-    with pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
-        read(bomb, PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+        read(bomb)
     arrow = pytest.importorskip("pyarrow")
     once = arrow.DictionaryArray.from_arrays(
         arrow.array([0] * 20_000), arrow.array(["a" * 45_000_000])
     )
     bomb = parquet(path, {"text": once, "label": ["x", "y"] * 10_000})
-    with pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
-        read(bomb, PUBLIC)  # 900 GB, were each row given its text
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+        read(bomb)  # 900 GB, were each row given its text
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="damaged"):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_each_batch_makes_only_its_own_words(tmp_path: Path, seconds: Callable[[], float]) -> None:
     many = {"text": [f"text {row}" for row in range(200_000)], "label": ["x", "y"] * 100_000}
-    assert open_table(parquet(tmp_path / "t.parquet", many), LIMITS).rows[-1][0] == "text 199999"
+    assert open_table(parquet(tmp_path / "t.parquet", many)).rows[-1][0] == "text 199999"
     assert seconds() < 10  # 1 where nothing else runs; 40 if every batch made all words
 
 
@@ -400,11 +399,11 @@ def arrow_set(folder: Path, columns: dict[str, Sequence]) -> None:
 
 def test_a_saved_folder_is_read(tmp_path: Path) -> None:
     arrow_set(tmp_path / "one", {"text": ["a", "b"], "label": ["x", "y"]})
-    assert read(tmp_path / "one", LIMITS).corpus.texts == ("a", "b")
+    assert read(tmp_path / "one").corpus.texts == ("a", "b")
     for part, text in (("train", ["a", "b"]), ("test", ["c", "A "])):
         arrow_set(tmp_path / "both" / part, {"text": text, "label": ["x", "y"]})
     (tmp_path / "both" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    data = read(tmp_path / "both", LIMITS)
+    data = read(tmp_path / "both")
     assert data.corpus.parts == ("train", "train", "test", "test")
     assert says(data, "split_overlap").startswith("1 text for validation or testing")
     assert data.corpus.texts == ("a", "b", "c", "A ")
@@ -414,25 +413,25 @@ def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
     for part in ("test", "train"):
         name = tmp_path / f"{part}-00000-of-00001.parquet"
         parquet(name, {"text": [f"{part} a", f"{part} b"], "label": ["x", "y"]})
-    assert read(tmp_path, LIMITS).corpus.parts == ("test", "test", "train", "train")
+    assert read(tmp_path).corpus.parts == ("test", "test", "train", "train")
 
 
 def test_a_wrong_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no data set"):
-        read(tmp_path, LIMITS)
+        read(tmp_path)
     for files in ('{"_data_files": [{"filename": "../x.arrow"}]}', "{", "[]", '{"_data_files": 5}'):
         (tmp_path / "state.json").write_text(files)
         with pytest.raises(DataError, match=r"outside its folder|missing or damaged"):
-            read(tmp_path, LIMITS)
+            read(tmp_path)
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "gone.arrow"}]}')
     with pytest.raises(DataError):
-        read(tmp_path, LIMITS)
+        read(tmp_path)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", Path("/dev/null")):
         with pytest.raises(DataError, match=r"cannot be read|empty"):
-            read(path, LIMITS)
+            read(path)
     with pytest.raises(DataError, match="no file and no sample"):
         api.read("nowhere.csv")
 
@@ -441,9 +440,9 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_leak_across_the_split_is_named(write: Callable[..., Path]) -> None:
-    data = read(write("text,label,split\na,x,train\nb,y,train\nA ,x,test\nc,y,test\n"), LIMITS)
+    data = read(write("text,label,split\na,x,train\nb,y,train\nA ,x,test\nc,y,test\n"))
     assert says(data, "split_overlap").endswith("line 4. Remove them, or scores are too good.")
-    data = read(write("text,label,split\na,x,train\nb,y,train\n"), LIMITS)
+    data = read(write("text,label,split\na,x,train\nb,y,train\n"))
     assert (data.columns.split, data.corpus.parts) == ("split", ())
 
 
@@ -452,11 +451,11 @@ def test_words_that_are_also_labels_are_no_leak(write: Callable[..., Path]) -> N
         return f"{sentence(row)} love and joy to a {'x' if row % 3 else 'joy'}"
 
     content = rows(60, text, lambda row: ("love", "joy", "a")[row % 3], header="text,label")
-    assert "label_in_text" not in kinds(read(write(content), LIMITS))
+    assert "label_in_text" not in kinds(read(write(content)))
     marked = rows(
         60, lambda row: f"{sentence(row)} #{label_of(row)}", label_of, header="text,label"
     )
-    assert "in 100 % of the rows" in says(read(write(marked), LIMITS), "label_in_text")
+    assert "in 100 % of the rows" in says(read(write(marked)), "label_in_text")
 
 
 @pytest.mark.parametrize(
@@ -473,7 +472,7 @@ def test_suspicious_labels_are_named(
     write: Callable[..., Path], labels: tuple[str, str], kind: str
 ) -> None:
     content = rows(20, sentence, lambda row: labels[row % 2], header="text,label")
-    data = read(write(content), LIMITS)
+    data = read(write(content))
     assert kinds(data) == {kind}
     assert says(data, kind).isprintable()
 
@@ -483,29 +482,32 @@ def test_ordinary_labels_are_not_suspicious(write: Callable[..., Path]) -> None:
     content = "\n".join(
         ["text\tlabel", *(f"{sentence(row)}\t{names[row % 8]}" for row in range(80))]
     )
-    assert read(write(content), LIMITS).findings == ()
+    assert read(write(content)).findings == ()
 
 
 def test_labels_that_are_no_classes_are_refused(write: Callable[..., Path]) -> None:
     own = rows(30, sentence, lambda row: f"label {row}", header="text,label")
     with pytest.raises(DataError, match="a label of its own"):
-        read(write(own), LIMITS)
+        read(write(own))
     real = rows(200, sentence, lambda row: f"{row % 50 / 10}", header="text,label")
     with pytest.raises(DataError, match=r"50 different numbers\), not classes"):
-        read(write(real), LIMITS, Columns(text="text", label="label"))
+        read(write(real), Columns(text="text", label="label"))
     several = rows(30, sentence, lambda row: f"a|{row}", header="text,label")
     columns = Columns(text="text", label="label", separator="|")
-    with pytest.raises(LimitError, match="has 31 classes; this place allows 30"):
-        read(write(several), Limits(classes=30), columns)
+    with (
+        use_limits(Limits(classes=30)),
+        pytest.raises(LimitError, match="has 31 classes; this place allows 30"),
+    ):
+        read(write(several), columns)
     stars = rows(200, sentence, lambda row: f"{row % 10 / 2}", header="text,label")
-    assert len(read(write(stars), LIMITS).corpus.classes) == 10
+    assert len(read(write(stars)).corpus.classes) == 10
     cut = rows(20, sentence, lambda row: "L" * 100 + "ab"[row % 2], header="text,label")
     with pytest.raises(DataError, match="longer than 100 characters"):
-        read(write(cut), LIMITS)
+        read(write(cut))
 
 
 def test_all_of_it_can_be_told_as_json(write: Callable[..., Path]) -> None:
-    data = read(write("text,label\na,x\n,y\nb,y\nA,y\n"), LIMITS)
+    data = read(write("text,label\na,x\n,y\nb,y\nA,y\n"))
     told = json.loads(json.dumps(data.as_json()))
     assert (told["rows_in"], told["rows"], told["guessed"]) == (4, 3, True)
     assert told["dropped"] == {"no text": {"count": 1, "lines": [3]}}
@@ -525,7 +527,7 @@ def test_a_hundred_thousand_rows_take_seconds(
         100_000, lambda row: f"{sentence(row)} {row * 7919}", label_of, header="text,label"
     )
     path, before = write(content), seconds()
-    assert len(read(path, LIMITS).corpus) == 100_000
+    assert len(read(path).corpus) == 100_000
     assert seconds() - before < 10  # 2.5 where nothing else runs
 
 
@@ -533,5 +535,5 @@ def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a\nERROR forged\x1b[31m.csv"
     path.write_text("text\na\n")
     with pytest.raises(HeadsError) as refused:
-        read(path, LIMITS)
+        read(path)
     assert str(refused.value).isprintable()

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiny_models import LIMITS
 
 from heads.data.corpus import Corpus, build, check_text, groups_of, in_order, numbered
 from heads.data.dataset import read
@@ -20,7 +19,7 @@ from heads.data.samples import SAMPLES
 from heads.data.text import fold, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
 PROMISED = {
@@ -41,31 +40,34 @@ ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 def test_a_text_stays_as_it_stands_but_for_lone_surrogates(text: str, most: int) -> None:
     cut = "".join(letter for letter in text[:most] if unicodedata.category(letter) != "Cs")
     try:
-        checked = check_text(text, Limits(text_characters=most))
+        with use_limits(Limits(text_characters=most)):
+            checked = check_text(text)
     except DataError:
         kinds = {unicodedata.category(letter) for letter in cut if not letter.isspace()}
         assert kinds <= {"Cc", "Cf", "Lo", "Mn", "So", "Cn"}  # Hangul's filler and the like as well
         return
     assert checked == cut
     checked.encode("utf-8")
-    assert check_text(checked, LIMITS) == checked
+    assert check_text(checked) == checked
 
 
 @given(text=st.text(st.characters(categories=["L", "N", "P", "Z"]), max_size=60))
 def test_an_ordinary_text_is_let_in(text: str) -> None:
     if not is_blank(text):
-        assert check_text(text, LIMITS) == text
+        assert check_text(text) == text
 
 
 def test_a_text_is_cut_at_the_limit() -> None:
-    assert check_text("x" * 10_000_000, PUBLIC) == "x" * PUBLIC.text_characters
-    assert check_text(" abcdef", Limits(text_characters=3)) == " ab"
+    with use_limits(PUBLIC):
+        assert check_text("x" * 10_000_000) == "x" * PUBLIC.text_characters
+    with use_limits(Limits(text_characters=3)):
+        assert check_text(" abcdef") == " ab"
 
 
 @pytest.mark.parametrize("thing", [None, 5, 1.5, True, b"text", ["text"], {"text": 1}])
 def test_what_is_no_text_is_refused(thing: object) -> None:
     with pytest.raises(DataError, match=type(thing).__name__):
-        check_text(thing, LIMITS)
+        check_text(thing)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +75,11 @@ def test_what_is_no_text_is_refused(thing: object) -> None:
 )
 def test_a_blank_text_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(DataError, match="second sentence"):
-        check_text(text, LIMITS, "second sentence")
+        check_text(text, "second sentence")
 
 
 def test_endless_combining_marks_are_quick(seconds: Callable[[], float]) -> None:
-    fold(check_text("a" + "\u0315\u0300" * 500_000, LIMITS))
+    fold(check_text("a" + "\u0315\u0300" * 500_000))
     assert seconds() < 2
 
 
@@ -105,7 +107,7 @@ def test_every_reader_gives_texts_as_they_stand(tmp_path: Path, ending: str) -> 
         frame.to_parquet(path)
     else:
         frame.to_excel(path, index=False)
-    data = read(path, LIMITS)
+    data = read(path)
     assert data.corpus.texts == tuple(texts)
     assert data.corpus.classes == ("p", "q")  # labels are cleaned
     kinds = {finding.kind for finding in data.findings}
@@ -226,7 +228,7 @@ def plain(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, Corpus]:
-    return {name: read(entry.path, LIMITS).corpus for name, entry in SAMPLES.items()}
+    return {name: read(entry.path).corpus for name, entry in SAMPLES.items()}
 
 
 def rows_of(corpus: Corpus) -> list[tuple[str, ...]]:

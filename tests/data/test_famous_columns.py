@@ -15,9 +15,7 @@ import pytest
 import slow
 
 from heads.data.dataset import read
-from heads.settings import Limits
 
-LIMITS = Limits()
 ROWS = 60
 NOUNS = [
     "kettle",
@@ -574,7 +572,7 @@ def written(name: str, folder: Path, *, sign: str = ",", seed: int = 0, rows: in
 @pytest.mark.parametrize("name", slow.but_each(3, SETS))
 def test_the_columns_of_a_famous_set_are_found(tmp_path: Path, name: str, sign: str) -> None:
     for seed, rows in ((0, ROWS), (1, 36), (2, 300)):
-        found = read(written(name, tmp_path, sign=sign, seed=seed, rows=rows), LIMITS).columns
+        found = read(written(name, tmp_path, sign=sign, seed=seed, rows=rows)).columns
         expected = SETS[name][2]
         assert {key: getattr(found, key) for key in expected} == expected, (seed, rows)
         assert bool(found.pair) == ("pair" in expected)
@@ -583,7 +581,7 @@ def test_the_columns_of_a_famous_set_are_found(tmp_path: Path, name: str, sign: 
 @pytest.mark.parametrize("name", DOUBTS)
 def test_where_two_columns_are_near_both_are_named(tmp_path: Path, name: str) -> None:
     kind, other = DOUBTS[name]
-    data = read(written(name, tmp_path), LIMITS)
+    data = read(written(name, tmp_path))
     says = next(one.says for one in data.findings if one.kind == kind)
     taken = data.columns.label if kind == "which_label" else data.columns.text
     assert says.startswith(f"'{taken}' (")
@@ -595,7 +593,7 @@ def test_where_two_columns_are_near_both_are_named(tmp_path: Path, name: str) ->
     "name", ["IMDB", "TripAdvisor", "QNLI", "fake news", "spam", "Sentiment140", "corona tweets"]
 )
 def test_where_no_column_is_near_nothing_is_asked(tmp_path: Path, name: str) -> None:
-    found = read(written(name, tmp_path), LIMITS).findings
+    found = read(written(name, tmp_path)).findings
     assert not {"which_text", "which_label"} & {one.kind for one in found}
 
 
@@ -615,6 +613,6 @@ def test_json_lines_of_inference_are_read(tmp_path: Path) -> None:
         )  # fmt: skip
     path = tmp_path / "snli.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    found = read(path, LIMITS).columns
+    found = read(path).columns
     assert (found.text, found.pair, found.label) == ("sentence1", "sentence2", "gold_label")
     assert not found.separator

@@ -17,16 +17,15 @@ from heads.data.dataset import data_of
 from heads.data.samples import SAMPLES
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, use_limits
 
-LIMITS = Limits()
 SENTIMENT = SAMPLES["sentiment"].path
 TWO = Features({"text": Value("string"), "label": ClassLabel(names=["no", "yes"])})
 
 
-def opened(data, limits=LIMITS):
-    table, name = open_source(data, limits)
-    return data_of(table, limits, name=name)
+def opened(data):
+    table, name = open_source(data)
+    return data_of(table, name=name)
 
 
 def rows(name, count=20, features=TWO):
@@ -140,15 +139,15 @@ def test_splits_are_used_as_they_are_called():
 )
 def test_what_cannot_be_read_is_one_sentence(data, says):
     with pytest.raises(DataError, match=says) as refused:
-        open_source(data, LIMITS)
+        open_source(data)
     assert "\n" not in str(refused.value)
 
 
 def test_limits_hold_for_tables_in_memory():
-    with pytest.raises(LimitError, match="more than 20,000 rows"):
-        open_source(pd.DataFrame({"text": ["a"] * 20_001, "label": ["b"] * 20_001}), PUBLIC)
-    with pytest.raises(LimitError, match="51 columns"):
-        open_source(pd.DataFrame({f"c{n}": ["a"] for n in range(51)}), PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="more than 20,000 rows"):
+        open_source(pd.DataFrame({"text": ["a"] * 20_001, "label": ["b"] * 20_001}))
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="51 columns"):
+        open_source(pd.DataFrame({f"c{n}": ["a"] for n in range(51)}))
 
 
 def test_a_head_is_trained_on_a_frame_and_scored_on_another(tiny):
@@ -163,16 +162,14 @@ def test_a_head_is_trained_on_a_frame_and_scored_on_another(tiny):
 
 
 def test_nobody_imports_a_library_for_what_it_has_not_made():
-    code = (
-        "import sys; from heads.data.sources import open_source; from heads.settings import Limits"
-    )
-    code += "; open_source('sentiment', Limits()); print({'pandas', 'datasets'} & {*sys.modules})"
+    code = "import sys; from heads.data.sources import open_source"
+    code += "; open_source('sentiment'); print({'pandas', 'datasets'} & {*sys.modules})"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
 
 
 def test_the_guess_is_that_of_a_file():
     frame = pd.read_csv(SAMPLES["pairs"].path)
-    table, name = open_source(frame, LIMITS)
+    table, name = open_source(frame)
     assert name == "DataFrame"
     assert guess(table) == opened("pairs").columns

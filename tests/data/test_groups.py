@@ -20,9 +20,8 @@ from heads.data.splits import split as splits_of
 from heads.data.table import ColumnHints, Columns
 from heads.data.text import fold
 from heads.errors import DataError
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 
-LIMITS = Limits()
 FEW = st.text("abcde", min_size=1, max_size=1)
 PAIRS = st.lists(st.tuples(FEW | st.text("abcdefgh", min_size=2, max_size=3), FEW | st.text(
     "abcdefgh", min_size=2, max_size=3)), min_size=1, max_size=40)  # fmt: skip
@@ -222,7 +221,7 @@ def test_a_column_of_groups_is_read(tmp_path: Path) -> None:
     ]
     lines[9] = lines[9].rsplit(",", 1)[0] + ","
     path.write_text("text,label,author\n" + "\n".join(lines), "utf-8")
-    data = read(path, LIMITS, Columns(text="text", label="label", group="author"))
+    data = read(path, Columns(text="text", label="label", group="author"))
     assert data.corpus.groups[:2] == ("a0", "a0")
     assert data.corpus.groups[9] == ""
     assert groups_of(data.corpus).count == 11
@@ -232,9 +231,9 @@ def test_a_column_of_groups_is_read(tmp_path: Path) -> None:
     )
     assert says.lines == (11,)
     assert data.as_json()["columns"]["group"] == "author"
-    table = open_table(path, LIMITS)
+    table = open_table(path)
     columns = guess(table, ColumnHints(group="author"))
     assert (columns.text, columns.label, columns.group) == ("text", "label", "author")
-    assert data_of(table, LIMITS, columns).corpus.groups == data.corpus.groups
+    assert data_of(table, columns).corpus.groups == data.corpus.groups
     with pytest.raises(DataError, match="chosen twice"):
-        read(path, LIMITS, Columns(text="text", label="label", group="label"))
+        read(path, Columns(text="text", label="label", group="label"))

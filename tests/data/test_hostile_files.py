@@ -3,7 +3,6 @@
 import csv
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.runs.trainer import first_split
-from heads.settings import PUBLIC, ExperimentConfig, Limits
+from heads.settings import PUBLIC, ExperimentConfig, Limits, use_limits
 
-LOCAL = Limits()
 # Files that must be read: rows used, classes, and the warnings that must be among those given.
 READ: dict[str, tuple[int, int, set[str]]] = {
     "c03_no_header.csv": (11, 2, {"header"}),
@@ -102,9 +100,9 @@ QUIET = ("c13", "c14", "c15", "c19", "c20", "c24", "c25", "c29", "c30", "c33", "
 
 @pytest.fixture
 def hostile(shared: Path) -> Callable[..., Data]:
-    def read_named(name: str, limits: Limits = LOCAL) -> Data:
+    def read_named(name: str) -> Data:
         (path,) = (shared / "hostile").glob(f"{name}*")
-        return read(path, limits)
+        return read(path)
 
     return read_named
 
@@ -146,17 +144,18 @@ def test_a_program_is_said_to_be_no_table(raw: Path | bytes, tmp_path: Path) -> 
     path = tmp_path / "prog.csv"
     path.write_bytes(raw if isinstance(raw, bytes) else raw.read_bytes()[:200_000])
     with pytest.raises(DataError, match=r"^prog\.csv is not a text table"):
-        open_table(path, LOCAL)
+        open_table(path)
 
 
 @pytest.mark.parametrize("name", ["c10_3000_classes.csv", "c32_200_columns.csv"])
 def test_the_public_place_allows_less(hostile: Callable[..., Data], name: str) -> None:
-    with pytest.raises(LimitError, match=r"200 columns|3,000 classes"):
-        hostile(name, PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError, match=r"200 columns|3,000 classes"):
+        hostile(name)
 
 
 def test_more_classes_are_allowed_by_limit(hostile: Callable[..., Data]) -> None:
-    assert len(hostile("c10", replace(LOCAL, classes=3000)).corpus.classes) == 3000
+    with use_limits(Limits(classes=3000)):
+        assert len(hostile("c10").corpus.classes) == 3000
 
 
 # What must be in them
@@ -253,9 +252,10 @@ def test_limits_hold_while_reading(tmp_path: Path, seconds: Callable[[], float])
         (table(tmp_path / "columns.csv", 3, columns=20_000), "20,000 columns"),
         (table(tmp_path / "bytes.csv", 300_000), "larger than the 3 MB"),
     ]:
-        with pytest.raises(LimitError, match=says):
-            open_table(path, few)
-    assert len(open_table(table(tmp_path / "fits.csv", 100, columns=10), few).rows) == 100
+        with use_limits(few), pytest.raises(LimitError, match=says):
+            open_table(path)
+    with use_limits(few):
+        assert len(open_table(table(tmp_path / "fits.csv", 100, columns=10)).rows) == 100
     assert seconds() < 10
 
 
@@ -263,10 +263,10 @@ def test_limits_hold_while_reading(tmp_path: Path, seconds: Callable[[], float])
 def test_an_endless_text_is_cut_and_an_endless_quote_refused(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text('text,label\n"' + "word " * 2_000_000 + '",pos\nb,neg\n')
-    data = read(path, LOCAL)
+    data = read(path)
     assert len(data.corpus.texts[0]) <= 20_000
     assert next(finding for finding in data.findings if finding.kind == "cut").lines == (2,)
     path.write_text('text,label\n"' + "abc,pos\n" * 2_500_000)
     with pytest.raises(DataError, match="begins on line 2 of") as refused:
-        read(path, LOCAL)
+        read(path)
     assert refused.value.line == 2

@@ -21,10 +21,8 @@ from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.spec import RunSpec, load
 from heads.runs.unseen_classes import says_of_unmet, set_aside, unmet
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
-
-LIMITS = Limits()
 
 
 def corpus_of(name: str, labels: list, **given) -> Corpus:
@@ -163,7 +161,7 @@ def saved(folder: Path, name: str, labels: list[str]) -> Data:
     ]
     path = folder / f"{name}.csv"
     path.write_text("text,label,author\n" + "\n".join(lines), "utf-8")
-    return read(path, LIMITS, Columns(text="text", label="label", group="author"))
+    return read(path, Columns(text="text", label="label", group="author"))
 
 
 @pytest.mark.parametrize("unseen", ["aside", "wrong"])

@@ -18,9 +18,7 @@ from heads.data.labels import find_separator
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from heads.settings import Limits
 
-LIMITS = Limits()
 QUICK = settings(max_examples=100)
 NAMES = ("angry", "calm", "glad", "sad", "tired")
 
@@ -81,12 +79,12 @@ def test_labels_joined_by_a_sign_come_back(folder, given_sets, sign, space) -> N
     cells = [f"{sign}{space}".join(sorted(labels)) for labels in given_sets]
     joined = {cell for cell in cells if sign in cell}
     assume(len(joined) >= 8)  # then few labels make many cells
-    data = read(labelled(folder, cells), LIMITS)
+    data = read(labelled(folder, cells))
     assert (data.columns.separator, data.corpus.problem) == (sign, MULTI_LABEL)
     assert sets(data) == list(map(set, given_sets))
     assert data.dropped == {}
     assert "separator" in kinds(data)
-    told = read(labelled(folder, cells), LIMITS, data.columns)
+    told = read(labelled(folder, cells), data.columns)
     assert told.corpus == data.corpus
     assert "separator" not in kinds(told)
 
@@ -130,14 +128,14 @@ def test_a_sign_is_found_between_few_labels(cells: list[str], sign: str) -> None
 
 def test_a_sentence_as_label_is_one_label(folder) -> None:
     cells = ["a, b", *["spam", "ham", "eggs"] * 5]
-    data = read(labelled(folder, cells), LIMITS)
+    data = read(labelled(folder, cells))
     assert data.columns.separator == ""
     assert "a, b" in data.corpus.classes
 
 
 def test_a_sign_that_no_cell_holds_leaves_one_label_a_row(folder) -> None:
     columns = Columns(text="text", label="label", separator=";")
-    data = read(labelled(folder, ["x", "y"] * 6), LIMITS, columns)
+    data = read(labelled(folder, ["x", "y"] * 6), columns)
     assert data.corpus.problem is SINGLE_LABEL
     assert "No cell holds ';'" in next(one.says for one in data.findings)
 
@@ -145,14 +143,14 @@ def test_a_sign_that_no_cell_holds_leaves_one_label_a_row(folder) -> None:
 def test_warnings_are_of_each_label_where_there_are_several(folder) -> None:
     pool = ["Joy|calm", "joy|calm", "calm|sad", "joy|sad|calm", "joy", "sad", "calm", "Joy"]
     cells = pool * 6 + ["calm|rare", "calm|seld\u043em", "calm|seldom"]
-    data = read(labelled(folder, cells), LIMITS)
+    data = read(labelled(folder, cells))
     assert data.columns.separator == "|"
     assert {"case", "lookalike", "tiny"} <= kinds(data)
     assert "several" not in kinds(data)
     tiny = next(one for one in data.findings if one.kind == "tiny")
     assert tiny.says.startswith("3 labels have fewer than 5 rows")
     cut = labelled(folder, ["x" * 150 + "|y", "y|z", "z|" + "x" * 150, "x" * 150, "y", "z"] * 5)
-    data = read(cut, LIMITS)
+    data = read(cut)
     assert data.corpus.classes == ("x" * 100, "y", "z")
     assert "long_labels" in kinds(data)
 
@@ -163,7 +161,7 @@ def test_labels_that_all_stand_in_the_text_are_a_leak(folder) -> None:
         for row, labels in enumerate([("red",), ("blue", "red"), ("blue", "green"), ("green",)] * 6)
     ]
     columns = Columns(text="text", label="label", separator="|")
-    data = read(saved(folder, ("text", "label"), rows), LIMITS, columns)
+    data = read(saved(folder, ("text", "label"), rows), columns)
     assert "label_in_text" in kinds(data)
 
 
@@ -185,7 +183,7 @@ def test_columns_of_flags_say_what_joined_labels_say(folder, given_sets, signs) 
         (f"this is the {row}th of some texts", *(signs[name in labels] for name in spared))
         for row, labels in enumerate(given_sets)
     ]
-    wide = read(saved(folder, ("text", *spared), rows), LIMITS)
+    wide = read(saved(folder, ("text", *spared), rows))
     assert wide.columns == Columns(text="text", label="", labels=tuple(spared))
     assert sets(wide) == list(map(set, given_sets))
     assert "columns" in kinds(wide)
@@ -194,7 +192,7 @@ def test_columns_of_flags_say_what_joined_labels_say(folder, given_sets, signs) 
     cells = ["|".join(sorted(labels)) for labels in given_sets]
     if any("|" in cell for cell in cells):
         joined = Columns(text="text", label="label", separator="|")
-        same = read(labelled(folder, cells), LIMITS, joined)
+        same = read(labelled(folder, cells), joined)
         assert same.corpus == wide.corpus
 
 
@@ -234,7 +232,7 @@ def word(row: int) -> object:
 def test_flags_are_labels_unless_a_column_is_called_so(
     write, header: str, columns: tuple, label: str, labels: tuple[str, ...]
 ) -> None:
-    found = guess(open_table(write(table_of(header, *columns)), LIMITS))
+    found = guess(open_table(write(table_of(header, *columns))))
     assert (found.text, found.label, found.labels) == ("text", label, labels)
 
 
@@ -244,11 +242,11 @@ def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell: s
     lines[40] = f"text 40,1,{cell},0"
     path = write("text,new,pin,lost\n" + "\n".join(lines) + "\n")
     with pytest.raises(DataError, match=r"The label column 'pin' .* on line 42"):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_one_column_of_flags_has_two_classes(write) -> None:
-    data = read(write(table_of("spam", bit(2))), LIMITS)
+    data = read(write(table_of("spam", bit(2))))
     assert (data.corpus.classes, data.corpus.problem) == (("0", "1"), SINGLE_LABEL)
 
 
@@ -257,7 +255,7 @@ def test_a_cell_that_is_no_flag_is_named(write, cell: str, says: str) -> None:
     content = table_of("a,b", bit(2), lambda row: cell if row == 7 else row % 2)
     columns = Columns(text="text", label="", labels=("a", "b"))
     with pytest.raises(DataError, match=f"The label column 'b' {says} on line 9") as refused:
-        read(write(content), LIMITS, columns)
+        read(write(content), columns)
     assert refused.value.line == 9
 
 
@@ -280,7 +278,7 @@ def test_a_cell_that_is_no_flag_is_named(write, cell: str, says: str) -> None:
 )
 def test_columns_that_do_not_fit_are_a_sentence(write, columns: Columns, says: str) -> None:
     with pytest.raises(DataError) as refused:
-        read(write(table_of("a,b,c", bit(2), bit(3), bit(5))), LIMITS, columns)
+        read(write(table_of("a,b,c", bit(2), bit(3), bit(5))), columns)
     assert says in str(refused.value)
     assert refused.value.hint
 
@@ -295,7 +293,7 @@ def test_columns_that_do_not_fit_are_a_sentence(write, columns: Columns, says: s
 )  # fmt: skip
 def test_numbers_come_back(folder, numbers) -> None:
     assume(any(value != int(value) for value in numbers))
-    data = read(labelled(folder, numbers), LIMITS)
+    data = read(labelled(folder, numbers))
     assert data.columns.number
     assert data.corpus.numbers == tuple(numbers)
     assert (data.corpus.problem, data.corpus.classes) == (REGRESSION, ("label",))
@@ -309,7 +307,7 @@ def test_numbers_come_back(folder, numbers) -> None:
 def test_rows_without_a_number_are_dropped_and_counted(folder) -> None:
     cells = [f"{row / 7:.3f}" for row in range(100)]
     cells[3], cells[40], cells[41], cells[60] = "", "n/a", "1e999", "nan"
-    data = read(labelled(folder, cells), LIMITS)
+    data = read(labelled(folder, cells))
     assert data.columns.number
     assert data.dropped == {"no number": (5, 42, 43, 62)}
     assert "Dropped 4 rows with no number: lines 5, 42, 43 and 62." in [
@@ -329,16 +327,16 @@ def test_rows_without_a_number_are_dropped_and_counted(folder) -> None:
 def test_numbers_that_teach_nothing_are_refused(folder, cells: list[str], says: str) -> None:
     columns = Columns(text="text", label="label", number=True)
     with pytest.raises(DataError, match=says):
-        read(labelled(folder, cells), LIMITS, columns)
+        read(labelled(folder, cells), columns)
 
 
 def test_stars_are_classes_in_order_or_numbers_as_asked(folder) -> None:
     path = labelled(folder, [row % 5 + 1 for row in range(50)])
-    data = read(path, LIMITS)
+    data = read(path)
     assert (data.corpus.classes, data.corpus.ordered) == (("1", "2", "3", "4", "5"), True)
     assert data.says == "5 classes, in order"
-    table = open_table(path, LIMITS)
-    data = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
+    table = open_table(path)
+    data = data_of(table, guess(table, ColumnHints(number=True)))
     assert data.corpus.numbers[:5] == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert data.says == "numbers from 1 to 5"
     assert data.classes == {}
@@ -349,13 +347,13 @@ def test_stars_are_classes_in_order_or_numbers_as_asked(folder) -> None:
 
 def test_what_is_said_is_taken_and_the_rest_is_guessed(folder) -> None:
     cells = ["a|b", "b|c", "a|c", "a", "b", "c", "a|b|c", ""] * 4
-    table = open_table(labelled(folder, cells), LIMITS)
+    table = open_table(labelled(folder, cells))
     assert guess(table) == Columns(text="text", label="label", separator="|")
     assert guess(table, ColumnHints(separator="")).separator == ""
     assert guess(table, ColumnHints(text="text")).separator == "|"
     assert guess(table, ColumnHints(order=("a", "b"))).separator == ""
     table = open_table(
-        saved(folder, ("text", "a", "b"), [("some text", 0, 1), ("other text", 1, 0)]), LIMITS
+        saved(folder, ("text", "a", "b"), [("some text", 0, 1), ("other text", 1, 0)])
     )
     assert guess(table).labels == ("a", "b")
     assert guess(table, ColumnHints(label="b")) == Columns(text="text", label="b")
@@ -367,7 +365,7 @@ def test_what_is_said_is_taken_and_the_rest_is_guessed(folder) -> None:
 def test_an_order_is_kept_in_the_data(folder) -> None:
     path = labelled(folder, ["low", "high", "middle"] * 5)
     columns = Columns(text="text", label="label", order=("low", "middle", "high"))
-    data = read(path, LIMITS, columns)
+    data = read(path, columns)
     assert (data.corpus.classes, data.corpus.ordered) == (columns.order, True)
     assert list(data.classes) == list(columns.order)
     told = data.as_json()

@@ -12,9 +12,8 @@ from heads.data.dataset import Data, read
 from heads.data.table import Columns
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
-LIMITS = Limits()
 COMMON = {"duplicates", "conflict", "controls"}
 # Rows and classes of published sets, and what they may be warned of.
 CLEAN: dict[str, tuple[int, int, set[str]]] = {
@@ -41,7 +40,7 @@ CLEAN: dict[str, tuple[int, int, set[str]]] = {
 def messy(shared: Path) -> Callable[[str], tuple[Data, Path]]:
     def read_named(name: str) -> tuple[Data, Path]:
         (path,) = (shared / "messy").glob(f"{name}*")
-        data = read(path, LIMITS)
+        data = read(path)
         assert data.rows_in == len(data.corpus) + sum(map(len, data.dropped.values()))
         return data, path
 
@@ -130,7 +129,7 @@ def test_no_header_and_the_label_first(messy: Callable) -> None:
 
 def test_a_web_page_is_refused(shared: Path) -> None:
     with pytest.raises(DataError, match="is a web page"):
-        read(shared / "messy" / "html_page_saved_as.csv", LIMITS)
+        read(shared / "messy" / "html_page_saved_as.csv")
 
 
 def test_similarities_without_a_header_are_numbers(messy: Callable) -> None:
@@ -147,7 +146,7 @@ def test_similarities_without_a_header_are_numbers(messy: Callable) -> None:
 def test_real_numbers_can_be_read_past(shared: Path) -> None:
     path = shared / "messy" / "stsb_dev_tabs_named_csv.csv"
     columns = Columns(text="column 6", pair="column 7", label="column 1")
-    data = read(path, LIMITS, columns)
+    data = read(path, columns)
     rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
     even = [row for row in rows if len(row) == 7]
     assert (data.rows_in, len(data.corpus)) == (1500, 1478)
@@ -158,7 +157,8 @@ def test_real_numbers_can_be_read_past(shared: Path) -> None:
 @pytest.mark.parametrize("name", slow.but_each(4, CLEAN))
 def test_a_clean_set_is_read_whole_and_warned_of_nothing_absurd(shared: Path, name: str) -> None:
     rows, classes, allowed = CLEAN[name]
-    data = read(shared / f"{name}.csv", PUBLIC)
+    with use_limits(PUBLIC):
+        data = read(shared / f"{name}.csv")
     assert (len(data.corpus), len(data.corpus.classes), data.rows_in) == (rows, classes, rows)
     assert data.dropped == {}
     assert {finding.kind for finding in data.findings} <= allowed
@@ -169,7 +169,8 @@ def test_a_clean_set_is_read_whole_and_warned_of_nothing_absurd(shared: Path, na
 
 
 def test_a_set_is_read_in_no_time(shared: Path, seconds: Callable[[], float]) -> None:
-    read(shared / "banking77" / "train.csv", PUBLIC)
+    with use_limits(PUBLIC):
+        read(shared / "banking77" / "train.csv")
     assert seconds() < 2  # 0.2 where nothing else runs
 
 
@@ -186,7 +187,7 @@ def test_several_labels_in_a_cell_are_found(
     shared: Path, name: str, rows: int, classes: int, without: int
 ) -> None:
     path = shared / f"{name}.csv"
-    data = read(path, LIMITS)
+    data = read(path)
     with path.open(encoding="utf-8", newline="") as file:
         cells = [row["label"] for row in csv.DictReader(file)]
     corpus = data.corpus
@@ -204,8 +205,8 @@ def test_several_labels_in_a_cell_are_found(
 
 def test_columns_of_one_file_fit_its_test(shared: Path) -> None:
     folder = shared / "nlupp_banking"
-    train = read(folder / "train.csv", LIMITS)
-    test = read(folder / "test.csv", LIMITS, train.columns)
+    train = read(folder / "train.csv")
+    test = read(folder / "test.csv", train.columns)
     assert set(test.corpus.classes) <= set(train.corpus.classes)
     assert test.corpus.problem is MULTI_LABEL
     assert "separator" not in {finding.kind for finding in test.findings}
@@ -213,14 +214,16 @@ def test_columns_of_one_file_fit_its_test(shared: Path) -> None:
 
 def test_several_labels_are_one_class_where_a_user_says_so(shared: Path) -> None:
     path = shared / "nlupp_banking" / "train.csv"
-    data = read(path, Limits(classes=1000), Columns(text="text", label="label"))
+    with use_limits(Limits(classes=1000)):
+        data = read(path, Columns(text="text", label="label"))
     assert data.corpus.problem is not MULTI_LABEL
     assert "several" in {finding.kind for finding in data.findings}
     assert len(data.dropped["no label"]) == 73
 
 
 def test_similarities_are_numbers(shared: Path) -> None:
-    data = read(shared / "stsb" / "train.csv", PUBLIC)
+    with use_limits(PUBLIC):
+        data = read(shared / "stsb" / "train.csv")
     assert (data.corpus.problem, data.corpus.classes, len(data.corpus)) == (
         REGRESSION,
         ("label",),

@@ -16,9 +16,7 @@ from heads.data.dataset import Data, data_of, read
 from heads.data.files import open_table
 from heads.data.table import Columns, guard_cell, unguard_cell
 from heads.errors import HeadsError
-from heads.settings import Limits
 
-LIMITS = Limits()
 QUICK = settings(max_examples=150)
 # All letters but those that no file can hold, and zero, which is counted as a control character.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -41,7 +39,7 @@ def is_utf8(raw: bytes) -> bool:
 def reading(path: Path) -> tuple[Data | None, str]:
     """What a file is read as, or the sentence that refuses it."""
     try:
-        return read(path, LIMITS), ""
+        return read(path), ""
     except HeadsError as error:
         return None, str(error)
 
@@ -70,7 +68,7 @@ def test_a_written_table_comes_back(folder, rows, delimiter, quoting, encoding) 
         codec = "utf-8" if is_utf8(path.read_bytes()) else encoding
         rows = [tuple(c.encode(encoding, "replace").decode(codec) for c in row) for row in rows]
     try:
-        table = open_table(path, LIMITS)
+        table = open_table(path)
     except HeadsError as error:
         said = str(error)
         # Only bytes that may be anything, or hardly any letters, are refused.
@@ -95,7 +93,7 @@ def test_every_row_is_used_or_dropped_for_a_reason(folder, rows) -> None:
     assert data.rows_in == len(rows) + 2 == len(data.corpus) + len(dropped)
     assert not set(dropped) & set(data.corpus.lines)
     assert sum(data.classes.values()) == sum(map(len, data.corpus.targets))
-    assert all(text == check_text(text, LIMITS) for text in data.corpus.texts)
+    assert all(text == check_text(text) for text in data.corpus.texts)
     json.dumps(data.as_json())
 
 
@@ -142,7 +140,7 @@ def test_json_comes_back_as_it_is_written(folder, rows, whole) -> None:
     objects = [{"text": text, "label": label} for text, label in rows]
     lines = [json.dumps(each) for each in objects]
     path.write_text(json.dumps(objects, indent=1) if whole else "\n".join(lines), "utf-8")
-    table = open_table(path, LIMITS)
+    table = open_table(path)
 
     def cell(value) -> str:
         return "" if value is None else value if isinstance(value, str) else json.dumps(value)
@@ -167,9 +165,9 @@ def test_texts_that_were_exported_come_back(folder, rows) -> None:
         (guard_cell(text), guard_cell("=x" if at % 2 else "-y")) for at, text in enumerate(rows)
     ]
     path.write_bytes(written(marked, ",", 0, "utf-8"))
-    table = open_table(path, LIMITS)
+    table = open_table(path)
     kept = [text for text in rows if text.strip()]
     if len(kept) == len(rows):
-        data = data_of(table, LIMITS, Columns(text="text", label="label"))
+        data = data_of(table, Columns(text="text", label="label"))
         assert list(data.corpus.texts) == rows
         assert data.corpus.classes == ("-y", "=x")

@@ -8,7 +8,6 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,9 @@ from heads.data.sources import open_source
 from heads.data.table import ColumnHints
 from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, set_limits, use_limits
 
 ROWS, WIDTH = 24, 5
-HERE = Limits()
 
 
 def some(rows: int = ROWS, width: int = WIDTH) -> np.ndarray:
@@ -43,11 +41,9 @@ def some(rows: int = ROWS, width: int = WIDTH) -> np.ndarray:
 LABELS = ["yes", "no", "perhaps"] * (ROWS // 3)
 
 
-def read(
-    data: Any, said: ColumnHints | None = None, labels: Any = None, limits: Limits = HERE
-) -> Data:
-    table, name = open_source(str(data) if isinstance(data, Path) else data, limits, labels=labels)
-    return data_of(table, limits, guess(table, said) if said else None, name=name)
+def read(data: Any, said: ColumnHints | None = None, labels: Any = None) -> Data:
+    table, name = open_source(str(data) if isinstance(data, Path) else data, labels=labels)
+    return data_of(table, guess(table, said) if said else None, name=name)
 
 
 def held(data: Data) -> np.ndarray:
@@ -188,7 +184,7 @@ def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
 def test_lists_of_whole_numbers_are_no_vectors(tmp_path: Path) -> None:
     texts = [f"this is the text of row {row}" for row in range(ROWS)]
     path = written(tmp_path, text=texts, ids=[[1, 2]] * ROWS)
-    assert not open_source(str(path), HERE)[0].vectors
+    assert not open_source(str(path))[0].vectors
 
 
 def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
@@ -325,28 +321,32 @@ def test_arrays_that_cannot_be_used(X: Any, says: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shape", ["(1000000000, 384)", "(-1, 4)", "(10, 99999999999999999999999)", "'(1,)'", "()", "(4"]
 )
-@pytest.mark.parametrize("limits", [HERE, PUBLIC])
+@pytest.mark.parametrize("limits", [Limits(), PUBLIC])
 def test_a_header_that_claims_too_much(shape: str, limits: Limits, tmp_path: Path) -> None:
+    set_limits(limits)
     path = tmp_path / "X.npy"
     path.write_bytes(claims(shape))
     with pytest.raises(HeadsError):
-        read(path, labels=LABELS, limits=limits)
+        read(path, labels=LABELS)
     with zipfile.ZipFile(tmp_path / "X.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("X.npy", claims(shape))
     with pytest.raises(HeadsError):
-        read(tmp_path / "X.npz", limits=limits)
+        read(tmp_path / "X.npz")
 
 
 def test_what_unpacks_to_too_much(tmp_path: Path) -> None:
-    few = replace(HERE, unpacked_bytes=100)
+    few = Limits(unpacked_bytes=100)
     np.savez_compressed(tmp_path / "X.npz", X=np.zeros((1000, 4), np.float32), y=np.zeros(1000))
-    with pytest.raises(LimitError, match="unpacks to"):
-        read(tmp_path / "X.npz", limits=few)
+    with use_limits(few), pytest.raises(LimitError, match="unpacks to"):
+        read(tmp_path / "X.npz")
     np.save(tmp_path / "X.npy", some())
-    with pytest.raises(LimitError, match="says that it holds 24 × 5 numbers"):
-        read(tmp_path / "X.npy", labels=LABELS, limits=few)
-    with pytest.raises(LimitError, match="have 5 numbers; this place learns from 4"):
-        read(tmp_path / "X.npy", labels=LABELS, limits=replace(HERE, pooled_width=4))
+    with use_limits(few), pytest.raises(LimitError, match="says that it holds 24 × 5 numbers"):
+        read(tmp_path / "X.npy", labels=LABELS)
+    with (
+        use_limits(Limits(pooled_width=4)),
+        pytest.raises(LimitError, match="have 5 numbers; this place learns from 4"),
+    ):
+        read(tmp_path / "X.npy", labels=LABELS)
 
 
 def test_files_of_arrays_that_do_not_fit(tmp_path: Path) -> None:

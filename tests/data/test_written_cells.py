@@ -19,9 +19,7 @@ from heads.data.table import ColumnHints, Columns, members
 from heads.data.text import INVISIBLE, fold, folded, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from heads.settings import Limits
 
-LIMITS = Limits()
 QUICK = settings(max_examples=100)
 UNSEEN = "\u200b\u200d\u00ad\ufeff\u2060\u200e\u2800\u3164\u180e\ufe0f"
 
@@ -52,27 +50,27 @@ def says(data: Data, kind: str) -> str:
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
 def test_decimal_commas_are_numbers(folder: Path, sign: str) -> None:
     cells = [f"{row // 10},{row % 10}" for row in range(60)]
-    data = read(labelled(folder, cells, sign), LIMITS)
+    data = read(labelled(folder, cells, sign))
     assert data.columns.number
     assert data.corpus.numbers == tuple(float(cell.replace(",", ".")) for cell in cells)
     assert data.dropped == {}
 
 
 def test_a_few_numbers_with_commas_are_classes_in_order(folder: Path) -> None:
-    data = read(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20), LIMITS)
+    data = read(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20))
     assert (data.corpus.problem, data.corpus.ordered) == (SINGLE_LABEL, True)
     assert data.corpus.classes == ("0,5", "3,5", "4", "10,0")
     assert not says(data, "several")
-    table = open_table(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20), LIMITS)
-    asked = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
+    table = open_table(labelled(folder, ["3,5", "4", "10,0", "0,5"] * 20))
+    asked = data_of(table, guess(table, ColumnHints(number=True)))
     assert asked.corpus.numbers[:4] == (3.5, 4.0, 10.0, 0.5)
 
 
 def test_thousands_are_told_from_decimals(folder: Path) -> None:
     columns = Columns(text="text", label="label", number=True)
-    data = read(labelled(folder, ["1,000", "12,500", "7", "1,250,000"] * 5), LIMITS, columns)
+    data = read(labelled(folder, ["1,000", "12,500", "7", "1,250,000"] * 5), columns)
     assert data.corpus.numbers[:4] == (1000.0, 12500.0, 7.0, 1250000.0)
-    data = read(labelled(folder, ["1.000,5", "2,5", "7", "12.345,75"] * 5), LIMITS, columns)
+    data = read(labelled(folder, ["1.000,5", "2,5", "7", "12.345,75"] * 5), columns)
     assert data.corpus.numbers[:4] == (1000.5, 2.5, 7.0, 12345.75)
 
 
@@ -109,13 +107,13 @@ def test_the_plainest_spelling_is_the_same_number_and_stays(label: str) -> None:
 
 
 def test_one_and_one_point_nought_are_one_class_and_it_is_said(folder: Path) -> None:
-    data = read(labelled(folder, ["1", "0", "1.0", "0.0", "2"] * 10), LIMITS)
+    data = read(labelled(folder, ["1", "0", "1.0", "0.0", "2"] * 10))
     assert (data.corpus.classes, data.corpus.ordered) == (("0", "1", "2"), False)  # codes
     assert says(data, "one_spelling").startswith("'1', '1.0' are one number and were taken for one")
     assert data.classes == {"0": 20, "1": 20, "2": 10}
-    alone = read(labelled(folder, ["1.0", "0.0"] * 10), LIMITS)
+    alone = read(labelled(folder, ["1.0", "0.0"] * 10))
     assert (alone.corpus.classes, says(alone, "one_spelling")) == (("0.0", "1.0"), "")
-    codes = read(labelled(folder, ["007", "7", "1.10", "1.1.0"] * 10), LIMITS)
+    codes = read(labelled(folder, ["007", "7", "1.10", "1.1.0"] * 10))
     assert codes.corpus.classes == ("007", "1.1.0", "1.10", "7")
 
 
@@ -132,15 +130,15 @@ def test_one_and_one_point_nought_are_one_class_and_it_is_said(folder: Path) -> 
     ],
 )
 def test_amounts_get_a_hint_that_numbers_can_be_predicted(folder, cells, hint: str) -> None:
-    data = read(labelled(folder, cells), LIMITS)
+    data = read(labelled(folder, cells))
     assert data.corpus.problem is SINGLE_LABEL
     told = says(data, "amounts")
     assert bool(told) == bool(hint)
     if hint:
         assert f"The labels are {hint} (" in told
         assert "--number" in told
-        table = open_table(labelled(folder, cells), LIMITS)
-        asked = data_of(table, LIMITS, guess(table, ColumnHints(number=True)))
+        table = open_table(labelled(folder, cells))
+        asked = data_of(table, guess(table, ColumnHints(number=True)))
         assert (asked.corpus.problem, asked.dropped) == (REGRESSION, {})
 
 
@@ -169,7 +167,7 @@ def test_any_cell_is_a_list_or_none(cell: str) -> None:
 @pytest.mark.parametrize("spell", [json.dumps, repr, lambda names: " ".join(map(str, [names]))])
 def test_lists_in_cells_are_several_labels(folder: Path, spell: Callable) -> None:
     names = [["joy"], ["joy", "love"], [], ["anger", "fear"], ["fear"], ["love"]] * 8
-    data = read(labelled(folder, [spell(each) for each in names]), LIMITS)
+    data = read(labelled(folder, [spell(each) for each in names]))
     assert (data.columns.separator, data.corpus.problem) == ("[]", MULTI_LABEL)
     assert data.corpus.classes == ("anger", "fear", "joy", "love")
     found = [[data.corpus.classes[at] for at in target] for target in data.corpus.targets]
@@ -183,15 +181,15 @@ def test_lists_in_json_are_several_labels_and_no_text(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [{"text": f"some words {row}", "labels": each} for row, each in enumerate(names)]
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert (data.columns.label, data.columns.separator) == ("labels", "[]")
     assert data.corpus.targets[:4] == ((1,), (1, 2), (), (0,))
     with pytest.raises(DataError, match="holds lists or objects"):
-        read(path, LIMITS, Columns(text="labels", label="text"))
+        read(path, Columns(text="labels", label="text"))
     nested = [{"text": f"some words {row}", "labels": [each]} for row, each in enumerate(names)]
     path.write_text("\n".join(map(json.dumps, nested)), "utf-8")
     with pytest.raises(DataError):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_lists_of_classes_in_parquet_are_several_labels(tmp_path: Path) -> None:
@@ -203,14 +201,14 @@ def test_lists_of_classes_in_parquet_are_several_labels(tmp_path: Path) -> None:
     about = {"labels": {"feature": {"names": ["joy", "love", "fear"]}, "_type": "Sequence"}}
     meta = {"huggingface": json.dumps({"info": {"features": about}})}
     parquet.write_table(table.replace_schema_metadata(meta), tmp_path / "t.parquet")
-    data = read(tmp_path / "t.parquet", LIMITS)
+    data = read(tmp_path / "t.parquet")
     assert data.columns.separator == "[]"
     assert data.corpus.classes == ("fear", "joy")
     assert data.corpus.targets[:3] == ((1,), (0, 1), ())
 
 
 def test_words_in_brackets_are_classes(folder: Path) -> None:
-    data = read(labelled(folder, ["[URGENT]", "[LATER]"] * 10), LIMITS)
+    data = read(labelled(folder, ["[URGENT]", "[LATER]"] * 10))
     assert data.corpus.classes == ("[LATER]", "[URGENT]")
 
 
@@ -236,7 +234,7 @@ def test_invisible_texts_and_labels_are_empty_and_counted(tmp_path: Path) -> Non
     lines[3], lines[5], lines[9] = "\u200b\u00ad,x", "\ufeff \u2060,y", "words,\u200b"
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "\n".join(lines), "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert data.dropped == {"no text": (5, 7), "no label": (11,)}
     assert len(data.corpus) == 17
 
@@ -252,7 +250,7 @@ def test_a_title_above_the_names_is_left_out_and_said(tmp_path: Path, title: str
     path = tmp_path / "t.csv"
     rows = [f"some words {row},{'xy'[row % 2]}" for row in range(20)]
     path.write_text(f"{title}\ntext,label\n" + "\n".join(rows), "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert data.names == ("text", "label")
     assert len(data.corpus) == data.rows_in == 20
     before = title.count("\n") + 2
@@ -267,9 +265,9 @@ def test_a_first_row_that_is_no_title_stays(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,\na b c,x\nd e f,y\ng h,x\n", "utf-8")
     with pytest.raises(DataError, match="only the column 'text'"):
-        read(path, LIMITS)
+        read(path)
     path.write_text("text,label\na b,x\nc d,\ne f,y\n", "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert (data.dropped, says(data, "title")) == ({"no label": (3,)}, "")
 
 
@@ -279,7 +277,7 @@ def test_single_quotes_are_read(tmp_path: Path, sign: str) -> None:
     path = tmp_path / "t.csv"
     lines = [f"'{text}'{sign}'{'xy'[row % 2]}'" for row, text in enumerate(texts)]
     path.write_text(f"'text'{sign}'label'\n" + "\n".join(lines), "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert data.names == ("text", "label")
     assert data.corpus.texts[:4] == (
         "it's, fine; really", "don't", 'a "word" here', "plain words",
@@ -292,7 +290,7 @@ def test_an_apostrophe_is_no_quote(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"'tis the {row}th of them,{'xy'[row % 2]}" for row in range(20)]
     path.write_text("text,label\n" + "\n".join(rows), "utf-8")
-    data = read(path, LIMITS)
+    data = read(path)
     assert data.corpus.texts[0] == "'tis the 0th of them"
     assert "Cells are in single quotes." not in data.notes
 
@@ -311,7 +309,7 @@ def test_what_is_written_in_single_quotes_comes_back(folder: Path, rows, sign: s
     path = folder / "single.csv"
     path.write_text(file.getvalue(), "utf-8", newline="")
     assume(len({label for _, label in rows}) > 1)
-    table = open_table(path, LIMITS)
+    table = open_table(path)
     assert table.columns == ("text", "label")
     assert [tuple(row) for row in table.rows] == rows
 
@@ -353,26 +351,26 @@ def test_labels_that_are_all_the_same_are_still_the_labels(folder: Path, rows: l
     path = folder / "same.csv"
     path.write_text("\n".join(rows), "utf-8")
     with pytest.raises(DataError, match="needs at least 2 classes; found only '"):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_rows_without_any_label_are_said(folder: Path) -> None:
     path = folder / "none.jsonl"
     path.write_text('{"text": "a b", "labels": []}\n{"text": "c d", "labels": []}\n', "utf-8")
     with pytest.raises(DataError, match=r"No row of none.* has a label"):
-        read(path, LIMITS)
+        read(path)
 
 
 @pytest.mark.parametrize("sign", [", ", " "])
 def test_vectors_of_0_and_1_are_not_taken_for_labels(folder: Path, sign: str) -> None:
     cells = [f"[{sign.join(one)}]" for one in ("001", "110", "010", "011")]
     with pytest.raises(DataError, match="lists of 0 and 1, which do not say of what"):
-        read(labelled(folder, cells), LIMITS)
+        read(labelled(folder, cells))
 
 
 def test_what_often_stands_for_no_label_is_named(folder: Path) -> None:
     cells = ["yes", "no", "-", "yes", "no", "-", "yes"]
-    found = read(labelled(folder, cells), LIMITS).findings
+    found = read(labelled(folder, cells)).findings
     (told,) = [one.says for one in found if one.kind == "no_label"]
     assert told.startswith("'-' is the label of 2 rows")
 
@@ -381,10 +379,10 @@ def test_a_title_with_a_comma_is_a_title(folder: Path) -> None:
     path = folder / "titled.csv"
     rows = ["Reviews, 2024 export", "text,label", "so good,x", "so bad,y", "not good,y"]
     path.write_text("\n".join(rows), "utf-8")
-    found = read(path, LIMITS)
+    found = read(path)
     assert (found.columns.text, found.columns.label, len(found.corpus)) == ("text", "label", 3)
     path.write_text("\n".join(rows[1:]), "utf-8")
-    assert len(read(path, LIMITS).corpus) == 3
+    assert len(read(path).corpus) == 3
 
 
 def test_a_list_of_texts_is_no_text_where_another_column_is(folder: Path) -> None:
@@ -398,4 +396,4 @@ def test_a_list_of_texts_is_no_text_where_another_column_is(folder: Path) -> Non
         for n in range(12)
     ]
     path.write_text(json.dumps(rows), "utf-8")
-    assert read(path, LIMITS).columns.text == "dish"
+    assert read(path).columns.text == "dish"

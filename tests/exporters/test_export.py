@@ -15,7 +15,7 @@ import slow
 import torch
 import transformers
 from quick_heads import classifiers
-from tiny_models import FORMS, LIMITS, OTHERS, save_tiny, write_classifier
+from tiny_models import FORMS, OTHERS, save_tiny, write_classifier
 
 import heads
 import heads.classifier.native_head
@@ -30,6 +30,7 @@ from heads.exporters.matching import equivalent
 from heads.exporters.verification import long_text, verify_logits
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION
+from heads.settings import Limits, use_limits
 
 TEXTS = (
     "the cat sat on a mat",
@@ -81,7 +82,7 @@ def alone(classifier: Classifier) -> torch.Tensor:
     "family", slow.but([*FORMS, *OTHERS], "gpt2", "roberta", "bart", "modernbert", "reformer")
 )
 def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family: str) -> None:
-    backbone = load(str(write_classifier(tmp_path / "base", family)), limits=LIMITS)
+    backbone = load(str(write_classifier(tmp_path / "base", family)))
     ours = trained({**FORMS, **OTHERS}[family][1], backbone, toy)
     found = export(ours, tmp_path / "out")
     called, _ = loaded(tmp_path / "out")
@@ -91,7 +92,7 @@ def test_every_form_goes_out_and_comes_back(tmp_path: Path, toy: Corpus, family:
     true = theirs(tmp_path / "out")
     assert (alone(ours) - true).abs().max() <= 1e-5
     assert found.difference <= 1e-5
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.recipe == found.recipe
     assert back.classes == ("animal", "travel")
     assert (alone(back) - true).abs().max() <= 1e-5
@@ -128,14 +129,14 @@ def test_what_no_class_computes_says_why_and_what_is_nearest(
 
 
 def test_a_norm_of_another_epsilon_is_another_function(tmp_path: Path, toy: Corpus) -> None:
-    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
+    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")))
     module = trained("cls+modernbert?eps=0.1", backbone, toy).head.module
     with pytest.raises(RecipeError, match="other layers"):
         equivalent(module, backbone, 2)
 
 
 def test_options_of_a_head_go_into_the_config(tmp_path: Path, toy: Corpus) -> None:
-    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")), limits=LIMITS)
+    backbone = load(str(write_classifier(tmp_path / "base", "modernbert")))
     recipe = "mean+modernbert?activation=relu&bias=true&dropout=0.3"
     found = export(trained(recipe, backbone, toy), tmp_path / "out")
     config = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))
@@ -155,7 +156,7 @@ def test_several_labels_a_text_stay_several(tmp_path: Path, backbone: Backbone) 
     export(ours, tmp_path / "out")
     model, _ = loaded(tmp_path / "out")
     assert model.config.problem_type == "multi_label_classification"
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.head.problem is MULTI_LABEL
     assert torch.equal(back.probabilities(TEXTS), ours.probabilities(TEXTS))
 
@@ -184,7 +185,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
     logits = ours.logits(TEXTS)
     assert piped(tmp_path / "out").sub(logits.sigmoid()).abs().max() < 1e-6
     votes = logits.sigmoid() / logits.sigmoid().sum(dim=1, keepdim=True)
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.recipe == found.recipe
     assert torch.allclose(back.probabilities(TEXTS), votes, atol=1e-6)
     assert back.predict(TEXTS) == ours.predict(TEXTS)
@@ -192,7 +193,7 @@ def test_one_versus_rest_goes_out_as_questions_and_comes_back_as_a_vote(
     del config["head_to_head"]  # as if others had written it
     (tmp_path / "out" / "config.json").write_text(json.dumps(config), "utf-8")
     heads.classifier.native_head._found.clear()
-    assert heads.load(tmp_path / "out", limits=LIMITS).head.problem is MULTI_LABEL
+    assert heads.load(tmp_path / "out").head.problem is MULTI_LABEL
 
 
 def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> None:
@@ -203,7 +204,7 @@ def test_a_number_goes_out_as_a_regression(tmp_path: Path, small: Backbone) -> N
     assert (config.problem_type, config.num_labels) == ("regression", 1)
     assert config.id2label == {0: "number"}
     assert piped(tmp_path / "out").sub(ours.logits(TEXTS)).abs().max() < 1e-6
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.head.problem is REGRESSION
     assert torch.equal(back.probabilities(TEXTS), ours.logits(TEXTS))
     again = export(back, tmp_path / "again")  # and what came in goes out the same
@@ -228,7 +229,7 @@ def test_thresholds_go_along(tmp_path: Path, small: Backbone, recipe: str) -> No
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert f"| a | {shares[0]:.3f} |" in card
     assert "its logits are divided by 1.75" in card
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.head.thresholds == pytest.approx(middle, abs=1e-9)
     assert back.head.temperature == 1.75
     assert back.predict(TEXTS) == ours.predict(TEXTS)
@@ -248,7 +249,7 @@ def test_older_marks_of_a_base_model_do_not_go_along(tmp_path: Path, small: Back
     ours = trained("cls+bert", small, many)
     tuned = replace(ours.head, thresholds=(0.5, -0.5), temperature=1.75)
     export(Classifier(backbone=small, head=tuned), tmp_path / "first")
-    base = load(str(tmp_path / "first"), limits=LIMITS)
+    base = load(str(tmp_path / "first"))
     plain = replace(trained("cls+bert", base, many).head, thresholds=(), temperature=1.0)
     export(Classifier(backbone=base, head=plain), tmp_path / "second")
     config = json.loads((tmp_path / "second" / "config.json").read_text("utf-8"))
@@ -264,7 +265,7 @@ def test_two_texts_read_apart_have_no_class(tmp_path: Path, small: Backbone) -> 
     found = export(ours, tmp_path / "out")
     assert not found.native
     assert found.notes[0].startswith("No class of Transformers reads two texts each by itself")
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.recipe == ours.recipe
     assert torch.equal(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
     with pytest.raises(DataError, match="compares two texts, and there is one"):
@@ -280,7 +281,7 @@ def test_a_head_without_one_of_its_layers_goes_along(
     ours = trained("mean+mlp?hidden=8&without=hidden", small, toy)
     found = export(ours, tmp_path / "out")
     assert not found.native
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.recipe == ours.recipe
     assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -305,7 +306,7 @@ def test_a_head_that_learned_from_two_texts_says_so_and_takes_no_single_one(
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert '"text_pair": "The bridge is shut."' in card
     assert "It needs two texts" in card
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert torch.allclose(back.logits(TEXTS, TEXTS[::-1]), ours.logits(TEXTS, TEXTS[::-1]))
     for one in (ours, back):
         with pytest.raises(DataError, match="was trained on two texts, and there is one"):
@@ -350,7 +351,7 @@ def test_a_long_text_is_cut_where_we_cut_it(
 def test_no_template_of_a_foreign_tokenizer_goes_along(tmp_path: Path, toy: Corpus) -> None:
     folder = write_classifier(tmp_path / "base", "gpt2")
     (folder / "chat_template.jinja").write_text("{{ 'anything' }}", "utf-8")
-    backbone = load(str(folder), limits=LIMITS)
+    backbone = load(str(folder))
     found = export(trained("last+gpt2", backbone, toy), tmp_path / "out")
     assert not [name for name in found.files if "template" in name]
     assert "anything" not in (tmp_path / "out" / "tokenizer_config.json").read_text("utf-8")
@@ -407,7 +408,7 @@ def test_a_folder_with_its_own_class_comes_back_as_well(
     assert (found.native, found.recipe) == (False, ours.recipe)
     assert found.called == "HeadForSequenceClassification"
     assert "modeling_head_to_head.py" in found.files
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert (back.recipe, back.classes) == (ours.recipe, ours.classes)
     assert torch.equal(back.logits(TEXTS), ours.logits(TEXTS))
 
@@ -416,7 +417,7 @@ def test_a_random_head_is_not_exported(tmp_path: Path) -> None:
     folder = write_classifier(tmp_path / "base", "bert")
     model = transformers.AutoModel.from_pretrained(folder)
     model.save_pretrained(folder)
-    backbone = load(str(folder), limits=LIMITS)
+    backbone = load(str(folder))
     from heads.classifier.pretrained import own_head
 
     with pytest.raises(CheckpointError, match="is random"):
@@ -427,7 +428,7 @@ def test_the_decoder_that_is_missing_is_missed(tmp_path: Path, toy: Corpus) -> N
     folder = write_classifier(tmp_path / "base", "t5")
     encoder = transformers.T5EncoderModel.from_pretrained(folder)
     encoder.save_pretrained(folder)
-    backbone = load(str(folder), limits=LIMITS)
+    backbone = load(str(folder))
     assert resolve("mean@decoder+linear")
     with pytest.raises(RecipeError, match="has no decoder"):
         trained("eos@decoder+roberta", backbone, toy)
@@ -442,7 +443,8 @@ def test_an_export_that_cuts_elsewhere_is_told_from_one_that_does_not(
 ) -> None:
     many = {"max_position_embeddings": 1_300}  # more tokens than the usual texts to try it on have
     folder = str(save_tiny(tmp_path / "base", "bert", **many))
-    whole = load(folder, limits=replace(LIMITS, tokens=1_200))
+    with use_limits(Limits(tokens=1_200)):
+        whole = load(folder)
     assert long_text(whole)
     assert not long_text(replace(whole, tokens=40))
     [ours] = classifiers([recipe], rows, whole)

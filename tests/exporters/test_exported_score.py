@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import slow
 import torch
-from tiny_models import LIMITS
 from torch import Tensor
 
 from heads.backbone import precision
@@ -75,15 +74,15 @@ def plainly(folder: Path) -> Callable[..., Tensor]:
 
 @pytest.mark.parametrize("sample", slow.but(RECIPES, "aspects"))
 def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path) -> None:
-    train, test = (read(path, LIMITS) for path in split(sample, tmp_path))
+    train, test = (read(path) for path in split(sample, tmp_path))
     asked = RunRequest(
         data=train,
         test=test,
         recipes=RECIPES[sample],
         config=ExperimentConfig(seeds=2, curve=False),
     )
-    run = begin(asked, limits=LIMITS)
-    for _ in working(run, LIMITS):
+    run = begin(asked)
+    for _ in working(run):
         pass
     facts = run.read("facts.json")["reading"]
     assert facts["precision"] == "bfloat16 and float32"
@@ -95,7 +94,7 @@ def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path)
         cell, board, found = (
             kept(run, number),
             answers_of_cell(run, number, name),
-            classifier(run, name, LIMITS),
+            classifier(run, name),
         )
         found = replace(found, head=found.head.raw or found.head)  # cells hold heads as trained
         assert cell is not None

@@ -13,7 +13,7 @@ import slow
 import torch
 import transformers
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS, save_tiny
+from tiny_models import WORDS, save_tiny
 
 import heads
 from heads.backbone.backbone import Backbone
@@ -133,7 +133,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", slow.but(FAMILIES, "gpt2", "t5"))
 def test_families_are_read_as_we_read_them(family, rows, tiny, tmp_path):
-    backbone = load(str(tiny(family)), limits=LIMITS)
+    backbone = load(str(tiny(family)))
     folders = {}
     for number, recipe in enumerate(FAMILIES[family]):
         classifier = trained(recipe, rows, backbone)
@@ -169,7 +169,7 @@ def test_the_installed_class_is_used_where_it_is_installed(recipe, rows, small, 
     (tmp_path / "out" / CODE).write_text("raise RuntimeError('run')", "utf-8")  # never run by us
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert type(model) is heads.HeadForSequenceClassification
-    again = heads.load(tmp_path / "out", limits=LIMITS)
+    again = heads.load(tmp_path / "out")
     assert torch.equal(again.logits(TEXTS), classifier.logits(TEXTS))
     assert again.recipe == classifier.recipe
     model.save_pretrained(tmp_path / "again")  # with its code, which is ours again
@@ -179,15 +179,13 @@ def test_the_installed_class_is_used_where_it_is_installed(recipe, rows, small, 
 def test_what_takes_a_model_takes_such_a_folder(rows, small, tmp_path):
     classifier = trained("mean+roberta", rows, small)
     folder = str(export(classifier, tmp_path / "out").folder)
-    comparison = heads.compare(
-        TEXTS[1], recipes=["own", "mean+linear"], model=folder, limits=LIMITS
-    )
+    comparison = heads.compare(TEXTS[1], recipes=["own", "mean+linear"], model=folder)
     own = comparison.predictions[0]
     torch.testing.assert_close(
         torch.tensor(own.logits), classifier.logits(TEXTS[1:2])[0], atol=1e-6, rtol=1e-6
     )
-    assert "mean+roberta" in str(heads.explain("own", model=folder, limits=LIMITS).recipe)
-    difference = heads.difference(str(folder), "mean+linear", limits=LIMITS)
+    assert "mean+roberta" in str(heads.explain("own", model=folder).recipe)
+    difference = heads.difference(str(folder), "mean+linear")
     assert "is mean+roberta" in difference
     assert "leaves out" in difference
 
@@ -210,7 +208,7 @@ def test_a_config_that_somebody_has_changed_is_refused(change, error, rows, smal
     path = tmp_path / "out" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), "utf-8")
     with pytest.raises(error):
-        heads.load(tmp_path / "out", limits=LIMITS)
+        heads.load(tmp_path / "out")
 
 
 OWN = '''
@@ -295,7 +293,7 @@ def test_a_part_within_a_function_is_refused(rows, small, tiny, tmp_path, monkey
     with pytest.raises(RecipeError, match="within a function"):
         export(trained("inner+linear", rows, small), tmp_path / "out")
     with pytest.raises(RecipeError, match="within a function"):  # before it is trained
-        heads.for_transformers("inner+linear", str(tiny()), limits=LIMITS)
+        heads.for_transformers("inner+linear", str(tiny()))
 
 
 # --- For Transformers: a new head that Trainer and PEFT train.
@@ -305,7 +303,7 @@ def test_a_part_within_a_function_is_refused(rows, small, tiny, tmp_path, monkey
 def test_trainer_tunes_a_new_head_and_we_load_what_it_saved(recipe, tiny, tmp_path):
     base = tiny()
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
-    model = heads.for_transformers(recipe, str(base), labels=("no", "yes"), limits=LIMITS)
+    model = heads.for_transformers(recipe, str(base), labels=("no", "yes"))
     rows = [{**tokenizer(text), "labels": number % 2} for number, text in enumerate(TEXTS[:9] * 2)]
     arguments = transformers.TrainingArguments(
         str(tmp_path / "run"), max_steps=3, report_to=[], use_cpu=True, save_strategy="no",
@@ -324,7 +322,7 @@ def test_trainer_tunes_a_new_head_and_we_load_what_it_saved(recipe, tiny, tmp_pa
     tokens = tokenizer(TEXTS[:9], padding=True, return_tensors="pt")
     with torch.no_grad():
         theirs = model.eval()(**tokens).logits
-    ours = heads.load(tmp_path / "tuned", limits=LIMITS)
+    ours = heads.load(tmp_path / "tuned")
     assert ours.classes == ("no", "yes")
     torch.testing.assert_close(ours.logits(TEXTS[:9]), theirs, atol=1e-6, rtol=1e-6)
 
@@ -338,7 +336,7 @@ def test_a_lora_of_peft_keeps_the_head(recipe, tiny, tmp_path):
     )
 
     def new() -> Any:
-        return heads.for_transformers(recipe, str(tiny()), num_labels=2, limits=LIMITS)
+        return heads.for_transformers(recipe, str(tiny()), num_labels=2)
 
     config = peft.LoraConfig(task_type="SEQ_CLS", target_modules="all-linear", r=2)
     model = peft.get_peft_model(new(), config)
@@ -362,7 +360,7 @@ def test_a_lora_of_peft_keeps_the_head(recipe, tiny, tmp_path):
 )
 def test_what_trainer_cannot_train_is_refused(recipe, message, tiny):
     with pytest.raises(RecipeError, match=message):
-        heads.for_transformers(recipe, str(tiny()), limits=LIMITS)
+        heads.for_transformers(recipe, str(tiny()))
 
 
 @pytest.mark.parametrize(
@@ -375,9 +373,7 @@ def test_what_trainer_cannot_train_is_refused(recipe, message, tiny):
 )
 @pytest.mark.parametrize("recipe", ["mean+multi_sample_dropout", "mean+linear?loss=ovr"])
 def test_the_loss_follows_the_labels(labels, problem_type, recipe, tiny):
-    model = heads.for_transformers(
-        recipe, str(tiny()), num_labels=3, problem_type=problem_type, limits=LIMITS
-    )
+    model = heads.for_transformers(recipe, str(tiny()), num_labels=3, problem_type=problem_type)
     tokens = transformers.AutoTokenizer.from_pretrained(tiny())(
         TEXTS[:3], padding=True, return_tensors="pt"
     )
@@ -389,7 +385,7 @@ def test_the_loss_follows_the_labels(labels, problem_type, recipe, tiny):
 
 
 def test_it_does_what_models_of_transformers_do(tiny, tmp_path):
-    model = heads.for_transformers("mean+roberta", str(tiny()), num_labels=2, limits=LIMITS)
+    model = heads.for_transformers("mean+roberta", str(tiny()), num_labels=2)
     tokens = transformers.AutoTokenizer.from_pretrained(tiny())(
         TEXTS[:3], padding=True, return_tensors="pt"
     )
@@ -425,7 +421,7 @@ def test_it_starts_from_a_base_model_alone(kind, tmp_path):
 
 
 def test_labels_without_a_class_and_labels_that_do_not_fit(tiny):
-    model = heads.for_transformers("mean+linear", str(tiny()), num_labels=3, limits=LIMITS).eval()
+    model = heads.for_transformers("mean+linear", str(tiny()), num_labels=3).eval()
     ids = torch.tensor([[2, 7, 3], [2, 8, 3]])
     whole = model(input_ids=ids[:1], labels=torch.tensor([1])).loss
     part = model(input_ids=ids, labels=torch.tensor([1, -100])).loss
@@ -436,15 +432,15 @@ def test_labels_without_a_class_and_labels_that_do_not_fit(tiny):
 
 
 def test_one_versus_rest_is_answered_as_it_is_trained(tiny, tmp_path):
-    model = heads.for_transformers("mean+linear?loss=ovr", str(tiny()), num_labels=3, limits=LIMITS)
+    model = heads.for_transformers("mean+linear?loss=ovr", str(tiny()), num_labels=3)
     model.save_pretrained(tmp_path / "out")
     transformers.AutoTokenizer.from_pretrained(tiny()).save_pretrained(tmp_path / "out")
-    classifier = heads.load(tmp_path / "out", limits=LIMITS)
+    classifier = heads.load(tmp_path / "out")
     assert classifier.head.problem.output_activation == "normalised_sigmoid"
 
 
 def test_what_has_a_value_for_each_token_moves_with_the_padding(tiny):
-    model = heads.for_transformers("mean+linear", str(tiny()), num_labels=3, limits=LIMITS).eval()
+    model = heads.for_transformers("mean+linear", str(tiny()), num_labels=3).eval()
     left = {
         "input_ids": torch.tensor([[0, 0, 2, 7, 3]]),
         "attention_mask": torch.tensor([[0, 0, 1, 1, 1]]),
@@ -463,7 +459,7 @@ def test_a_tokenizer_that_grows_without_end_is_refused(rows, small, tmp_path):
     values["head_to_head"]["normalizer"] = {"type": "Sequence", "normalizers": [grow] * 7}
     path.write_text(json.dumps(values), "utf-8")
     with pytest.raises(ModelError, match="more of a text"):
-        heads.load(tmp_path / "out", limits=LIMITS)
+        heads.load(tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS
+from tiny_models import WORDS
 
 import heads
 from heads.backbone.backbone import Backbone
@@ -88,7 +88,7 @@ def test_a_file_in_8_bits_answers_as_the_32_bit_one(fine, rows, tmp_path, lenien
 @pytest.mark.parametrize("family", ["gpt2", "t5", "deberta-v2"])
 @pytest.mark.slow
 def test_other_families_are_quantised_too(family, rows, tiny, tmp_path, lenient):
-    backbone = load(str(tiny(family)), limits=LIMITS)
+    backbone = load(str(tiny(family)))
     classifier = classifiers(["mean+linear"], rows, backbone)[0]
     path = tmp_path / "mine.onnx"
     report = write_int8(classifier, path, label_with_answers(classifier, rows), most_loss=0.2)
@@ -193,7 +193,7 @@ def test_numbers_and_foreign_labels_are_refused(fine, rows, tmp_path):
 
 
 def test_a_head_knows_its_rows(tiny, tmp_path, lenient):
-    classifier = heads.train("mean+linear", "sentiment", model=str(tiny("bert")), limits=LIMITS)
+    classifier = heads.train("mean+linear", "sentiment", model=str(tiny("bert")))
     path = tmp_path / "mine.onnx"
     report = heads.export_onnx(classifier, path, int8=True, most_loss=1.0)
     assert report.int8 is not None

@@ -12,7 +12,7 @@ import pytest
 import slow
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS
+from tiny_models import WORDS
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -73,7 +73,7 @@ CASES = {
 
 @pytest.mark.parametrize(("family", "recipe"), slow.but(CASES, ("bert", "flatten+knn?k=3")))
 def test_a_file_gives_our_logits_at_any_size(family, recipe, rows, tiny, tmp_path):
-    backbone = load(str(tiny(family)), limits=LIMITS)
+    backbone = load(str(tiny(family)))
     if family == "gpt2":  # and a word that its class would take for padding
         home = backbone.tokenizer.convert_tokens_to_ids("home")
         backbone = replace(backbone, skipped=home)
@@ -167,7 +167,7 @@ def test_the_bundled_model_runs_in_a_process_of_its_own(backbone, tmp_path):
     """As its usage says, without us and without torch; on texts of the samples it agrees."""
     import onnxruntime
 
-    corpus = corpus_of(sample("sentiment"), LIMITS)
+    corpus = corpus_of(sample("sentiment"))
     classifier = trained("mean+linear", corpus, backbone)
     path = tmp_path / "mine.onnx"
     report = write_onnx(classifier, path)

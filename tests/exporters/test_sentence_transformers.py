@@ -13,7 +13,7 @@ import pytest
 import slow
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS, save_tiny
+from tiny_models import WORDS, save_tiny
 from torch import Tensor
 
 import heads
@@ -110,7 +110,7 @@ def test_a_head_goes_out_and_comes_back(
     assert found.called == "a folder of sentence-transformers for SentenceTransformer"
     assert found.difference <= ROUNDING * rounding_gain(ours)
     assert float(logits(ours).std(dim=0).max()) > 1e-7, "every text got the same logits"
-    theirs = heads.load(tmp_path / "out", limits=LIMITS)
+    theirs = heads.load(tmp_path / "out")
     assert (str(theirs.recipe), theirs.classes) == (back, ("x", "y", "z"))
     assert theirs.head.problem is ours.head.problem
     assert not theirs.head.new
@@ -119,10 +119,10 @@ def test_a_head_goes_out_and_comes_back(
 
 @pytest.mark.parametrize("family", slow.but(("gpt2", "distilbert", "roberta", "modernbert")))
 def test_other_families_go_out_and_come_back(tmp_path: Path, rows: Corpus, family: str) -> None:
-    base = load(str(save_tiny(tmp_path / "base", family)), limits=LIMITS)
+    base = load(str(save_tiny(tmp_path / "base", family)))
     ours = trained("mean+linear", base, rows)
     assert export(ours, tmp_path / "out", library=LIBRARY).difference <= 1e-5
-    close(logits(heads.load(tmp_path / "out", limits=LIMITS)), logits(ours))
+    close(logits(heads.load(tmp_path / "out")), logits(ours))
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_a_head_on_pairs_is_a_cross_encoder(
     ours = trained(recipe, small, pairs)
     found = export(ours, tmp_path / "out", library=LIBRARY)
     assert found.called == f"a folder of sentence-transformers for {called}"
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert (back.recipe, back.head.needs_pairs) == (resolve(recipe).recipe, True)
     close(logits(back), logits(ours))
     from sentence_transformers import CrossEncoder
@@ -201,7 +201,7 @@ def test_a_cross_encoder_of_modules_as_older_versions_wrote_it_still_opens(
     ):
         values = json.loads(path.read_text("utf-8")) | {key: value}
         path.write_text(json.dumps(values), "utf-8")
-    back = heads.load(folder, limits=LIMITS)
+    back = heads.load(folder)
     assert (str(back.recipe), back.head.needs_pairs) == ("mean+linear", True)
     close(back.logits(TEXTS, SECOND), ours.logits(TEXTS, SECOND))
 
@@ -215,7 +215,7 @@ def test_a_number_of_a_pair_is_what_predict_gives(tmp_path: Path, small: Backbon
     model = CrossEncoder(str(tmp_path / "out"), device="cpu")
     given = model.predict(list(zip(TEXTS, SECOND, strict=True)))  # no sigmoid of it
     close(torch.as_tensor(given)[:, None], logits(ours))
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.head.problem.gives_number
     close(logits(back), logits(ours))
 
@@ -225,7 +225,7 @@ def test_labels_that_may_be_several_keep_their_thresholds(tmp_path: Path, small:
     sets = [("x",), ("x", "y"), ("y", "z")] * 9
     ours = trained("mean+linear", small, build("tags", TEXTS * 3, sets))
     export(ours, tmp_path / "out", library=LIBRARY)
-    back = heads.load(tmp_path / "out", limits=LIMITS)
+    back = heads.load(tmp_path / "out")
     assert back.head.problem is ours.head.problem
     assert back.head.thresholds == pytest.approx(ours.head.thresholds, abs=1e-5)
     assert back.predict(TEXTS) == ours.predict(TEXTS)

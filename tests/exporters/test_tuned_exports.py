@@ -16,7 +16,6 @@ import slow
 import torch
 from quick_heads import TUNED, classifiers
 from safetensors import safe_open
-from tiny_models import LIMITS
 
 import heads
 from heads.backbone.backbone import Backbone
@@ -152,7 +151,7 @@ def test_a_native_folder_has_the_learned_weights(
         assert not any("lora" in key for key in file.keys())  # noqa: SIM118
     kept = small.model.get_parameter(name.removeprefix("bert."))
     assert not torch.equal(own, kept)
-    again = heads.load(tmp_path / "mine", limits=LIMITS)
+    again = heads.load(tmp_path / "mine")
     torch.testing.assert_close(again.logits(TEXTS), classifier.logits(TEXTS))
 
 
@@ -161,14 +160,14 @@ def test_a_folder_with_its_own_class_has_the_learned_weights(
 ) -> None:
     classifier = trained("mean+linear?tune=last1", small, rows)
     assert not export(classifier, tmp_path / "mine").native
-    again = heads.load(tmp_path / "mine", limits=LIMITS)
+    again = heads.load(tmp_path / "mine")
     assert again.head.base is None  # it lies in the base model of the folder
     assert again.recipe == classifier.recipe
     torch.testing.assert_close(again.logits(TEXTS), classifier.logits(TEXTS))
     told = f"{classifier.head.base_parameters:,} of its"
     assert told in (tmp_path / "mine" / "README.md").read_text("utf-8")
     heads.export(again, tmp_path / "twice")
-    twice = heads.load(tmp_path / "twice", limits=LIMITS)
+    twice = heads.load(tmp_path / "twice")
     torch.testing.assert_close(twice.logits(TEXTS), classifier.logits(TEXTS))
 
 
@@ -183,7 +182,7 @@ def test_what_was_learned_on_pairs_goes_along(
     found = export(classifier, tmp_path / "mine")
     assert found.native is native
     assert found.difference < 1e-5
-    again = heads.load(tmp_path / "mine", limits=LIMITS)
+    again = heads.load(tmp_path / "mine")
     torch.testing.assert_close(again.logits(TEXTS), classifier.logits(TEXTS))
     says = " ".join((tmp_path / "mine" / "README.md").read_text("utf-8").split())
     assert "on pairs of texts, before the head" in says
@@ -247,7 +246,7 @@ def test_an_adapter_answers_as_the_head_does(
     rows: Corpus,
     tmp_path: Path,
 ) -> None:
-    backbone = load(str(tiny(family)), limits=LIMITS)
+    backbone = load(str(tiny(family)))
     before = {name: own.clone() for name, own in backbone.model.state_dict().items()}
     classifier = trained(recipe, backbone, rows)
     found = export(classifier, tmp_path / "mine", adapter=True)
@@ -276,7 +275,7 @@ def test_an_adapter_answers_as_the_head_does(
 def test_an_adapter_goes_onto_a_checkpoint_that_has_a_head_of_its_own(
     tiny: Callable[..., Path], rows: Corpus, tmp_path: Path
 ) -> None:
-    backbone = load(str(tiny("bert", "ForSequenceClassification")), limits=LIMITS)
+    backbone = load(str(tiny("bert", "ForSequenceClassification")))
     classifier = trained("cls+bert?tune=lora", backbone, rows)
     assert export(classifier, tmp_path / "mine", adapter=True).difference <= 1e-5
     assert "ignore_mismatched_sizes=True" in (tmp_path / "mine" / "README.md").read_text("utf-8")
@@ -318,7 +317,7 @@ def test_an_adapter_that_is_merged_is_not_there_to_export(
     small: Backbone, rows: Corpus, tmp_path: Path
 ) -> None:
     export(trained("mean+linear?tune=lora", small, rows), tmp_path / "mine")
-    again = heads.load(tmp_path / "mine", limits=LIMITS)
+    again = heads.load(tmp_path / "mine")
     with pytest.raises(CheckpointError, match="is merged into its base model"):
         export(again, tmp_path / "other", adapter=True)
 

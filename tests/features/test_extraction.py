@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from full_disk import full_disk
-from tiny_models import LIMITS, TINY_POSITIONS, TINY_WIDTH
+from tiny_models import TINY_POSITIONS, TINY_WIDTH
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
@@ -252,7 +252,7 @@ def test_a_reading_that_is_added_later_is_all_that_is_computed(
 def test_other_texts_other_models_and_pairs_are_kept_apart(
     small: Backbone, tiny: Callable[..., Path]
 ) -> None:
-    other = load(str(tiny("electra")), limits=LIMITS)
+    other = load(str(tiny("electra")))
     read(["mean"], TEXTS, small)
     assert read(["mean"], TEXTS, other)[0].fresh == len(TEXTS)
     assert read(["mean"], TEXTS[:3], small)[0].fresh == 3
@@ -365,7 +365,7 @@ def _elsewhere(
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_CACHE", cache)
-        backbone = load(model, limits=LIMITS)
+        backbone = load(model)
         for _ in range(3):
             features, _ = read(["mean"], texts, backbone)
             told.put(int(features.matrix("mean").shape[0]))

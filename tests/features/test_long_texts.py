@@ -9,7 +9,7 @@ import pytest
 import slow
 import torch
 from quick_heads import classifiers
-from tiny_models import LIMITS, WORDS
+from tiny_models import WORDS
 from tolerances import FORWARD, assert_same_forward
 from torch import Tensor
 from torch.testing import assert_close
@@ -149,7 +149,7 @@ def test_every_pooling_says_which_of_both_it_is(small: Backbone) -> None:
 
 
 def test_a_decoder_reads_window_by_window(tiny: Callable[..., Path]) -> None:
-    backbone = loading.load(str(tiny("bart")), limits=LIMITS)
+    backbone = loading.load(str(tiny("bart")))
     for reading in ("eos@decoder", "mean@decoder"):
         assert Featurizer(of(reading), backbone).by_window
         (found,) = read([of(reading)], backbone, [LONG[0], SHORT[0]])
@@ -158,7 +158,7 @@ def test_a_decoder_reads_window_by_window(tiny: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("family", slow.but(["gpt2", "deberta-v2", "xlnet"], "gpt2"))
 def test_families_that_are_read_by_transformers(tiny: Callable[..., Path], family: str) -> None:
-    backbone = replace(loading.load(str(tiny(family)), limits=LIMITS), tokens=40)
+    backbone = replace(loading.load(str(tiny(family))), tokens=40)
     readings = ("mean", "last", "max")
     for reading, vectors in zip(readings, read(list(map(of, readings)), backbone), strict=True):
         (plain,) = read([of(reading, "cut")], backbone)

@@ -30,7 +30,7 @@ from heads.features.text_store import TextBatch, TextStore, extract_by_text
 from heads.interruption import Interrupted, interruptible
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
-from heads.settings import Limits
+from heads.settings import Limits, set_limits
 
 MENU = (
     "cls", "last", "eos", "mean", "mean_content", "max", "pooler", "trained", "cls_mean",
@@ -386,25 +386,25 @@ def test_memory_is_bounded_and_what_was_used_last_stays(
     small: Backbone, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each = 4 * 16 * small.width + 3 * 8  # of a text under all of the menu, with its counts
-    limits = Limits(kept_features_bytes=5 * each)
-    monkeypatch.setattr(text_store, "limits", lambda: limits)
+    most = 5 * each
+    set_limits(Limits(kept_features_bytes=most))
     for text in TEXTS[:12]:
         read("mean", [text], small, on_disk=False)
         read("mean", [TEXTS[0]], small, on_disk=False)
-        assert text_store._store._held <= limits.kept_features_bytes
+        assert text_store._store._held <= most
     assert text_store._store._held == 5 * each
     passes.clear()
     read("cls", [TEXTS[0], *TEXTS[8:12]], small, on_disk=False)
     assert passes.total() == 0
     read("cls", TEXTS[1:8], small, on_disk=False)  # more than fit with the menu
     assert passes.total() == 7
-    assert text_store._store._held <= limits.kept_features_bytes
+    assert text_store._store._held <= most
 
 
 def test_of_more_texts_than_fit_only_what_is_asked_for_is_kept(
     small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_store, "limits", lambda: Limits(kept_features_bytes=5_000))
+    set_limits(Limits(kept_features_bytes=5_000))
     found = read("mean", TEXTS, small)
     torch.testing.assert_close(found, in_chunks("mean", TEXTS, small), atol=1e-5, rtol=1e-4)
     (path,) = files(home)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import LIMITS
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -15,6 +14,7 @@ from heads.errors import LimitError
 from heads.events import Progress
 from heads.features.token_states import TokenStates, keep_states
 from heads.parts.resolve import resolve
+from heads.settings import Limits, use_limits
 
 TEXTS = tuple(
     "the cat sat on a mat and a dog ran home"[: 1 + number % 37] + f" {number}"
@@ -34,7 +34,7 @@ def kept(
 ) -> tuple[TokenStates, int]:
     """The states, and how often it was said that they are being read."""
     recipes, said = [resolve(recipe) for recipe in recipes], 0
-    events = keep_states(recipes, TEXTS, (), backbone, LIMITS, scored=scored)
+    events = keep_states(recipes, TEXTS, (), backbone, scored=scored)
     while True:
         try:
             assert isinstance(next(events), Progress)
@@ -47,7 +47,7 @@ def kept(
 def test_any_texts_are_what_the_base_model_says_of_them(
     family: str, tiny: Callable[..., Path]
 ) -> None:
-    backbone = load(str(tiny(family)), limits=LIMITS)
+    backbone = load(str(tiny(family)))
     found, _ = kept(backbone, "attention+linear")
     drawn = torch.randperm(len(TEXTS), generator=torch.Generator().manual_seed(0))
     for texts in (*drawn.split(32), torch.tensor([3, 3, 40])):
@@ -119,6 +119,6 @@ def test_texts_that_are_scored_are_kept_in_32_bits(backbone: Backbone, home: Pat
 
 
 def test_what_would_take_too_much_room_is_refused(backbone: Backbone) -> None:
-    limits = replace(LIMITS, states_bytes=1000)
-    with pytest.raises(LimitError, match="states of all tokens"):
-        next(keep_states([resolve("attention+linear")], TEXTS, (), backbone, limits))
+    says = "states of all tokens"
+    with use_limits(Limits(states_bytes=1000)), pytest.raises(LimitError, match=says):
+        next(keep_states([resolve("attention+linear")], TEXTS, (), backbone))

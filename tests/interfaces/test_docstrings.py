@@ -72,7 +72,7 @@ def test_an_endpoint_is_described_by_what_it_calls():
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
 def test_every_argument_of_a_public_function_is_described(function):
-    asked = set(inspect.signature(function).parameters) - {"limits"}  # of the place, not the user's
+    asked = set(inspect.signature(function).parameters)
     assert asked <= set(arguments(function)), "its docstring leaves some out"
     assert summary(function).endswith(".")
 

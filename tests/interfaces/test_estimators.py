@@ -53,7 +53,7 @@ from heads.features import text_store
 from heads.features.text_store import TextStore
 from heads.interfaces.estimators import HeadClassifier, HeadRegressor
 from heads.runs.spec import splits_of, task_of
-from heads.settings import ExperimentConfig, Limits, limits
+from heads.settings import ExperimentConfig
 
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=2 + n % 7)) + f" {n}" for n in range(60)]
 LABELS = ["x", "y", "z"] * 20
@@ -121,9 +121,9 @@ def test_a_search_over_splits_comes_to_what_the_house_comes_to_and_reads_each_te
 ) -> None:
     """On real texts: four recipes, three splits, and one grid a split with a test set."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    load(limits=Limits())  # which reads a text or two to see how the base model does it
+    load()  # which reads a text or two to see how the base model does it
     passes.clear()
-    corpus = corpus_of(SAMPLES["sentiment"], Limits())
+    corpus = corpus_of(SAMPLES["sentiment"])
     some = [row for row in range(len(corpus)) if row % 3 == 0]
     texts = [corpus.texts[row] for row in some]
     labels = [corpus.classes[corpus.targets[row][0]] for row in some]
@@ -455,7 +455,7 @@ def test_too_few_rows_and_what_is_not_fitted_are_a_sentence(
 def test_a_search_over_recipes_and_settings_reads_each_text_once(
     of: Callable[..., HeadClassifier], small: Backbone, passes: Counter[tuple[int, ...]]
 ) -> None:
-    load(small.id, limits=limits())  # which reads a text or two to see how it is done
+    load(small.id)  # which reads a text or two to see how it is done
     passes.clear()
     grid = {"recipe": ["mean+ridge", "max+lda", "cls+centroid"], "trials": np.array([1, 2])}
     search = GridSearchCV(of(), grid, cv=3).fit(pd.Series(TEXTS), pd.Series(LABELS))

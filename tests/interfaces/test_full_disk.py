@@ -22,7 +22,7 @@ from heads.exporters.export import export, export_onnx
 from heads.interfaces.cli.app import main
 from heads.runs.folder import RunFolder, all_runs
 from heads.runs.refit import run_classifier as classifier
-from heads.settings import limits, runs_folder
+from heads.settings import runs_folder
 
 ROOT = Path(__file__).parents[2]
 ROWS = 60
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_is_a_sentence_and_the_run_goes_on_when_it_is_not(tr
 @pytest.mark.slow
 def test_an_export_that_the_disk_refuses_is_a_sentence_and_leaves_nothing(train, tmp_path, capfd):
     run = RunFolder(path=Path(train()[1]["folder"]))
-    native, other = (classifier(run, name, limits()) for name in ("cls+bert", "mean+linear"))
+    native, other = (classifier(run, name) for name in ("cls+bert", "mean+linear"))
     place = tmp_path / "exports"
     place.mkdir()
     with full_disk(100_000):
@@ -180,7 +180,7 @@ def test_an_upload_that_the_disk_refuses_leaves_nothing(monkeypatch, tmp_path):
     given = tmp_path / "mine.csv"
     given.write_text("text,label\n" * 1000)
     with full_disk(500), pytest.raises(DataError, match=r"The file cannot be written \(File too"):
-        uploads.keep(str(given), limits())
+        uploads.keep(str(given))
     assert list((tmp_path / "private").iterdir()) == []
 
 
@@ -189,7 +189,7 @@ def test_rows_of_memory_that_find_no_room_for_a_while_are_a_sentence():
     numbers = np.ones((3_000, 4), np.float32)
     for data, name in ((pa.table(texts), "Table"), (numbers, "The vectors")):
         says = rf"{name} in a temporary file cannot be written .* name another folder in TMPDIR\."
-        with full_disk(5_000), pytest.raises(DataError, match=says), on_disk(data, limits()):
+        with full_disk(5_000), pytest.raises(DataError, match=says), on_disk(data):
             pass
 
 

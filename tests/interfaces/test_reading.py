@@ -18,7 +18,6 @@ from heads.interfaces.views import counts, dataset
 from heads.interfaces.web.places import data_form
 from heads.interfaces.web.uploads import SAMPLE
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from heads.settings import Limits
 
 ASPECTS = ["delivery", "design", "price", "quality", "service", "usability"]
 
@@ -158,7 +157,7 @@ def test_some_of_the_rows_are_taken_evenly():
 
 
 def test_numbers_are_shown_in_round_steps():
-    drawn = dataset.card(read(SAMPLES["similarity"].path, Limits()))
+    drawn = dataset.card(read(SAMPLES["similarity"].path))
     assert "rows of each size" in drawn
     assert "<span>0 to 0.5</span>" in drawn
     assert "<span>4.5 to 5</span>" in drawn

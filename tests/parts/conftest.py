@@ -7,7 +7,6 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
-from heads.settings import Limits
 
 WORDS = ["a", "dog", "barks", "at", "the", "old", "cat", "and", "it", "runs"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -41,4 +40,4 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
     vocabulary = {word: number for number, word in enumerate(VOCABULARY)}
     BertTokenizer(vocab=vocabulary).save_pretrained(folder)
     save_modules(folder)
-    return load(str(folder), limits=Limits())
+    return load(str(folder))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import LIMITS, rewrite, write_classifier
+from tiny_models import rewrite, write_classifier
 
 import heads
 from heads.classifier.label_names import rename_classes, suggest_names
@@ -43,10 +43,10 @@ def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def given(tmp_path: Path, rows: Corpus) -> Given:
     folder = write_classifier(tmp_path / "ft", "bert")
     tensors = load_file(folder / "model.safetensors")
-    middle = heads.load(folder, limits=LIMITS).logits(rows.texts).mean(dim=0)
+    middle = heads.load(folder).logits(rows.texts).mean(dim=0)
     tensors["classifier.bias"] -= middle  # so that all three classes are answered
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    answers = heads.load(folder, limits=LIMITS).logits(rows.texts).argmax(dim=1).tolist()
+    answers = heads.load(folder).logits(rows.texts).argmax(dim=1).tolist()
     assert set(answers) == {0, 1, 2}
     labels = [NAMES[answer] for answer in answers]
     labels[0] = next(name for name in NAMES if name != labels[0])  # one that it gets wrong
@@ -90,7 +90,7 @@ def test_it_is_scored_on_the_same_rows_and_compared(given: Given, names: Any) ->
 def test_its_head_is_the_checkpoints_under_these_names(given: Given) -> None:
     found = trained(given, label_names=NAMES).classifier(OWN)
     assert found.classes == NAMES
-    assert torch.equal(found.logits(TEXTS), heads.load(given.model, limits=LIMITS).logits(TEXTS))
+    assert torch.equal(found.logits(TEXTS), heads.load(given.model).logits(TEXTS))
 
 
 def test_names_of_the_config_in_any_order_need_none(given: Given) -> None:
@@ -134,7 +134,7 @@ def test_the_shell_takes_them(given: Given, capfd: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("names", [("neg", "pos"), ("neg", "neg", "pos"), {"LABEL_7": "neg"}])
 def test_names_that_do_not_fit_are_refused(given: Given, names: Any) -> None:
     with pytest.raises(CheckpointError):
-        rename_classes(heads.load(given.model, limits=LIMITS).head, names)
+        rename_classes(heads.load(given.model).head, names)
     with pytest.raises(CheckpointError):
         trained(given, label_names=names)
 

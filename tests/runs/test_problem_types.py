@@ -15,7 +15,6 @@ from few_runs import finished
 from markupsafe import Markup
 from same_runs import bare, tensors
 from scipy.stats import spearmanr
-from tiny_models import LIMITS
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -117,7 +116,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Data]:
                 lines = list(csv.reader(file))[: ROWS + 1]
             with path.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows(lines)
-        return read(path, LIMITS)
+        return read(path)
 
     return of
 
@@ -128,7 +127,7 @@ def start(tiny: Callable[..., Path], samples: Callable[[str], Data]) -> Callable
 
     def begun(sample: str, **settings: Any) -> RunFolder:
         given = {"data": samples(sample), "config": CONFIG, "model": str(tiny())}
-        return begin(RunRequest(**given | settings), limits=LIMITS)
+        return begin(RunRequest(**given | settings))
 
     return begun
 
@@ -147,7 +146,7 @@ def whole(
             given: dict[str, Any] = {"config": CONFIG, "model": str(tiny())}
             asked = RunRequest(data=samples(sample), **given, **RUNS[sample])
             out = tmp_path_factory.mktemp("whole") / sample
-            made[sample] = begin(asked, limits=LIMITS, out=out)
+            made[sample] = begin(asked, out=out)
             finished(made[sample])
         return made[sample]
 
@@ -288,10 +287,10 @@ def test_few_rows_per_class_are_a_warning_with_folds_alone(start, tmp_path: Path
         lines = [f"text {n} of {n % classes},class {n % classes}" for n in range(48)]
         file.write_text("\n".join(["text,label", *lines]))
         test.write_text("\n".join(["text,label", *(f"other {line}" for line in lines)]))
-        data = read(file, limits=LIMITS)
+        data = read(file)
         run = start("sentiment", data=data, recipes=["mean+ridge"], config=config)
         assert any("rows per class" in note for note in finished(run).notes) is is_few
-        both = {"data": data, "test": read(test, limits=LIMITS)}
+        both = {"data": data, "test": read(test)}
         run = start("sentiment", **both, recipes=["mean+ridge"], config=config)
         assert not any("rows per class" in note for note in finished(run).notes)
 
@@ -301,7 +300,7 @@ def test_a_cell_comes_back_from_disk_as_it_was(start, sample: str) -> None:
     run = start(
         sample, recipes=["mean+linear"], config=ExperimentConfig(seeds=2, folds=2, curve=False)
     )
-    told = [event.cell for event in working(run, LIMITS) if isinstance(event, CellDone)]
+    told = [event.cell for event in working(run) if isinstance(event, CellDone)]
     for number, name in enumerate([*order_of(run), *BASELINES]):
         cell, wanted = kept(run, number), next(cell for cell in told if cell.name == name)
         assert cell is not None
@@ -321,7 +320,7 @@ def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -
     unbroken, run = start(sample, **FEW[sample]), start(sample, **FEW[sample])
     wanted = bare(finished(unbroken).as_json())
     for end in ends:  # stopped again and again
-        stream = working(run, LIMITS)
+        stream = working(run)
         assert isinstance(stream, Generator)
         next(event for event in stream if end(event))
         stream.close()
@@ -356,7 +355,7 @@ def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, n
     corpus = question.load(run).corpus
     told = answers_of_cell(run, order_of(run).index(name), name)
     rows, given = told.answers.rows[0].tolist(), told.answers.given[0]
-    found = classifier(run, name, LIMITS)
+    found = classifier(run, name)
     found = replace(found, head=found.head.raw or found.head)  # cells hold heads as trained
     texts = [corpus.texts[row] for row in rows]
     pairs = [corpus.pairs[row] for row in rows] if corpus.pairs else []
@@ -389,7 +388,7 @@ def test_a_head_of_a_run_answers_as_its_stored_answers_say(whole, sample: str, n
 @pytest.mark.parametrize("name", CELLS["aspects"])
 def test_labels_are_predicted_with_the_thresholds_that_were_found(whole, name: str) -> None:
     run = whole("aspects")
-    found, corpus = classifier(run, name, LIMITS), question.load(run).corpus
+    found, corpus = classifier(run, name), question.load(run).corpus
     texts = corpus.texts[:20]
     logits, bars = found.logits(texts), torch.tensor(found.head.thresholds)
     wanted = [
@@ -402,7 +401,7 @@ def test_labels_are_predicted_with_the_thresholds_that_were_found(whole, name: s
 
 
 def test_a_siamese_head_of_a_run_needs_two_texts(whole) -> None:
-    found = classifier(whole("pairs"), f"mean+linear?{SIAMESE}", LIMITS)
+    found = classifier(whole("pairs"), f"mean+linear?{SIAMESE}")
     with pytest.raises(DataError, match="compares two texts, and there is one"):
         found.logits(["a cat"])
     assert found.logits(["a cat", "a dog"], ["a mat", "home"]).shape == (2, 2)
@@ -469,14 +468,14 @@ def pair_read(start, small: Backbone) -> tuple[question.RunSpec, FeatureStore, l
     readings = [f"mean+linear?pair={name}" for name in pairing] + ["cls+linear", "mean+linear"]
     run = start("pairs", recipes=readings)
     asked = question.load(run)
-    backbone = load(asked.model, limits=LIMITS)
-    events = run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone)
+    backbone = load(asked.model)
+    events = run_features(run, asked, cells_of(asked, backbone), backbone)
     return asked, result(events), readings
 
 
 def test_vectors_of_a_siamese_reading_are_those_of_the_assembly(pair_read) -> None:
     asked, found, _ = pair_read
-    backbone = load(asked.model, limits=LIMITS)
+    backbone = load(asked.model)
     corpus, some = asked.corpus, list(range(0, len(asked.corpus), 7))
     first, second = (
         backbone.states(backbone.encode([side[row] for row in some]))
@@ -502,8 +501,8 @@ def test_texts_that_stand_on_both_sides_are_read_once(
     corpus = replace(data.corpus, pairs=turned, fingerprint="turned")
     run = start("pairs", data=replace(data, corpus=corpus), recipes=["mean+linear?pair=uv"])
     asked = question.load(run)
-    backbone = load(asked.model, limits=LIMITS)
-    found = result(run_features(run, asked, cells_of(asked, backbone, LIMITS), backbone))
+    backbone = load(asked.model)
+    found = result(run_features(run, asked, cells_of(asked, backbone), backbone))
     assert found.joint is None
     assert found.alone is not None
     assert len(found.alone.tokens) == len(set(texts))
@@ -529,7 +528,7 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    found = chosen_recipes(RunRequest(data=data, **settings), backbone, LIMITS)[0]
+    found = chosen_recipes(RunRequest(data=data, **settings), backbone)[0]
     return list(map(str, found))
 
 
@@ -621,7 +620,7 @@ def test_one_recipe_in_every_usual_way_that_its_base_model_can_be_learned(
     assert {"cls+roberta", "cls+roberta?tune=bitfit", "cls+roberta?tune=full"} <= set(found)
     assert len(found) == 6
     question = RunRequest(data=data, grid="tunes:mean@0+linear")
-    found, (says,) = chosen_recipes(question, small, LIMITS)  # which depends on no layer
+    found, (says,) = chosen_recipes(question, small)  # which depends on no layer
     assert "mean@0+linear?tune=full" in map(str, found)
     assert "Left out of the grid tunes:mean@0+linear: mean@0+linear?tune=last2" in says
     with pytest.raises(RecipeError, match="ridge is solved at once"):
@@ -630,12 +629,12 @@ def test_one_recipe_in_every_usual_way_that_its_base_model_can_be_learned(
 
 def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
     question = RunRequest(data=samples("sentiment"), grid="heads:cls")
-    _, (says,) = chosen_recipes(question, small, LIMITS)
+    _, (says,) = chosen_recipes(question, small)
     assert says.startswith("Left out of the grid heads:cls: cls+proportional_odds. ")
     run = start("similarity", grid="heads", config=ExperimentConfig(folds=2))
     told = run.read("run.json")["account"]["between"]
     assert any("Left out of the grid heads" in one and "mean+knn" in one for one in told)
-    assert chosen_recipes(replace(question, grid="small"), small, LIMITS)[1] == []
+    assert chosen_recipes(replace(question, grid="small"), small)[1] == []
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:
@@ -792,7 +791,7 @@ def test_a_column_of_0_and_1_for_each_label_is_the_same_as_labels_in_one_cell(
         rows.append([text, *(str(int(n in targets)) for n in range(len(corpus.classes)))])
     with (tmp_path / "wide.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
-    wide = read(tmp_path / "wide.csv", LIMITS)
+    wide = read(tmp_path / "wide.csv")
     assert wide.corpus.problem is MULTI_LABEL
     assert wide.columns.labels == corpus.classes
     config = ExperimentConfig(seeds=1, folds=2, curve=False)
@@ -817,10 +816,7 @@ def test_classes_in_an_order_may_be_learned_by_it(start, samples) -> None:
         "mean+linear", "mean+linear?loss=ordinal", "mean+roberta", "mean+roberta?loss=ordinal",
     }  # fmt: skip
     assert "mean_absolute_error" in found.cell("mean+linear").measures.values
-    assert (
-        classifier(run, "mean+linear?loss=ordinal", LIMITS).head.problem.output_activation
-        == "softmax"
-    )
+    assert classifier(run, "mean+linear?loss=ordinal").head.problem.output_activation == "softmax"
 
 
 def test_a_layer_that_no_stack_knows_is_learned_also_on_siamese_pairs(start) -> None:

@@ -16,7 +16,6 @@ from few_runs import finished
 from safetensors.torch import load_file
 from same_runs import bare, tensors
 from small_training_data import blobs, cells, training_data_of
-from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -211,14 +210,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     rows = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()[:121]
     path = tmp_path_factory.mktemp("data") / "mine.csv"
     path.write_text("\n".join(rows), "utf-8")
-    return read(path, LIMITS)
+    return read(path)
 
 
 @pytest.fixture
 def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     def begun(recipes: Sequence[str] = RECIPES, config: ExperimentConfig = CONFIG) -> RunFolder:
         asked = RunRequest(data=data, recipes=recipes, model=str(tiny()), config=config)
-        return begin(asked, limits=LIMITS)
+        return begin(asked)
 
     return begun
 
@@ -230,7 +229,7 @@ def heads_of(found: Leaderboard) -> set[str]:
 @pytest.mark.usefixtures("_strict")
 def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
     run = start()
-    events = list(working(run, LIMITS))
+    events = list(working(run))
     found = events[-1]
     assert isinstance(found, Leaderboard)
     out, heads = {one.recipe for one in found.stopped}, heads_of(found)
@@ -276,7 +275,7 @@ def test_who_is_stopped_has_no_score_and_is_told_of(start, capsys) -> None:
 @pytest.mark.usefixtures("_strict")
 def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
     run = start()
-    events = list(working(run, LIMITS))
+    events = list(working(run))
     found = events[-1]
     assert isinstance(found, Leaderboard)
     assert (found.state, found.planned) == ("finished", 6)
@@ -285,7 +284,7 @@ def test_a_run_with_a_race_counts_who_is_stopped_as_done(start) -> None:
     assert done[-1].done == done[-1].planned == 6
     facts = facts_of(run)
     assert (facts["cells"], facts["planned"], facts["state"]) == (6, 6, "finished")
-    again = list(working(run, LIMITS))
+    again = list(working(run))
     assert not any(isinstance(event, CellDone | CurvePointTried) for event in again)
     says = [event.says for event in events if isinstance(event, Progress)]
     assert "Race, first heat: the settings of 6 of 6 recipes are chosen" in says
@@ -434,11 +433,11 @@ def searched_as(
 def test_a_race_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
     finished(start())  # now all texts are read, and every run says so
     unbroken = start()
-    events = list(working(unbroken, LIMITS))
+    events = list(working(unbroken))
     wanted = bare(leaderboard(unbroken).as_json())
     for place in range(1, len(events) - 1, max(1, len(events) // 12)):
         run = start()
-        stream = working(run, LIMITS)
+        stream = working(run)
         assert isinstance(stream, Generator)
         for _ in range(place):
             next(stream)
@@ -452,7 +451,7 @@ def test_a_race_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -
 @pytest.mark.usefixtures("_strict")
 def test_what_is_decided_stays_decided(start, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = start(), set[str]()
-    stream = working(run, LIMITS)
+    stream = working(run)
     for event in stream:
         if isinstance(event, CellDone) and not event.cell.is_baseline:
             out = {one.recipe for one in stopped_of(run)}
@@ -503,7 +502,7 @@ def test_nothing_after_the_race_moves_the_bar_back(start, monkeypatch) -> None:
         raise ZeroDivisionError("in every solver")
 
     monkeypatch.setattr(ClosedFormFitter, "learn", fails)
-    events = list(working(start(), LIMITS))
+    events = list(working(start()))
     told = [event for event in events if isinstance(event, Progress)]
     assert any("could not be trained" in event.says for event in told)
     shares = [event.share for event in told]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import LIMITS
 from torch import Tensor
 
 import heads
@@ -53,7 +52,7 @@ def board(file: Path, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: An
 
 
 def logits(folder: Path) -> Tensor:
-    return heads.load(folder, limits=LIMITS).logits(TEXTS)
+    return heads.load(folder).logits(TEXTS)
 
 
 def uncalibrated(classifier: Classifier) -> Classifier:
@@ -73,7 +72,7 @@ def test_it_is_the_head_that_one_training_on_all_rows_gives(
     assert (scored.head.rows, found.head.rows) == (30, 60)
     assert found.head.chosen == scored.head.chosen  # the temperature among them
     found, scored = uncalibrated(found), uncalibrated(scored)
-    fit = trainer.fit(resolve(recipe), rows, small, config=FIXED, limits=LIMITS)
+    fit = trainer.fit(resolve(recipe), rows, small, config=FIXED)
     alone = uncalibrated(Classifier(backbone=small, head=result(fit)))
     assert torch.allclose(found.logits(TEXTS), alone.logits(TEXTS), atol=2e-3)  # of a solver
     assert (found.head.temperature, found.head.thresholds) == (scored.head.temperature, ())

@@ -24,7 +24,7 @@ import torch
 from few_runs import finished
 from same_runs import bare, tensors
 from small_training_data import blobs, training_data_of
-from tiny_models import LIMITS, rewrite, save_tiny
+from tiny_models import rewrite, save_tiny
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -50,7 +50,7 @@ from heads.runs.preparation import CellDone
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, foreseen, stopped, working
 from heads.runs.spec import RunRequest
-from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder
+from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder, use_limits
 from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
 from heads.training.fitters.closed_form import ClosedFormFitter
@@ -97,7 +97,7 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """A hundred rows of a sample."""
     folder = tmp_path_factory.mktemp("data")
-    return read(write_rows(folder / "mine.csv", rows_of("sentiment", 100)), LIMITS)
+    return read(write_rows(folder / "mine.csv", rows_of("sentiment", 100)))
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
 
     def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
         given = {"data": data, "config": CONFIG, "model": str(tiny())} | settings
-        place = {name: given.pop(name) for name in ("limits", "out") if name in given}
-        return begin(RunRequest(recipes=recipes, **given), **{"limits": LIMITS} | place)
+        out = given.pop("out", None)
+        return begin(RunRequest(recipes=recipes, **given), out=out)
 
     return begun
 
@@ -122,8 +122,8 @@ def whole(
         patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
         question = RunRequest(data=data, recipes=RECIPES, config=CONFIG, model=str(tiny()))
-        run = begin(question, limits=LIMITS, out=out)
-        return run, list(working(run, LIMITS))
+        run = begin(question, out=out)
+        return run, list(working(run))
 
 
 # A whole run
@@ -190,7 +190,7 @@ def test_a_run_that_was_killed_at_its_very_end_gets_its_leaderboard(whole, tmp_p
     (run.path / "leaderboard.json").unlink()
     run.write("end.json", run.read("end.json") | {"state": state})
     if state == "finished":
-        assert [type(event) for event in working(run, LIMITS)] == [Leaderboard]
+        assert [type(event) for event in working(run)] == [Leaderboard]
     else:
         stopped(run)
     assert run.read("leaderboard.json") == before | {"state": state}
@@ -243,7 +243,7 @@ def test_a_head_of_a_run_answers_texts_as_its_stored_answers_say(whole, data: Da
     run, _ = whole
     told = answers_of_cell(run, order_of(run).index(name), name)
     rows, classes = told.answers.rows[0].tolist(), told.answers.given[0].tolist()
-    head = classifier(run, name, LIMITS)
+    head = classifier(run, name)
     head = replace(head, head=head.head.raw or head.head)  # cells hold heads as trained
     texts = [data.corpus.texts[row] for row in rows]
     predicted = head.predict(texts)
@@ -281,26 +281,26 @@ def test_what_a_run_will_take_is_announced(
 ) -> None:
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     threads = torch.get_num_threads()
-    plain = foreseen(start(), LIMITS)
+    plain = foreseen(start())
     assert plain.says.startswith("About ")
     assert plain.says.endswith("to read all texts once, then training.")
-    raced = foreseen(start(config=replace(CONFIG, race=True)), LIMITS)
+    raced = foreseen(start(config=replace(CONFIG, race=True)))
     assert raced.says.endswith("then training, less what the race saves.")
     assert min(plain.reading, plain.training, raced.reading, raced.training) > 0
     assert torch.get_num_threads() == threads
-    learned = foreseen(start(["attention+linear"]), LIMITS)
+    learned = foreseen(start(["attention+linear"]))
     finished(start())
-    again = foreseen(start(), LIMITS)
+    again = foreseen(start())
     assert again.reading == 0
     assert again.says.endswith("nothing has to be read, and heads are trained at once.")
-    assert foreseen(start(["mean@1+linear"]), LIMITS).reading > 0  # another reading
+    assert foreseen(start(["mean@1+linear"])).reading > 0  # another reading
     assert learned.reading > 0
 
 
 def test_every_seed_or_fold_is_expected_to_search(start, data) -> None:
     def work(run: RunFolder) -> float:
         asked = question.load(run)
-        (cell,) = runner.cells_of(asked, load(asked.model, limits=LIMITS), LIMITS)
+        (cell,) = runner.cells_of(asked, load(asked.model))
         return duration._work(cell, asked.splits, 3)
 
     few, many = replace(CONFIG, seeds=1), replace(CONFIG, seeds=9, folds=9)
@@ -323,12 +323,12 @@ def moments(events: Sequence[runner.Event]) -> list[int]:
 def test_a_run_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
     finished(start())  # reads the texts: the runs below find them read, so their events are alike
     unbroken = start()
-    events = list(working(unbroken, LIMITS))
+    events = list(working(unbroken))
     wanted, places = bare(leaderboard(unbroken).as_json()), moments(events)
     assert len(places) >= 10
     for place in places[:: max(1, len(places) // 6)]:
         run = start()
-        stream = working(run, LIMITS)
+        stream = working(run)
         assert isinstance(stream, Generator)
         for _ in range(place):
             next(stream)
@@ -353,7 +353,7 @@ def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
     rng, seconds, resumed = random.Random(1), 0.0, 0
     last: runner.Event | None = None
     while True:
-        stream = working(run, LIMITS)
+        stream = working(run)
         for event in itertools.islice(stream, rng.randint(1, 12 + 3 * resumed)):
             last = event
         if isinstance(last, Leaderboard):
@@ -371,7 +371,7 @@ def test_a_run_that_is_stopped_again_and_again_gets_to_its_end(start) -> None:
 def test_a_finished_run_that_is_worked_on_again_stays_what_it_is(start) -> None:
     run = start()
     first, before = finished(run), tensors(run)
-    events = list(working(run, LIMITS))
+    events = list(working(run))
     assert not any(isinstance(event, (CellDone, CurvePointTried)) for event in events)
     assert bare(events[-1].as_json()) == bare(first.as_json())
     assert tensors(run) == before
@@ -379,7 +379,7 @@ def test_a_finished_run_that_is_worked_on_again_stays_what_it_is(start) -> None:
 
 def test_a_run_that_is_stopped_shows_what_is_done(start) -> None:
     run = start()
-    for event in working(run, LIMITS):
+    for event in working(run):
         if isinstance(event, CellDone) and event.done == 1:
             break
     found = leaderboard(run)
@@ -407,7 +407,7 @@ def test_a_run_without_a_cell_has_a_leaderboard_too(start) -> None:
 
 def test_baselines_alone_have_a_leaderboard_too(start) -> None:
     run = start()
-    for event in working(run, LIMITS):
+    for event in working(run):
         if isinstance(event, CellDone) and event.cell.name == TFIDF:
             break
     found = leaderboard(run)
@@ -425,7 +425,7 @@ def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
         perf_counter=lambda: time.perf_counter() + late[0], monotonic=time.monotonic
     )
     monkeypatch.setattr("heads.runs.folder.time", clock)
-    stream, found = working(run, LIMITS), None
+    stream, found = working(run), None
     for found in stream:
         if isinstance(found, CellDone) and found.done == 1:
             late[0] = 3601.0
@@ -449,7 +449,7 @@ def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
     assert facts_of(run)["cells"] == 2
     assert "cls+ridge" not in {name for one in disagreements(run) for name, _, _ in one.answers}
     with pytest.raises(DataError, match=r"has no trained head cls\+ridge"):
-        classifier(run, "cls+ridge", LIMITS)
+        classifier(run, "cls+ridge")
     again = finished(run)  # and now it can
     assert not any("could not be trained" in note for note in again.notes)
     del wanted["curve"], wanted["curve_says"]
@@ -469,7 +469,7 @@ def test_heads_are_kept_while_words_are_still_counted(
     monkeypatch.setattr(baseline_cells, "tfidf_strength", slow)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     run = start()
-    for event in working(run, LIMITS):
+    for event in working(run):
         if isinstance(event, CellDone):
             names.append(event.cell.name)
             if not event.cell.is_baseline:
@@ -519,7 +519,7 @@ def test_words_are_counted_once_for_the_same_rows(
 def test_a_kept_head_says_how_long_it_learned(start) -> None:
     run = start()
     found = {cell.name: cell for cell in finished(run).cells}
-    head = classifier(run, "mean+roberta", LIMITS).head
+    head = classifier(run, "mean+roberta").head
     head = head.raw or head  # the temperature is no setting of the cell
     chosen = found["mean+roberta"].chosen
     assert head.training is not None
@@ -530,7 +530,7 @@ def test_a_kept_head_says_how_long_it_learned(start) -> None:
 
 def test_what_a_stop_from_outside_notes(start) -> None:
     run = start()
-    stream = working(run, LIMITS)
+    stream = working(run)
     next(stream)
     with pytest.raises(DataError, match="is being worked on"):
         stopped(run)
@@ -544,7 +544,7 @@ def test_what_a_stop_from_outside_notes(start) -> None:
 
 
 def test_no_thread_of_a_stopped_run_goes_on(start) -> None:
-    stream = working(start(RECIPES), LIMITS)
+    stream = working(start(RECIPES))
     next(event for event in stream if isinstance(event, CurvePointTried))
     stream.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("grid")]
@@ -555,12 +555,12 @@ def test_no_thread_of_a_stopped_run_goes_on(start) -> None:
 
 def test_a_second_worker_is_refused_and_a_run_at_work_is_not_deleted(start) -> None:
     run = start()
-    stream = working(run, LIMITS)
+    stream = working(run)
     next(stream)
     assert run.is_busy
     assert facts_of(run)["state"] == "running"
     with pytest.raises(DataError, match="is being worked on by another process"):
-        next(iter(working(run, LIMITS)))
+        next(iter(working(run)))
     with pytest.raises(DataError, match="is being worked on"):
         run.delete()
     assert (run.path / "run.json").is_file()
@@ -572,7 +572,7 @@ def test_a_second_worker_is_refused_and_a_run_at_work_is_not_deleted(start) -> N
 
 def test_a_stream_closed_in_another_thread_lets_go_of_its_run(start) -> None:
     run = start()
-    stream = working(run, LIMITS)
+    stream = working(run)
     next(stream)
     closer = threading.Thread(target=stream.close)
     closer.start()
@@ -625,7 +625,7 @@ def test_a_run_that_is_gone_is_a_sentence(start) -> None:
     run = start()
     shutil.rmtree(run.path)
     assert not run.is_busy
-    for ask in (lambda: next(iter(working(run, LIMITS))), run.delete, lambda: leaderboard(run)):
+    for ask in (lambda: next(iter(working(run))), run.delete, lambda: leaderboard(run)):
         with pytest.raises(DataError, match=run.id):
             ask()
     assert not run.path.exists()
@@ -683,7 +683,6 @@ def test_names_of_data_make_names_of_folders(tmp_path: Path) -> None:
         ({"recipes": ["mean+robert"]}, RecipeError, "Did you mean 'roberta'"),
         ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
         ({"recipes": [], "grid": "large"}, RecipeError, "There is no grid called 'large'"),
-        ({"limits": Limits(cells=2)}, LimitError, "at most 2 fit here"),
         ({"model": "/nowhere"}, HeadsError, "no folder /nowhere"),
     ],
 )
@@ -692,6 +691,8 @@ def test_a_question_that_does_not_fit_leaves_no_run_behind(
 ) -> None:
     with pytest.raises(wrong, match=sentence):
         start(**settings)
+    with use_limits(Limits(cells=2)), pytest.raises(LimitError, match="at most 2 fit here"):
+        start()
     assert all_runs() == []
     assert not runs_folder().exists() or not list(runs_folder().iterdir())
 
@@ -768,7 +769,7 @@ def test_the_verdict_says_how_many_heads_were_cut_off(start) -> None:
 
 
 def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_path: Path) -> None:
-    other = read(write_rows(tmp_path / "test.csv", rows_of("sentiment", 140)[100:]), LIMITS)
+    other = read(write_rows(tmp_path / "test.csv", rows_of("sentiment", 140)[100:]))
     run = start(
         ["mean+ridge", "mean+roberta"], test=other, config=ExperimentConfig(seeds=2, curve=False)
     )
@@ -789,7 +790,7 @@ def test_a_test_file_beside_a_column_of_splits(start, data: Data, tmp_path: Path
     parts = ("train",) * 60 + ("validation",) * 20 + ("test",) * 20
     marked = with_corpus(data, parts=parts)
     rows = rows_of("sentiment", 130)
-    other = read(write_rows(tmp_path / "test.csv", [*rows[:5], *rows[100:]]), LIMITS)
+    other = read(write_rows(tmp_path / "test.csv", [*rows[:5], *rows[100:]]))
     run = start(
         ["mean+ridge"], data=marked, test=other, config=ExperimentConfig(seeds=1, curve=False)
     )
@@ -802,7 +803,7 @@ def test_a_test_file_beside_a_column_of_splits(start, data: Data, tmp_path: Path
 
 def test_what_is_said_of_a_file_names_it(start, data: Data, tmp_path: Path) -> None:
     rows = rows_of("sentiment", 140)
-    other = read(write_rows(tmp_path / "test.csv", [*rows[100:], rows[100]]), LIMITS)
+    other = read(write_rows(tmp_path / "test.csv", [*rows[100:], rows[100]]))
     assert other.findings
     run = start(["mean+ridge"], test=other, config=ExperimentConfig(seeds=1, curve=False))
     for note in [*other.notes, *(finding.says for finding in other.findings)]:
@@ -842,7 +843,7 @@ def test_a_column_of_splits_is_respected(start, tmp_path: Path) -> None:
         row | {"split": "test" if n >= 80 else "validation" if n >= 60 else "train"}
         for n, row in enumerate(rows_of("sentiment", 100))
     ]
-    data = read(write_rows(tmp_path / "split.csv", rows), LIMITS)
+    data = read(write_rows(tmp_path / "split.csv", rows))
     run = start(["mean+ridge"], data=data, config=ExperimentConfig(seeds=1, curve=False))
     found = finished(run)
     assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
@@ -860,7 +861,7 @@ def test_a_few_rows_of_every_class(start) -> None:
 
 
 def test_pairs_of_texts_are_compared_too(start, tmp_path: Path) -> None:
-    data = read(write_rows(tmp_path / "pairs.csv", rows_of("pairs", 60)), LIMITS)
+    data = read(write_rows(tmp_path / "pairs.csv", rows_of("pairs", 60)))
     assert data.corpus.pairs
     run = start(
         ["mean+linear", "attention+linear"], data=data, config=ExperimentConfig(seeds=1, folds=2)
@@ -868,7 +869,7 @@ def test_pairs_of_texts_are_compared_too(start, tmp_path: Path) -> None:
     assert len(finished(run).cells) == 4
     told = disagreements(run)
     assert all(one.pair for one in told)
-    head = classifier(run, "mean+linear", LIMITS)
+    head = classifier(run, "mean+linear")
     assert head.predict([data.corpus.texts[0]], [data.corpus.pairs[0]])[0] in data.corpus.classes
 
 
@@ -1004,10 +1005,10 @@ def test_shuffled_labels_score_at_chance_and_the_verdict_says_it(
     labels = [("yes", "no")[n % 2] for n in range(200)]
     random.Random(3).shuffle(labels)
     shuffled = [{"text": row["text"], "label": one} for row, one in zip(rows, labels, strict=True)]
-    data = read(write_rows(tmp_path / "shuffled.csv", shuffled), LIMITS)
+    data = read(write_rows(tmp_path / "shuffled.csv", shuffled))
     recipes = ["mean+linear", "cls+bert", "mean+roberta", "mean+ridge", "mean+knn"]
     config = ExperimentConfig(folds=3, curve=False)
-    run = begin(RunRequest(data=data, recipes=recipes, config=config), limits=LIMITS)
+    run = begin(RunRequest(data=data, recipes=recipes, config=config))
     found = finished(run)
     missed = [c.name for c in found.cells if not c.measures.low <= 0.5 <= c.measures.high]
     assert len(missed) <= 1  # an interval of 95 % may miss, one in twenty
@@ -1040,7 +1041,7 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
         for n, row in enumerate(rows_of("sentiment", 60))
     ]
     rows += [{"text": f"жук {n} жаба", "label": "neutral"} for n in range(4)]
-    data = read(write_rows(tmp_path / "long.csv", rows), LIMITS)
+    data = read(write_rows(tmp_path / "long.csv", rows))
     found = finished(
         start(["mean+ridge"], data=data, config=ExperimentConfig(folds=2, curve=False))
     )
@@ -1067,7 +1068,7 @@ def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) 
             leaderboard,
             disagreements,
             facts_of,
-            lambda run: classifier(run, "mean+linear", LIMITS),
+            lambda run: classifier(run, "mean+linear"),
             stopped,
         ):
             with contextlib.suppress(HeadsError):  # one sentence, and nothing else
@@ -1094,7 +1095,7 @@ def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
     ("name", "ask", "says"),
     [
         ("cells/000.safetensors", leaderboard, "is broken"),
-        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear", LIMITS), "is broken"),
+        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear"), "is broken"),
         ("run.json", leaderboard, "of another version"),
     ],
 )
@@ -1129,7 +1130,7 @@ def test_a_base_model_that_has_changed_is_refused(start, tmp_path: Path) -> None
         finished(run)
     assert not run.is_busy
     with pytest.raises(DataError, match="is not the version"):
-        classifier(run, "mean+ridge", LIMITS)
+        classifier(run, "mean+ridge")
 
 
 def test_a_head_that_is_not_there_is_a_sentence(whole) -> None:
@@ -1138,7 +1139,7 @@ def test_a_head_that_is_not_there_is_a_sentence(whole) -> None:
         ("../../x", RecipeError),
     ):  # fmt: skip
         with pytest.raises(error):
-            classifier(whole[0], name, LIMITS)
+            classifier(whole[0], name)
 
 
 def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
@@ -1185,6 +1186,7 @@ def test_a_broken_run_does_not_hide_the_others(start) -> None:
 
 
 def test_a_public_place_has_its_own_limits(start) -> None:
-    with pytest.raises(HeadsError):
-        start(limits=PUBLIC)  # the base model is a folder
-    assert load(limits=PUBLIC).id
+    with use_limits(PUBLIC), pytest.raises(HeadsError):
+        start()  # the base model is a folder
+    with use_limits(PUBLIC):
+        assert load().id

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loops import collect
 from quick_heads import QUICK, trained
 from scipy.stats import spearmanr
-from tiny_models import LIMITS, TINY_WIDTH, save_tiny
+from tiny_models import TINY_WIDTH, save_tiny
 from tolerances import assert_same_training
 from torch import Tensor
 
@@ -39,7 +39,7 @@ from heads.events import Progress, result
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.trainer import first_split, fit, train
-from heads.settings import PUBLIC, ExperimentConfig, Limits
+from heads.settings import PUBLIC, ExperimentConfig, Limits, use_limits
 
 LONG = replace(QUICK, learning_rate=0.01, steps=200)
 SHOULD_REPEAT = ("mean+linear", "cls+roberta", "attention+linear", "mean@mix+mlp", "mean+logistic")
@@ -174,7 +174,7 @@ def test_a_head_of_every_row_is_the_one_that_is_scored_on_other_rows(
     )
     alone = replace(alone, pairs=tuple(rows.pairs[row] for row in learned if rows.pairs))
     (wanted,) = trained([recipe], scored, small, config)
-    found = result(fit(resolve(recipe), alone, small, config=config, limits=LIMITS))
+    found = result(fit(resolve(recipe), alone, small, config=config))
     found = found.raw or found  # `fit` calibrates what it returns
     assert (found.rows, found.scores) == (len(learned), None)
     assert wanted.scores is not None
@@ -245,14 +245,13 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
     kept = tmp_path / "head.safetensors"
     head_cache.save(alone, kept)
     folders = [str(save_tiny(tmp_path / name, "bert", "ForMaskedLM")) for name in ("a", "b")]
-    one = Limits(models_in_memory=1)
     jobs: dict[str, Callable[[], object]] = {
-        "recall": lambda: head_cache.load(kept, small, LIMITS),
+        "recall": lambda: head_cache.load(kept, small),
         "explain": lambda: explain(resolve("attention+linear"), small, classes=3),
         "difference": lambda: difference(
             resolve("attention+bert"), resolve("attention+mlp"), small
         ),
-        "load": lambda: [load(folder, limits=one) for folder in folders],
+        "load": lambda: [load(folder) for folder in folders],
     }
     with meanwhile(jobs[work]):
         (beside,) = trained([recipe], rows, small)
@@ -264,7 +263,7 @@ def test_numbers_do_not_depend_on_other_work_at_the_same_time(
 
 @pytest.mark.slow
 def test_shuffled_labels_are_learned_no_better_than_by_guessing(backbone: Backbone) -> None:
-    corpus = corpus_of(SAMPLES["intents"], LIMITS)
+    corpus = corpus_of(SAMPLES["intents"])
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(1)).tolist()
     shuffled = replace(corpus, targets=tuple(corpus.targets[row] for row in order))
     for head in trained(["mean+linear", "mean+logistic"], shuffled, backbone):
@@ -283,13 +282,13 @@ def test_what_is_plain_to_see_is_learned(small: Backbone) -> None:
 def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
     backbone: Backbone, tiny: Callable[..., Path]
 ) -> None:
-    bert = assemble(resolve("cls+bert"), backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
+    bert = assemble(resolve("cls+bert"), backbone, 3, problem=SINGLE_LABEL)
     assert bert.pretrained == ("pooler.dense.weight", "pooler.dense.bias")
     started = bert.head.state_dict()
     for name, weight in backbone.pooler_weights.items():
         assert torch.equal(started[name], weight)
     for recipe in ("cls+roberta", "cls+xlnet", "cls+deberta", "cls_mean+bert", "cls@cat4+bert"):
-        other = assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL, limits=LIMITS)
+        other = assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL)
         assert other.pretrained == ()
         pooler = backbone.pooler_weights["pooler.dense.weight"]
         assert not any(
@@ -297,11 +296,8 @@ def test_the_pooler_head_starts_from_the_pretrained_pooler_and_others_do_not(
             for weight in other.head.state_dict().values()
             if weight.shape == pooler.shape
         )
-    lacking = load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
-    assert (
-        assemble(resolve("cls+bert"), lacking, 3, problem=SINGLE_LABEL, limits=LIMITS).pretrained
-        == ()
-    )
+    lacking = load(str(tiny("bert", "ForMaskedLM")))
+    assert assemble(resolve("cls+bert"), lacking, 3, problem=SINGLE_LABEL).pretrained == ()
 
 
 def test_training_leaves_the_base_model_as_it_was(small: Backbone, rows: Corpus) -> None:
@@ -350,7 +346,7 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
 ) -> None:
     recipes = ["mean+linear", "attention+linear", "mean+ridge", "cls+bert", "mean + linear"]
     new = build("new", [f"{text} mat" for text in rows.texts], ["xyz"[n % 3] for n in range(60)])
-    work = train(list(map(resolve, recipes)), new, small, config=QUICK, limits=LIMITS)
+    work = train(list(map(resolve, recipes)), new, small, config=QUICK)
     told, heads = collect(work)
     assert all(isinstance(event, Progress) for event in told)
     shares = [event.share for event in told]
@@ -364,9 +360,7 @@ def test_progress_goes_forward_and_ends_with_the_heads_in_order(
 
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_breaking_off_leaves_nothing_locked(small: Backbone, rows: Corpus, after: int) -> None:
-    events = train(
-        [resolve("mean+linear"), resolve("cls+roberta")], rows, small, config=QUICK, limits=LIMITS
-    )
+    events = train([resolve("mean+linear"), resolve("cls+roberta")], rows, small, config=QUICK)
     for _ in range(after):
         next(events, None)
     events.close()
@@ -385,7 +379,7 @@ def test_breaking_off_leaves_nothing_locked(small: Backbone, rows: Corpus, after
 
 
 def test_several_labels_a_row_are_learned(backbone: Backbone) -> None:
-    corpus = corpus_of(SAMPLES["aspects"], LIMITS)
+    corpus = corpus_of(SAMPLES["aspects"])
     recipes = ["mean+linear", "mean+logistic", "mean+ridge", "mean+centroid"]
     for head in trained(recipes, corpus, backbone):
         assert head.problem is MULTI_LABEL
@@ -587,16 +581,20 @@ def test_a_head_that_is_too_large_is_refused_without_memory(
 
 
 def test_a_small_place_allows_less(small: Backbone, rows: Corpus) -> None:
-    with pytest.raises(LimitError, match="this place allows 100"):
-        trained(["mean+roberta"], rows, small, limits=Limits(head_parameters=100))
+    with (
+        use_limits(Limits(head_parameters=100)),
+        pytest.raises(LimitError, match="this place allows 100"),
+    ):
+        trained(["mean+roberta"], rows, small)
 
 
 def test_the_width_that_a_head_reads_is_limited_too(backbone: Backbone) -> None:
     # 420 rows of it are 2.6 GB.
     for recipe in ("flatten+linear?length=4096", "attention+linear?queries=4096"):
-        for limits in (LIMITS, PUBLIC):
-            with pytest.raises(LimitError, match="would read 1,572,864 numbers a text"):
-                assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL, limits=limits)
+        for limits in (Limits(), PUBLIC):
+            says = "would read 1,572,864 numbers a text"
+            with use_limits(limits), pytest.raises(LimitError, match=says):
+                assemble(resolve(recipe), backbone, 3, problem=SINGLE_LABEL)
 
 
 def test_a_layer_or_a_pooler_that_is_not_there_is_refused(
@@ -604,7 +602,7 @@ def test_a_layer_or_a_pooler_that_is_not_there_is_refused(
 ) -> None:
     with pytest.raises(RecipeError, match="There is no layer 9: this base model has 0 to 2"):
         trained(["mean@9+linear"], rows, small)
-    none = load(str(tiny("distilbert")), limits=LIMITS)
+    none = load(str(tiny("distilbert")))
     with pytest.raises(RecipeError, match="has no pooler of its own"):
         trained(["pooler+linear"], rows, none)
 
@@ -674,5 +672,5 @@ def test_answers_and_probabilities_agree(numbers: list[list[float]]) -> None:
 
 
 def test_widths_are_those_of_the_tiny_model(small: Backbone) -> None:
-    module = assemble(resolve("cls_mean+linear"), small, 3, problem=SINGLE_LABEL, limits=LIMITS)
+    module = assemble(resolve("cls_mean+linear"), small, 3, problem=SINGLE_LABEL)
     assert module.reader.width == 2 * TINY_WIDTH

@@ -20,7 +20,7 @@ import torch
 from boards import board_of
 from few_runs import finished
 from same_runs import bare, tensors
-from tiny_models import LIMITS, WORDS
+from tiny_models import WORDS
 from torch.nn.functional import cross_entropy
 
 from heads.backbone import loading
@@ -41,7 +41,7 @@ from heads.runs.preparation import WORKSPACE
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, foreseen, working
 from heads.runs.spec import RunRequest, fill_counts
-from heads.settings import ExperimentConfig
+from heads.settings import ExperimentConfig, Limits, use_limits
 from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
 from heads.training.fitters.base import TriedSettings
@@ -69,15 +69,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(file: Path) -> Data:
-    return read(file, LIMITS)
+    return read(file)
 
 
 @pytest.fixture
 def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     def begun(recipes: Sequence[str] = TUNED, **settings: Any) -> RunFolder:
         given = {"data": data, "config": CONFIG, "model": str(tiny())} | settings
-        limits = given.pop("limits", LIMITS)
-        return begin(RunRequest(recipes=recipes, **given), limits=limits)
+        return begin(RunRequest(recipes=recipes, **given))
 
     return begun
 
@@ -261,7 +260,7 @@ def test_a_run_closed_anywhere_goes_on_from_its_checkpoint(
     recipes = ["mean+linear", "mean+roberta?tune=full"]
     expected, run = finished(start(recipes)), start(recipes)
     for count in itertools.count(2, 3):
-        events = working(run, LIMITS)
+        events = working(run)
         last = list(itertools.islice(events, count))[-1]
         began = time.monotonic()
         events.close()
@@ -275,7 +274,7 @@ def test_a_run_closed_anywhere_goes_on_from_its_checkpoint(
 def test_a_broken_checkpoint_is_trained_again(start) -> None:
     recipes = ["mean+linear?tune=full"]
     expected, run = finished(start(recipes)), start(recipes)
-    events = working(run, LIMITS)
+    events = working(run)
     next(event for event in events if isinstance(event, CurvePointTried))
     events.close()
     for path in run.path.glob(f"{WORKSPACE}/*/*.pt"):
@@ -292,7 +291,7 @@ def test_a_tuned_head_answers_as_its_run_says(start, data: Data) -> None:
     board, corpus = finished(run), data.corpus
     revisions = set()
     for number, name in enumerate(spec.load(run).recipes):
-        asked = classifier(run, name, LIMITS)
+        asked = classifier(run, name)
         revisions.add(asked.backbone.revision)
         told = answers_of_cell(run, number, name).answers  # of the first fold, whose head is kept
         given = asked.logits([corpus.texts[row] for row in told.rows[0].tolist()]).argmax(dim=1)
@@ -307,8 +306,8 @@ def test_a_head_after_pairs_is_a_cell_as_others_are(
     pytest.importorskip("setfit", reason="setfit is not installed (pip install -e .[setfit])")
     recipes = ["mean+linear", "mean+linear?tune=setfit", "mean+ridge?tune=setfit"]
     run = start(recipes)
-    assert foreseen(run, LIMITS).tuning > 0
-    events = working(run, LIMITS)
+    assert foreseen(run).tuning > 0
+    events = working(run)
     next(e for e in events if isinstance(e, CurvePointTried) and "setfit" in e.name)
     events.close()
     assert list(run.path.glob(f"{WORKSPACE}/*/*.finished.pt"))
@@ -323,7 +322,7 @@ def test_a_head_after_pairs_is_a_cell_as_others_are(
         told = answers_of_cell(run, number, name).answers
         rows = told.rows[0].tolist()
         monkeypatch.setattr(registry, "find_spec", lambda _: None)  # only training needs it
-        logits = classifier(run, name, LIMITS).logits([corpus.texts[row] for row in rows])
+        logits = classifier(run, name).logits([corpus.texts[row] for row in rows])
         assert torch.equal(logits.argmax(dim=1), told.given[0].long())
 
 
@@ -448,14 +447,12 @@ def test_heads_that_were_still_improving_are_counted_by_kind(start) -> None:
 
 
 def test_a_tuned_run_is_announced_with_its_time(start, monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen, tuned = foreseen(start(["mean+linear"]), LIMITS), foreseen(start(), LIMITS)
+    frozen, tuned = foreseen(start(["mean+linear"])), foreseen(start())
     assert frozen.tuning == 0
     assert tuned.tuning > 0
     assert re.search(r"of it and \d+ MB of memory for tuned base models", tuned.says)
     monkeypatch.setattr(duration, "pace_of", lambda *_: TuningPace(step=1e-3, answer=0.0))
-    once, more = (
-        foreseen(start(config=replace(CONFIG, epochs=epochs)), LIMITS) for epochs in (2, 8)
-    )
+    once, more = (foreseen(start(config=replace(CONFIG, epochs=epochs))) for epochs in (2, 8))
     assert more.tuning == pytest.approx(4 * once.tuning)
 
 
@@ -463,7 +460,7 @@ def test_keeping_states_at_a_cut_is_told_as_a_part_of_the_reading(
     start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "empty"))
-    events = list(working(start(["mean+linear?tune=last1"]), LIMITS))
+    events = list(working(start(["mean+linear?tune=last1"])))
     told = [event for event in events if isinstance(event, Progress)]
     shares = [event.share for event in told if "states of" in event.says]
     assert 0.2 <= shares[0] <= shares[-1] <= 0.4  # much is to be done after them
@@ -472,8 +469,8 @@ def test_keeping_states_at_a_cut_is_told_as_a_part_of_the_reading(
 def test_the_timing_of_steps_is_ended(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "_paces", OrderedDict())
     asked, stop = spec.load(start()), threading.Event()
-    backbone = loading.load(asked.model, limits=LIMITS)
-    cells = cells_of(asked, backbone, LIMITS)
+    backbone = loading.load(asked.model)
+    cells = cells_of(asked, backbone)
     stop.set()
     with pytest.raises(Interrupted):
         duration.expected(asked, cells, backbone, stop)
@@ -493,13 +490,14 @@ def test_a_place_with_little_time_says_what_would_fit(
     count = 300 if "rows" in hint else 40
     rows = [f"the cat {WORDS[n % 9]} {n},{n % 2}\n" for n in range(count)]
     path.write_text("text,label\n" + "".join(rows))
-    many = read(path, LIMITS)
-    limits = replace(LIMITS, run_seconds=1 if "rows" not in hint else 3)
+    many = read(path)
+    limits = Limits(run_seconds=1 if "rows" not in hint else 3)
     recipes = ["mean+linear?tune=full", "cls+linear?tune=full", "cls+mlp?tune=full"]
     given = recipes[:1] if "rows" in hint else recipes
     config = replace(CONFIG, epochs=10 if "rows" in hint else 20)
-    with pytest.raises(LimitError, match=r"would take about .*, and this place allows") as error:
-        start(given, data=many, limits=limits, config=config)
+    says = r"would take about .*, and this place allows"
+    with use_limits(limits), pytest.raises(LimitError, match=says) as error:
+        start(given, data=many, config=config)
     assert hint in str(error.value)
 
 

@@ -27,7 +27,7 @@ from heads.runs import spec
 from heads.runs.cells import answers_of_cell
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import facts_of, leaderboard
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 
 HEADS = ("linear", "logistic", "knn", "mlp?hidden=8")
 PLAIN = ExperimentConfig(curve=False, steps=30, trials=2, folds=3, precision="exact")
@@ -98,7 +98,7 @@ def test_the_same_vectors_give_the_same_cells(
 ) -> None:
     model, rows = str(tiny()), heads.read("sentiment", model=str(tiny()))
     corpus = rows.corpus
-    for event in extract([resolve("mean+linear")], corpus.texts, (), load(model, limits=Limits())):
+    for event in extract([resolve("mean+linear")], corpus.texts, (), load(model)):
         features: Any = event
     X = features.matrix("mean")[features.index].numpy()
     labels = list(map(str, corpus.labels))
@@ -145,8 +145,8 @@ def test_a_run_goes_on_from_its_own_copy(place: Path, file: Path, tmp_path: Path
     asked = RunRequest(
         data=heads.read(copy), recipes=["vectors+linear", "vectors+knn"], config=CONFIG
     )
-    run = begin(asked, limits=Limits(), out=tmp_path / "run")
-    events = working(run, Limits())
+    run = begin(asked, out=tmp_path / "run")
+    events = working(run)
     while type(next(events)).__name__ != "CellDone":
         pass
     events.close()

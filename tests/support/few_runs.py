@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tiny_models import LIMITS
 
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
@@ -20,7 +19,7 @@ CONFIG = ExperimentConfig(folds=2, precision="exact", curve=False)
 
 def finished(run: RunFolder) -> Leaderboard:
     """Work on a run to its end."""
-    *_, found = working(run, LIMITS)
+    *_, found = working(run)
     assert isinstance(found, Leaderboard)
     return found
 
@@ -45,11 +44,11 @@ class FewRuns:
         lines = SAMPLES[sample].path.read_text("utf-8").splitlines()
         self.file(sample).write_text("\n".join(lines[: ROWS + 1]), "utf-8")
         request = RunRequest(
-            data=read(self.file(sample), LIMITS), recipes=("mean+linear", "cls+linear"),
+            data=read(self.file(sample)), recipes=("mean+linear", "cls+linear"),
             model=str(self.model), config=CONFIG,
         )  # fmt: skip
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(successive_halving, "CAP", 24)
-            folder = begin(request, limits=LIMITS, out=self.place / sample)
+            folder = begin(request, out=self.place / sample)
             finished(folder)
         return str(folder.path)

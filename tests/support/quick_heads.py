@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiny_models import LIMITS
-
 from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
@@ -13,7 +11,7 @@ from heads.events import result
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs.trainer import train
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 
 QUICK = ExperimentConfig(learning_rate=0.02, steps=12, standardise="no")
 # One pass for those that learn their base model as well, at a rate that changes it much.
@@ -25,12 +23,9 @@ def trained(
     corpus: Corpus,
     backbone: Backbone,
     config: ExperimentConfig = QUICK,
-    limits: Limits = LIMITS,
 ) -> list[TrainedHead]:
     """The heads of these recipes, in their order."""
-    return result(
-        train([resolve(one) for one in recipes], corpus, backbone, config=config, limits=limits)
-    )
+    return result(train([resolve(one) for one in recipes], corpus, backbone, config=config))
 
 
 def classifiers(

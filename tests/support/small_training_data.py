@@ -14,7 +14,7 @@ from heads.evaluation.predictions import EvaluationTask, strata
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.objective import Objective
 from heads.training.scheduler import TrainingData, run_trials
@@ -92,7 +92,6 @@ def cells(recipes: Sequence[str], backbone: Backbone, training_data: TrainingDat
         list(map(resolve, recipes)),
         backbone,
         len(training_data.task.classes),
-        Limits(),
         training_data.task.problem,
     )
 

@@ -16,10 +16,10 @@ from tokenizers import (
     trainers,
 )
 
+from heads.backbone import loading
 from heads.catalog.tiny_models import tiny_model
-from heads.settings import Limits
 
-LIMITS = Limits(models_in_memory=64)
+loading.MODELS_IN_MEMORY = 64
 TINY_WIDTH, TINY_LAYERS, TINY_POSITIONS, TINY_VOCABULARY = 32, 2, 40, 100
 WORDS = (
     *("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "home"),

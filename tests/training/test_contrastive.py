@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from quick_heads import TUNED, classifiers
-from tiny_models import LIMITS
 from torch import Tensor
 from torch.nn.functional import normalize
 from tuning_tasks import CLASSES, EVERY, ROWS, SPLITS, task_of
@@ -42,7 +41,7 @@ QUICK = ExperimentConfig(learning_rate=1e-3, tuning_rate=1e-3, epochs=1, trials=
 
 
 def trial(recipe: str, backbone: Backbone, problem: ProblemType = SINGLE_LABEL) -> Trial:
-    (found,) = trials([resolve(recipe)], backbone, CLASSES, LIMITS, problem)
+    (found,) = trials([resolve(recipe)], backbone, CLASSES, problem)
     return found
 
 
@@ -195,7 +194,7 @@ def test_a_head_answers_from_the_tuned_vectors(recipe: str, small: Backbone, row
 @pytest.mark.parametrize("top", [name for name in head if head[name].solve])
 def test_the_time_is_told_whatever_the_head(top: str, small: Backbone) -> None:
     own = fitter(f"mean+{top}?tune=setfit", small)
-    pace = pace_of(own, task_of(), LIMITS)
+    pace = pace_of(own, task_of())
     assert pace.step > 0
     assert pace.answer > 0
     assert own.texts_a_row > 2  # two of a pair, with more padding than in sorted batches

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny_models import LIMITS
 from torch import Tensor
 from torch.utils.data import DataLoader
 from tuning_tasks import CLASSES, ROWS, task_of
@@ -51,7 +50,7 @@ def begun(
 @pytest.fixture
 def loaded(tiny: Callable[..., Path]) -> Callable[..., Backbone]:
     def load(family: str = "bert", kind: str = "Model") -> Backbone:
-        return loading.load(str(tiny(family, kind)), limits=LIMITS)
+        return loading.load(str(tiny(family, kind)))
 
     return load
 
@@ -121,7 +120,7 @@ def test_full_gives_the_losses_of_the_trainer_on_the_true_class(
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     folder = copied("roberta", classifier_dropout=0.0, **none)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3)
-    backbone = loading.load(str(folder), limits=LIMITS)
+    backbone = loading.load(str(folder))
     task = task_of(160)
     settings = TuningSettings(
         learning_rate=1e-3, head_rate=1e-3, decay=1.0, weight_decay=0.01, epochs=1, batch=8
@@ -226,9 +225,7 @@ def _kept(task: TrainingTask, backbone: Backbone, layers: tuple[int, ...]) -> An
     texts, pairs, _ = different(task.texts, task.pairs)
     every = range(len(texts))
     return result(
-        keep_states(
-            [resolve("mean+linear")], texts, pairs, backbone, LIMITS, "exact", every, layers
-        )
+        keep_states([resolve("mean+linear")], texts, pairs, backbone, "exact", every, layers)
     )
 
 

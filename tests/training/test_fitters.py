@@ -22,7 +22,6 @@ from small_training_data import (
     result,
     training_data_of,
 )
-from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -36,7 +35,7 @@ from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.runs import spec
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig, Limits, use_limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
@@ -407,7 +406,7 @@ def test_solving_can_be_ended_at_any_step() -> None:
 @pytest.fixture(scope="module")
 def poolerless(tiny: Callable[..., Path]) -> Backbone:
     """A base model from whose checkpoint no head begins."""
-    return load(str(tiny("bert", "ForMaskedLM")), limits=LIMITS)
+    return load(str(tiny("bert", "ForMaskedLM")))
 
 
 @pytest.mark.usefixtures("quick")
@@ -732,7 +731,7 @@ def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
         assert len(set(recipes)) == len(recipes)
         assert len({recipe.split("+")[0] for recipe in recipes}) >= poolings
         assert len({recipe.split("+")[1] for recipe in recipes}) >= tops
-        assert len(trials(recipes, backbone, 5, LIMITS)) == len(recipes)
+        assert len(trials(recipes, backbone, 5)) == len(recipes)
     assert "mean@3+linear" in full
     with pytest.raises(RecipeError, match="There is no grid called 'tiny'"):
         recipes_of("tiny", backbone)
@@ -742,24 +741,27 @@ def test_each_recipe_is_one_cell_and_those_of_one_reading_stand_side_by_side(
     small: Backbone,
 ) -> None:
     recipes = ["mean+linear", "cls+linear", "mean+linear?dropout=0.1", "mean+bert"]
-    found = trials(recipes, small, 3, LIMITS)
+    found = trials(recipes, small, 3)
     assert [trial.name for trial in found] == ["mean+linear", "mean+bert", "cls+linear"]
     assert found[0].parameters == WIDTH * 3 + 3
 
 
 def test_what_takes_long_costs_more(small: Backbone) -> None:
     recipes = ["attention+linear", "mean+roberta", "mean+ridge"]
-    costs = [trial.cost(1_000, 3) for trial in trials(recipes, small, 3, LIMITS)]
+    costs = [trial.cost(1_000, 3) for trial in trials(recipes, small, 3)]
     assert costs == sorted(costs, reverse=True)
-    (trial,) = trials(["mean+roberta"], small, 3, LIMITS)
+    (trial,) = trials(["mean+roberta"], small, 3)
     assert trial.cost(100, 1) < trial.cost(1_000, 1) < trial.cost(1_000, 3)
 
 
 def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
-    with pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"):
-        trials(["mean+linear", "cls+linear", "max+linear"], small, 3, Limits(cells=2))
+    with (
+        use_limits(Limits(cells=2)),
+        pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"),
+    ):
+        trials(["mean+linear", "cls+linear", "max+linear"], small, 3)
     with pytest.raises(RecipeError, match="No recipe is chosen"):
-        trials([], small, 3, LIMITS)
+        trials([], small, 3)
 
 
 @pytest.mark.usefixtures("quick")

@@ -21,7 +21,7 @@ from heads.backbone.backbone import Backbone
 from heads.data.splits import Splits, split
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters import logistic
 from heads.training.fitters.base import SearchResult
 from heads.training.fitters.logistic import EDGES, NEIGHBOURS, OF_NUMBERS, LinearFitter
@@ -245,9 +245,7 @@ def parted(rows: int) -> Splits:
 
 
 def unit_of(recipe: str, backbone: Backbone, problem: ProblemType) -> Trial:
-    (trial,) = trials(
-        [resolve(recipe)], backbone, 1 if problem is REGRESSION else 3, Limits(), problem
-    )
+    (trial,) = trials([resolve(recipe)], backbone, 1 if problem is REGRESSION else 3, problem)
     assert isinstance(trial.fitter, LinearFitter)
     return trial
 
@@ -415,7 +413,7 @@ def test_a_repeated_text_is_held_out_with_its_repetitions(small: Backbone, recip
     splits = split(targets, groups, parts, ExperimentConfig(seeds=2))
     task = replace(lesson_of(SINGLE_LABEL, targets), vectors=vectors, index=torch.arange(240))
     task = replace(task, objective=Objective(problem=SINGLE_LABEL, outputs=2))
-    (trial,) = trials([resolve(recipe)], small, 2, Limits(), SINGLE_LABEL)
+    (trial,) = trials([resolve(recipe)], small, 2, SINGLE_LABEL)
     tried = [point for point in trial.fitter.search(task, splits, [0, 1]) if point.seed == 0]
     assert len(tried) >= 3
     assert all(0.2 < point.score < 0.75 for point in tried)

@@ -17,7 +17,6 @@ import slow
 import torch
 from elsewhere import elsewhere
 from small_training_data import blobs
-from tiny_models import LIMITS
 from torch import Tensor, nn
 from torch.testing import assert_close
 from tuning_tasks import CLASSES, EVERY, task_of
@@ -68,7 +67,7 @@ def there() -> Iterator[torch.device]:
 def still(copied: Callable[..., Path]) -> Backbone:
     """A tiny BERT without dropout, which other devices draw in another way."""
     folder = copied(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    return loading.load(str(folder), limits=LIMITS)
+    return loading.load(str(folder))
 
 
 def on(device: torch.device, backbone: Backbone) -> Backbone:
@@ -201,7 +200,7 @@ def losses(recipe: str, backbone: Backbone, device: torch.device, **more: Any) -
     if plan.cut is not None:
         texts, pairs, _ = different(task.texts, task.pairs)
         every, reads = range(len(texts)), plan.reads
-        kept = keep_states([resolved], texts, pairs, backbone, LIMITS, "exact", every, reads)
+        kept = keep_states([resolved], texts, pairs, backbone, "exact", every, reads)
         task = replace(task, cut_states=result(kept))
     more |= {"device": device, "begins_at_cut": plan.cut is not None}
     with rng.rolling():

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from loops import collect
-from tiny_models import LIMITS
 from tuning_tasks import CLASSES, SPLITS, task_of
 
 from heads.backbone import loading
@@ -32,11 +31,11 @@ from heads.training.trial import trials
 
 @pytest.fixture
 def loaded(tiny: Callable[..., Path]) -> Callable[..., Backbone]:
-    return lambda family: loading.load(str(tiny(family)), limits=LIMITS)
+    return lambda family: loading.load(str(tiny(family)))
 
 
 def fitter(recipe: str, backbone: Backbone) -> FineTuningFitter:
-    (found,) = trials([resolve(recipe)], backbone, CLASSES, LIMITS)
+    (found,) = trials([resolve(recipe)], backbone, CLASSES)
     assert isinstance(found.fitter, FineTuningFitter)
     return found.fitter
 
@@ -113,15 +112,15 @@ def test_short_and_long_rows_make_the_pace(
     monkeypatch.setattr(cost, "_timed", lambda *_: next(timed))
     monkeypatch.setattr(cost, "_paces", OrderedDict())
     own = fitter("mean+linear?tune=full", loaded("bert"))
-    pace = pace_of(own, task_of(), LIMITS)
+    pace = pace_of(own, task_of())
     assert pace.step == pytest.approx((0.1 + 0.3) / cost.SAMPLE)
     # Other settings are of the same pace: nothing is timed again.
-    assert pace_of(replace(own, classes=5), task_of(), LIMITS) is pace
+    assert pace_of(replace(own, classes=5), task_of()) is pace
 
 
 def test_what_steps_hold_is_told_of_each_way(loaded: Callable[..., Backbone]) -> None:
     held = {
-        tune: pace_of(fitter(f"mean+linear?tune={tune}", loaded("bert")), task_of(), LIMITS)
+        tune: pace_of(fitter(f"mean+linear?tune={tune}", loaded("bert")), task_of())
         for tune in ("full", "last1", "bitfit")
     }
     assert held["full"].peak_bytes > held["last1"].peak_bytes > 0

@@ -22,7 +22,6 @@ from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.analysis.padding.subject import subject_of as admitted
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -106,11 +105,11 @@ class PaddingReport(display.Displayed):
         return values | {"findings": [asdict(finding) for finding in self.findings]}
 
 
-def examine(model: str, limits: Limits) -> PaddingReport:
+def examine(model: str) -> PaddingReport:
     """What `heads.examine` does: every change of the input, its effect, and the reason."""
-    subject = admitted(model, limits)
+    subject = admitted(model)
     cases = list(perturbations(subject))
-    _check_size(subject, cases, limits)
+    _check_size(subject, cases)
     try:
         measure = scale(subject)
     except ModelError as error:
@@ -133,11 +132,11 @@ def examine(model: str, limits: Limits) -> PaddingReport:
     )
 
 
-def _check_size(subject: Subject, cases: Sequence[Perturbation], limits: Limits) -> None:
+def _check_size(subject: Subject, cases: Sequence[Perturbation]) -> None:
     """Refuses a model on which the cases, what mends them and why would take too long."""
     tokens = sum(one.tokens for case in cases for one in (case.plain, *case.changed))
     asked = TRIES * tokens, products_of(subject.model.base_model)
-    check_passes(*asked, f"Examining {subject.name}", "Choose a smaller model.", limits)
+    check_passes(*asked, f"Examining {subject.name}", "Choose a smaller model.")
 
 
 def _finding(

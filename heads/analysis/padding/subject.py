@@ -30,7 +30,7 @@ from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
 from heads.hub import HUB_ID
 from heads.rng import IsolatedRng
-from heads.settings import Limits
+from heads.settings import current_limits
 
 Row = tuple[int, ...]
 Side = Literal["right", "left"]
@@ -212,7 +212,7 @@ TINY_LENGTHS = (9, 21)
 TINY_ROOM = 60  # one family has no more than 64 places, whatever its config says
 
 
-def subject_of(model: str, limits: Limits) -> Subject:
+def subject_of(model: str) -> Subject:
     """Finds a classifier: a model on this machine, else a family of which a small one is made.
 
     Raises:
@@ -225,11 +225,11 @@ def subject_of(model: str, limits: Limits) -> Subject:
     name = model.strip()
     families = modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     if name in families:
-        here = not limits.public and Path(name).is_dir()
+        here = not current_limits().public and Path(name).is_dir()
         if not here and not (HUB_ID.fullmatch(name) and cached_folder(full_id(name))):
             return _small(name)
     try:
-        checkpoint = admit(name, limits)
+        checkpoint = admit(name)
     except ModelError as error:
         near = difflib.get_close_matches(name[:60], families, n=1, cutoff=0.8)
         hint = f"{error.hint} Or did you mean the family '{near[0]}'?" if near else error.hint
@@ -237,7 +237,7 @@ def subject_of(model: str, limits: Limits) -> Subject:
     logging.disable_progress_bar()
     try:
         with quiet():
-            return _loaded(checkpoint, limits)
+            return _loaded(checkpoint)
     except ModelError:
         raise
     except Exception as error:
@@ -271,12 +271,12 @@ def _small(model_type: str) -> Subject:
     )
 
 
-def _loaded(checkpoint: Checkpoint, limits: Limits) -> Subject:
+def _loaded(checkpoint: Checkpoint) -> Subject:
     """A checkpoint's own classifier, and a sentence or two as its tokenizer cuts them."""
     with panics_refused(checkpoint.id):
-        model, new = _classifier(checkpoint, limits)
-        tokenizer = load_tokenizer(checkpoint, limits)
-        room = room_for(model.base_model, tokenizer, limits)
+        model, new = _classifier(checkpoint)
+        tokenizer = load_tokenizer(checkpoint)
+        room = room_for(model.base_model, tokenizer)
         short, long = (
             tokenizer(text, truncation=True, max_length=most, return_special_tokens_mask=True)
             for text, most in zip(SENTENCES, (room // 3, 2 * room // 3), strict=True)
@@ -302,7 +302,7 @@ def _loaded(checkpoint: Checkpoint, limits: Limits) -> Subject:
     )
 
 
-def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str, ...]]:
+def _classifier(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
     """The checkpoint's model as a classifier, and the tensors of its head that the files lack."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
     from transformers.models.auto import modeling_auto
@@ -313,7 +313,7 @@ def _classifier(checkpoint: Checkpoint, limits: Limits) -> tuple[Any, tuple[str,
         raise ModelError(what, CHOOSE_ANOTHER)
     with torch.device("meta"):
         sketch = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
-    check_size(checkpoint, sketch, sketch.base_model, limits)
+    check_size(checkpoint, sketch, sketch.base_model)
     model, missing = load_weights(AutoModelForSequenceClassification, checkpoint, config, sketch)
     base = f"{model.base_model_prefix}."
     needed = {

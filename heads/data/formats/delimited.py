@@ -30,7 +30,6 @@ from heads.data.formats.table_stream import (
 )
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
 from heads.errors import DataError
-from heads.settings import Limits
 
 # --- Which sign parts the cells of a file.
 #
@@ -256,7 +255,7 @@ def settled(
     raise error
 
 
-def read_delimited(text: str, name: str, limits: Limits, header: bool | None = None) -> Table:
+def read_delimited(text: str, name: str, header: bool | None = None) -> Table:
     """Reads cells separated by commas, tabs, semicolons or vertical bars.
 
     Args:
@@ -273,13 +272,13 @@ def read_delimited(text: str, name: str, limits: Limits, header: bool | None = N
     grids: dict[CsvFormat, Grid] = {}
 
     def shape(reading: CsvFormat) -> Shape:
-        grids[reading] = grid = _parsed(text, reading, name, limits)
+        grids[reading] = grid = _parsed(text, reading, name)
         return shape_of(grid.rows, reading.delimiter)
 
     reading, findings = settled(shape, lambda: lines_of(text), dialect, name)
-    grid = grids.get(reading) or _parsed(text, reading, name, limits)
+    grid = grids.get(reading) or _parsed(text, reading, name)
     even = _even(grid, name, dialect.title)
-    return table_of(even, name, limits, header, notes_on(dialect), findings)
+    return table_of(even, name, header, notes_on(dialect), findings)
 
 
 def notes_on(dialect: Dialect) -> list[str]:
@@ -293,13 +292,13 @@ def notes_on(dialect: Dialect) -> list[str]:
     return notes
 
 
-def _parsed(text: str, reading: CsvFormat, name: str, limits: Limits) -> Grid:
+def _parsed(text: str, reading: CsvFormat, name: str) -> Grid:
     grid = Grid(rows=[], lines=[])
     for line, row in _Parting(reading=reading, lines=lambda: lines_of(text), name=name).rows():
         grid.rows.append(row)
         grid.lines.append(line)
         # The first row may name the columns, and only its width is that of the table.
-        check_size(name, limits, rows=len(grid.rows) - 1, columns=len(grid.rows[0]))
+        check_size(name, rows=len(grid.rows) - 1, columns=len(grid.rows[0]))
     if not grid.rows:
         raise nothing_in(name)
     return grid
@@ -426,7 +425,6 @@ class _Parting:
 def stream_delimited(
     source: TextSource,
     name: str,
-    limits: Limits,
     header: bool | None = None,
     known: Collection[str] = (),
     *,
@@ -447,13 +445,13 @@ def stream_delimited(
     """
     try:
         parting = _parting(source, name, of_lines=of_lines, keeps_title=header is False)
-        return _looked_through(parting, source, limits, header, known)
+        return _looked_through(parting, source, header, known)
     except DataError:
         if of_lines or not may_be_lines or _has_names(source.head):
             raise
     lines = _Parting(reading=None, lines=source.lines, name=name, is_one=True)
     lines.notes.append("No sign parts its lines evenly: each was read as one text.")
-    return _looked_through(lines, source, limits, header, known)
+    return _looked_through(lines, source, header, known)
 
 
 def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool) -> _Parting:
@@ -521,13 +519,13 @@ class _Counted:
         return len(self.first[0][1])
 
 
-def _counted(parting: _Parting, limits: Limits) -> _Counted:
+def _counted(parting: _Parting) -> _Counted:
     found = _Counted()
     for line, row in parting.rows():
         names = found.first[0][1] if found.first else row
         fitted = _fitted(row, names)
         found.widest = max(found.widest, len(fitted))
-        check_size(parting.name, limits, rows=found.drawn.seen, columns=found.widest)
+        check_size(parting.name, rows=found.drawn.seen, columns=found.widest)
         if len(fitted) != len(names):
             found.odd[line] = len(row)
         if len(found.first) <= HEADER_ROWS:
@@ -542,12 +540,11 @@ def _counted(parting: _Parting, limits: Limits) -> _Counted:
 def _looked_through(
     parting: _Parting,
     source: TextSource,
-    limits: Limits,
     header: bool | None,
     known: Collection[str],
 ) -> TableStream:
-    found = _counted(parting, limits)
-    top = _top(parting, found, limits, header, known)
+    found = _counted(parting)
+    top = _top(parting, found, header, known)
     names = dict(enumerate(top.table.columns))
     if parting.is_one and not top.table.has_header:
         names = {0: TEXT}
@@ -592,7 +589,6 @@ def _few_cells(found: _Counted) -> list[Finding]:
 def _top(
     parting: _Parting,
     found: _Counted,
-    limits: Limits,
     header: bool | None,
     known: Collection[str],
 ) -> Top:
@@ -604,7 +600,7 @@ def _top(
         # The first of many short texts looks like a name; only a name that is known is one.
         header = is_known(first[0])
     grid = Grid(rows=rows, lines=[line for line, _ in found.first], title=parting.title)
-    return top_of(grid, parting.name, limits, header, parting.notes)
+    return top_of(grid, parting.name, header, parting.notes)
 
 
 def _rows(parting: _Parting, found: _Counted, top: Top, columns: int) -> Iterator[Row]:

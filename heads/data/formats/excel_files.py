@@ -44,7 +44,7 @@ from heads.data.table import (
 )
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interruption import Interrupted
-from heads.settings import Limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from openpyxl.workbook import Workbook
@@ -64,7 +64,7 @@ _TITLE_ROWS = 5
 _WHOLE = 1e15  # whole numbers below are exact, and Excel shows them with all their digits
 
 
-def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
+def read_excel(path: Path, header: bool | None = None) -> Table:
     """Reads the first sheet of a workbook; macros in it are never run.
 
     Args:
@@ -75,15 +75,15 @@ def read_excel(path: Path, limits: Limits, header: bool | None = None) -> Table:
         LimitError: It holds more than this place allows.
     """
     name = short(path.name, 60)
-    _check_archive(path, name, limits)
-    with _opened(path, name, limits.read_seconds) as book:
+    _check_archive(path, name)
+    with _opened(path, name, current_limits().read_seconds) as book:
         sheet = _shown(book)
-        rows, lines, errors = _rows(book, sheet.place, name, limits)
-    unsaved = list(_without_results(path, name, limits, sheet.place))
+        rows, lines, errors = _rows(book, sheet.place, name)
+    unsaved = list(_without_results(path, name, sheet.place))
     if not rows:
         raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
     grid = _grid(rows, lines, titled=header is not False)
-    return table_of(grid, name, limits, header, [sheet.note], _account(errors, unsaved))
+    return table_of(grid, name, header, [sheet.note], _account(errors, unsaved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _account(errors: Sequence[int], unsaved: Sequence[int]) -> list[Finding]:
     return findings
 
 
-def _check_archive(path: Path, name: str, limits: Limits) -> None:
+def _check_archive(path: Path, name: str) -> None:
     """Refuses other archives, and what unpacks to too much, by the list of what is in it.
 
     zipfile unpacks no more of a part than this list says, so that it cannot say too little.
@@ -149,15 +149,15 @@ def _check_archive(path: Path, name: str, limits: Limits) -> None:
         raise DataError(f"{name} is a zip archive, which is never unpacked here.", _UNPACK)
     if any(part.flag_bits & 1 for part in parts):
         raise DataError(f"{name} is an Excel workbook with a password.", "Save it without one.")
-    check_unpacked(name, limits, sum(part.file_size for part in parts))
+    check_unpacked(name, sum(part.file_size for part in parts))
     at_once = [part.file_size for part in parts if _AT_ONCE.fullmatch(part.filename)]
     if sum(at_once) > _MOST_AT_ONCE:
         raise LimitError(f"{name} holds too many styles or names of cells.", _EXPORT)
-    if limits.xml_tags:
-        _check_xml(path, name, limits)
+    if current_limits().xml_tags:
+        _check_xml(path, name)
 
 
-def _check_xml(path: Path, name: str, limits: Limits) -> None:
+def _check_xml(path: Path, name: str) -> None:
     """Refuse XML of too many tags, or of a long one, which a parser reads again and again."""
     tags = 0
     with zipfile.ZipFile(path) as archive:
@@ -169,7 +169,7 @@ def _check_xml(path: Path, name: str, limits: Limits) -> None:
                 while piece := file.read(_TAG_BYTES):
                     tags += piece.count(b"<")
                     is_long = len(piece) == _TAG_BYTES and b">" not in piece
-                    if is_long or tags > limits.xml_tags:
+                    if is_long or tags > current_limits().xml_tags:
                         raise LimitError(f"{name} holds more cells than are read here.", _EXPORT)
 
 
@@ -220,9 +220,7 @@ def _cells(book: "Workbook", place: int) -> Iterator[tuple[int, Sequence[Any]]]:
             yield number, cells
 
 
-def _rows(
-    book: "Workbook", place: int, name: str, limits: Limits
-) -> tuple[list[list[str]], list[int], list[int]]:
+def _rows(book: "Workbook", place: int, name: str) -> tuple[list[list[str]], list[int], list[int]]:
     """The rows that are not empty, their numbers, and the numbers of those with errors."""
     rows, lines, errors = [], [], []
     for number, cells in _cells(book, place):
@@ -232,7 +230,7 @@ def _rows(
         if row:
             rows.append(row)
             lines.append(number)
-            check_size(name, limits, rows=len(rows) - 1, columns=len(row))
+            check_size(name, rows=len(rows) - 1, columns=len(row))
     return rows, lines, errors
 
 
@@ -294,7 +292,7 @@ class SheetCell:
 
 
 def stream_excel(
-    path: Path, limits: Limits, header: bool | None = None, known: Collection[str] = ()
+    path: Path, header: bool | None = None, known: Collection[str] = ()
 ) -> TableStream:
     """Looks through the first sheet of a workbook.
 
@@ -307,10 +305,10 @@ def stream_excel(
         LimitError: It holds more than this place allows.
     """
     name = short(path.name, 60)
-    _check_archive(path, name, limits)
+    _check_archive(path, name)
     first: list[tuple[int, list[str]]] = []
     drawn, errors, width = Sampler(), list[int](), 0
-    with _opened(path, name, limits.read_seconds) as book:
+    with _opened(path, name, current_limits().read_seconds) as book:
         sheet = _shown(book)
         for number, cells in _cells(book, sheet.place):
             if not (row := _texts(cells)):
@@ -319,13 +317,13 @@ def stream_excel(
             if len(first) <= HEADER_ROWS:
                 first.append((number, row))
             drawn.add(number, row)
-            check_size(name, limits, rows=drawn.seen - 1, columns=len(row))
+            check_size(name, rows=drawn.seen - 1, columns=len(row))
             if any(cell.data_type == ERROR for cell in cells):
                 errors.append(number)
-    unsaved = list(_without_results(path, name, limits, sheet.place))
+    unsaved = list(_without_results(path, name, sheet.place))
     if not first:
         raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
-    top = _top(first, name, limits, header, known, [sheet.note])
+    top = _top(first, name, header, known, [sheet.note])
     places = [at for at in range(width) if any(at < len(row) and row[at] for _, row in first)]
     names = dict(zip(places, top.table.columns, strict=True))
     if len(places) == 1 and not top.table.has_header:
@@ -350,8 +348,9 @@ def stream_excel(
 _FORMULA = re.compile(rb"<f[ >/]")
 
 
-def _without_results(path: Path, name: str, limits: Limits, place: int) -> Iterator[int]:
+def _without_results(path: Path, name: str, place: int) -> Iterator[int]:
     """Yield the numbers of rows with a formula that has no value, which Excel always writes."""
+    limits = current_limits()
     if not _has_formulas(path):
         return
     with (
@@ -389,7 +388,6 @@ def _has_formulas(path: Path) -> bool:
 def _top(
     first: Sequence[tuple[int, list[str]]],
     name: str,
-    limits: Limits,
     header: bool | None,
     known: Collection[str],
     notes: Sequence[str],
@@ -402,7 +400,7 @@ def _top(
         header = True
     if header is None and len(grid.rows[0]) == 1:
         header = len(grid.rows) > 1 and is_known(grid.rows[0][0])
-    found = top_of(grid, name, limits, header, notes)
+    found = top_of(grid, name, header, notes)
     return replace(found, skipped=found.skipped + titles)
 
 

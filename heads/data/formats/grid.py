@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from heads.data.numbers import notation_of
 from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
 from heads.errors import DataError
-from heads.settings import Limits
 
 WRONG_COUNT = "wrong number of cells"
 NAMES_AGAIN = "names of the columns again"
@@ -38,7 +37,6 @@ class Grid:
 def table_of(
     grid: Grid,
     name: str,
-    limits: Limits,
     header: bool | None,
     notes: Sequence[str],
     findings: Sequence[Finding],
@@ -81,7 +79,7 @@ def table_of(
             "row; say so if it holds the names of the columns."
         )
         found.append(finding("header", says, [top]))
-    check_size(name, limits, rows=len(rows))
+    check_size(name, rows=len(rows))
     if not rows:
         raise DataError(f"{name} has no data rows.", "Add rows below the names of the columns.")
     columns, unnamed = _names(first if named else [""] * len(first), name, top)
@@ -107,13 +105,13 @@ class Top:
     names: Sequence[str]
 
 
-def top_of(grid: Grid, name: str, limits: Limits, header: bool | None, notes: Sequence[str]) -> Top:
+def top_of(grid: Grid, name: str, header: bool | None, notes: Sequence[str]) -> Top:
     """Read the title and the names of columns off the first rows, all of one width, of a file.
 
     Raises:
         DataError: There are no rows, or two columns have one name.
     """
-    table = table_of(grid, name, limits, header, notes, ())
+    table = table_of(grid, name, header, notes, ())
     has_title = header is not False and not grid.title and is_title(grid.rows)
     first = grid.rows[int(has_title)]
     found = [one for one in table.findings if one.kind != "header_again"]

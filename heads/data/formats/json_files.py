@@ -18,7 +18,6 @@ from heads.data.formats.table_stream import Row, Sampler, TableStream, blocked
 from heads.data.table import Table, check_size, short
 from heads.data.text import SURROGATES
 from heads.errors import DataError
-from heads.settings import Limits
 
 _SHAPE = 'Each line must be one object such as {"text": "fine", "label": "good"}.'
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -47,7 +46,7 @@ def is_json(text: str, ending: str) -> bool:
     return begin is not None
 
 
-def read_objects(text: str, name: str, limits: Limits) -> Table:
+def read_objects(text: str, name: str) -> Table:
     """Read JSON objects as rows; a field that an object lacks is an empty cell.
 
     Raises:
@@ -61,7 +60,7 @@ def read_objects(text: str, name: str, limits: Limits) -> Table:
         found.add(line, thing)
         rows.append([_cell(thing.get(key)) for key in found.places])
         lines.append(line)
-        check_size(name, limits, rows=len(rows), columns=len(found.places))
+        check_size(name, rows=len(rows), columns=len(found.places))
     if not rows:
         raise DataError(f"{name} has no data rows.", _SHAPE)
     for row in rows:
@@ -184,7 +183,7 @@ def _bad(name: str, line: int, why: str) -> DataError:
 # --- The same as a stream: objects stay as they are written.
 
 
-def stream_objects(source: TextSource, name: str, limits: Limits) -> TableStream:
+def stream_objects(source: TextSource, name: str) -> TableStream:
     """Look through JSON objects, one a line, or in a list whose text is held in memory.
 
     Raises:
@@ -204,7 +203,7 @@ def stream_objects(source: TextSource, name: str, limits: Limits) -> TableStream
     for line, thing, _ in objects():
         found.add(line, thing)
         drawn.add(line, thing)
-        check_size(name, limits, rows=drawn.seen, columns=len(found.places))
+        check_size(name, rows=drawn.seen, columns=len(found.places))
     if not drawn.seen:
         raise DataError(f"{name} has no data rows.", _SHAPE)
     columns = tuple(found.places)

@@ -21,8 +21,7 @@ from heads.data.formats.vector_reading import KINDS, VectorSink, check_shape
 from heads.data.table import CELL, VECTOR_COLUMN, Table, check_size, count, short
 from heads.data.vectors import BLOCK, Matrix, RowVectors
 from heads.errors import DataError, LimitError
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 MAGIC, ZIP = b"\x93NUMPY", b"PK\x03\x04"
 LABELS = "label"
@@ -77,7 +76,7 @@ def header_of(file: BinaryIO, name: str, size: int) -> Header:
     return found
 
 
-def check_vectors(header: Header, name: str, limits: Limits) -> None:
+def check_vectors(header: Header, name: str) -> None:
     """Raise DataError or LimitError for an array that holds no vectors, or too many."""
     if header.dtype.kind not in KINDS:
         what = f"{name} holds values of the kind {header.dtype}, and vectors are of numbers."
@@ -87,13 +86,13 @@ def check_vectors(header: Header, name: str, limits: Limits) -> None:
         what = f"{name} is an array of {count(len(header.shape), 'dimension')} ({told})."
         raise DataError(what, "Vectors are an array of two: rows × numbers.")
     rows, width = header.shape
-    check_shape(name, rows, width, limits)
+    check_shape(name, rows, width)
 
 
 # --- One array.
 
 
-def read_numpy(path: Path, name: str, limits: Limits, *, of_labels: bool = False) -> Table:
+def read_numpy(path: Path, name: str, *, of_labels: bool = False) -> Table:
     """Read a .npy or .npz file as a table; of one array that is one column of vectors.
 
     Args:
@@ -104,13 +103,13 @@ def read_numpy(path: Path, name: str, limits: Limits, *, of_labels: bool = False
         LimitError: It holds more than the limits allow.
     """
     if not _is_npy(path):
-        return _read_npz(path, name, limits)
+        return _read_npz(path, name)
     if of_labels:
-        return _read_labels(path, name, limits)
+        return _read_labels(path, name)
     header = _header_at(path, name)
-    check_vectors(header, name, limits)
+    check_vectors(header, name)
     rows, width = header.shape
-    read = partial(_vectors_of_npy, path, name, limits)
+    read = partial(_vectors_of_npy, path, name)
     return table_of_array(name, rows, width, read, "Read as an array of NumPy")
 
 
@@ -142,17 +141,17 @@ def _mapped(path: Path, header: Header) -> Matrix:
     return np.memmap(path, header.dtype, "c", header.offset, header.shape, order)
 
 
-def _vectors_of_npy(path: Path, name: str, limits: Limits) -> RowVectors:
+def _vectors_of_npy(path: Path, name: str) -> RowVectors:
     header = _header_at(path, name)  # once more: the file may have changed since
-    check_vectors(header, name, limits)
-    return of_matrix(_mapped(path, header), name, limits)
+    check_vectors(header, name)
+    return of_matrix(_mapped(path, header), name)
 
 
-def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
+def of_matrix(matrix: Matrix, name: str) -> RowVectors:
     """Return vectors from an array, checked; of 32-bit floats they are not copied."""
     is_ready = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.flags.writeable
     sink = VectorSink(
-        name=name, rows=len(matrix), width=matrix.shape[1], limits=limits,
+        name=name, rows=len(matrix), width=matrix.shape[1],
         into=matrix if is_ready else None,
     )  # fmt: skip
     for start in range(0, len(matrix), BLOCK):
@@ -163,10 +162,10 @@ def of_matrix(matrix: Matrix, name: str, limits: Limits) -> RowVectors:
 # --- Several arrays by name.
 
 
-def _read_npz(path: Path, name: str, limits: Limits) -> Table:
+def _read_npz(path: Path, name: str) -> Table:
     """Read arrays by name: those of two dimensions are vectors, those of one are columns."""
     with _unzipped(path, name) as file:
-        headers = _headers(file, name, limits)
+        headers = _headers(file, name)
         tables = [one for one, header in headers.items() if len(header.shape) == 2]
         plain = [one for one, header in headers.items() if len(header.shape) == 1]
         if not tables:
@@ -180,7 +179,7 @@ def _read_npz(path: Path, name: str, limits: Limits) -> Table:
                 what = f"{name} has {rows:,} rows in {tables[0]} and {headers[one].shape[0]:,} in "
                 raise DataError(f"{what}{short(one)}.", "Save one row of each for each text.")
         for one in tables:
-            check_vectors(headers[one], f"{short(one)} of {name}", limits)
+            check_vectors(headers[one], f"{short(one)} of {name}")
         cells = [_cells(file, one, headers[one], name) for one in plain]
     left = [one for one in headers if one not in tables and one not in plain]
     note = f"Read as arrays of NumPy: {_told(headers)}."
@@ -190,7 +189,7 @@ def _read_npz(path: Path, name: str, limits: Limits) -> Table:
         rows=list(zip(*([[CELL] * rows] * len(tables)), *cells, strict=True)),
         lines=range(1, rows + 1),
         nested=dict.fromkeys(tables, 1),
-        vectors={one: partial(_vectors_of_npz, path, one, name, limits) for one in tables},
+        vectors={one: partial(_vectors_of_npz, path, one, name) for one in tables},
         notes=(note, *[f"Left out: {', '.join(map(short, left))}."] * bool(left)),
         unit="row",
     )
@@ -214,8 +213,9 @@ def _unzipped(path: Path, name: str) -> Iterator[zipfile.ZipFile]:
         raise DataError(f"{name} is damaged, or no file of arrays.", _WHOLE) from None
 
 
-def _headers(file: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, Header]:
+def _headers(file: zipfile.ZipFile, name: str) -> dict[str, Header]:
     """What all arrays say of themselves, by name."""
+    limits = current_limits()
     members = file.infolist()
     if len(members) > _MOST_ARRAYS:
         what = f"{name} has {len(members):,} arrays; at most {_MOST_ARRAYS} are read."
@@ -278,19 +278,19 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
 
 
-def _vectors_of_npz(path: Path, one: str, name: str, limits: Limits) -> RowVectors:
+def _vectors_of_npz(path: Path, one: str, name: str) -> RowVectors:
     """Read the vectors of one array, unpacked a block at a time."""
     called = f"{short(one)} of {name}"
     with _unzipped(path, name) as file:
         member = file.getinfo(f"{one}.npy")
         with file.open(member) as array:
             header = header_of(array, called, member.file_size)  # type: ignore[arg-type]
-            check_vectors(header, called, limits)
+            check_vectors(header, called)
             rows, width = header.shape
             if header.by_columns:  # a row of it lies everywhere
                 whole = np.frombuffer(_exactly(array, header.bytes, name), header.dtype)
-                return of_matrix(whole.reshape(width, rows).T, called, limits)
-            sink, each = VectorSink(name=called, rows=rows, width=width, limits=limits), BLOCK
+                return of_matrix(whole.reshape(width, rows).T, called)
+            sink, each = VectorSink(name=called, rows=rows, width=width), BLOCK
             for start in range(0, rows, each):
                 some = min(each, rows - start)
                 read = _exactly(array, some * width * header.dtype.itemsize, name)
@@ -324,13 +324,12 @@ def is_numpy(path: Path) -> bool:
 
 def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
     """Return the number of rows of a file, and its arrays; raise DataError or LimitError."""
-    allowed = limits_here()
     if _is_npy(path):
         header = _header_at(path, name)
-        check_vectors(header, name, allowed)
+        check_vectors(header, name)
         matrix = _mapped(path, header)
         return len(matrix), {VECTOR_COLUMN: _part(matrix)}
-    table = _read_npz(path, name, allowed)
+    table = _read_npz(path, name)
     found: dict[str, Part] = {}
     for at, one in enumerate(table.columns):
         if one in table.vectors:
@@ -353,13 +352,13 @@ def _part(matrix: Matrix) -> Part:
 # --- Labels that come beside vectors.
 
 
-def _read_labels(path: Path, name: str, limits: Limits) -> Table:
+def _read_labels(path: Path, name: str) -> Table:
     header = _header_at(path, name)
     if not _are_cells(header) or len(header.shape) not in (1, 2):
         kind = f"an array of {count(len(header.shape), 'dimension')}, {header.dtype.str}"
         what = f"{name} holds no labels ({kind})."
         raise DataError(what, "Save one label a row, as texts or numbers.")
-    check_size(name, limits, rows=header.shape[0], columns=[*header.shape, 1][1])
+    check_size(name, rows=header.shape[0], columns=[*header.shape, 1][1])
     return label_table(np.asarray(_mapped(path, header)), name)
 
 

@@ -23,7 +23,6 @@ from heads.data.formats.vector_reading import VectorSink
 from heads.data.table import CELL, Table, check_size, check_unpacked, short
 from heads.data.vectors import BLOCK, RowVectors
 from heads.errors import DataError
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     import numpy
@@ -40,7 +39,6 @@ _WHOLE = "Save it again, or choose another file."
 def read_columnar(
     files: Sequence[tuple[Path, str]],
     name: str,
-    limits: Limits,
     note: str,
     split: str = "",
     classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -57,7 +55,7 @@ def read_columnar(
         DataError: One is damaged, they have different columns, or there are no rows.
         LimitError: They hold more than this place allows.
     """
-    gathered = Gathered(name=name, limits=limits, has_split=bool(split), classes=classes)
+    gathered = Gathered(name=name, has_split=bool(split), classes=classes)
     for path, part in files:
         with _refused(path, name), _opened(path, without=is_vector) as found:
             gathered.add(*found, part)
@@ -70,13 +68,11 @@ class Gathered:
 
     Attributes:
         name: What they are called.
-        limits: How many may come.
         has_split: Whether the last cell of each row says to which part it belongs.
         classes: The names of classes by column, where a schema does not tell them.
     """
 
     name: str
-    limits: Limits
     has_split: bool = False
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _columns: tuple[str, ...] = ()
@@ -107,7 +103,7 @@ class Gathered:
             LimitError: They are more than this place allows.
         """
         name, rows, names = self.name, self._rows, tuple(schema.names)
-        _check_promise(name, self.limits, schema, len(rows) + promised, size, self._columns)
+        _check_promise(name, schema, len(rows) + promised, size, self._columns)
         self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
         self._vectors |= {
@@ -116,7 +112,7 @@ class Gathered:
             if is_vector(column.type)
         }
         for batch in batches:
-            check_size(name, self.limits, rows=len(rows) + batch.num_rows)
+            check_size(name, rows=len(rows) + batch.num_rows)
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             cells = [
                 _strings(columns[each], classes.get(each, ()))
@@ -130,7 +126,7 @@ class Gathered:
                     self._nested.setdefault(each, len(rows) + 1)
                     self._lists.update([each] if _is_list(kind) and not is_vector(kind) else ())
             self._characters += sum(sum(map(len, column)) for column in cells)
-            check_unpacked(name, self.limits, self._characters)
+            check_unpacked(name, self._characters)
             rows.extend([*row, *more] for row in zip(*cells, strict=True))
 
     def table(
@@ -158,7 +154,7 @@ class Gathered:
             vectors={
                 column: partial(
                     vectors_of_arrow, partial(again, column), f"'{short(column)}' of {self.name}",
-                    len(self._rows), width, self.limits,
+                    len(self._rows), width,
                 )
                 for column, width in self._vectors.items()
             } if again else {},
@@ -181,7 +177,6 @@ def vectors_of_arrow(
     name: str,
     rows: int,
     width: int,
-    limits: Limits,
 ) -> RowVectors:
     """Read a column of vectors, some rows at a time; raise DataError or LimitError.
 
@@ -193,7 +188,7 @@ def vectors_of_arrow(
     if not width:  # that of the first list that is not empty
         sizes = (compute().list_value_length(array).to_pylist() for array in arrays())
         width = next(filter(None, chain.from_iterable(sizes)), 0)
-    sink = VectorSink(name=name, rows=rows, width=width, limits=limits)
+    sink = VectorSink(name=name, rows=rows, width=width)
     for array in arrays():
         sink.add(*matrix_of(array, width, sink.ragged))
     return sink.done()
@@ -257,7 +252,6 @@ def _refused(path: Path, name: str) -> Iterator[None]:
 
 def _check_promise(
     name: str,
-    limits: Limits,
     schema: "pyarrow.Schema",
     rows: int,
     size: int,
@@ -265,8 +259,8 @@ def _check_promise(
 ) -> None:
     """Refuses by what a file says of itself: too much of it, or other columns than the last."""
     names = tuple(schema.names)
-    check_size(name, limits, rows=rows, columns=len(names))
-    check_unpacked(name, limits, size)
+    check_size(name, rows=rows, columns=len(names))
+    check_unpacked(name, size)
     if len(set(names)) < len(names) or columns not in ((), names):
         what = f"{name} has columns of the same name, or parts with other columns."
         raise DataError(what, "Name each column once, and all parts alike.")
@@ -444,7 +438,7 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
 
 
 def stream_columnar(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits, note: str, split: str = ""
+    files: Sequence[tuple[Path, str]], name: str, note: str, split: str = ""
 ) -> TableStream:
     """Looks through the rows of one or several files, one after another.
 
@@ -457,27 +451,25 @@ def stream_columnar(
         DataError: One is damaged, they have different columns, or there are no rows.
         LimitError: They hold more than this place allows.
     """
-    schema, rows = _promised(files, name, limits)
+    schema, rows = _promised(files, name)
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)
     columns = (*schema.names, split) if split else tuple(schema.names)
     draws = sorted(random.Random(0).sample(range(rows), min(rows, SAMPLE)))
     own = [each.name for each in schema if not _is_plain(each.type)]
     table = Table(
-        name=name, columns=columns, rows=_drawn(files, name, limits, draws, split),
+        name=name, columns=columns, rows=_drawn(files, name, draws, split),
         lines=[at + 1 for at in draws], nested=dict.fromkeys(own, 1),
         lists=frozenset(each for each in own if _is_list(schema.field(each).type)), notes=(note,),
         unit="row",
     )  # fmt: skip
     return TableStream(
         name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=table,
-        blocks=partial(_blocks, files, name, limits, split), facts=schema, notes=(note,),
+        blocks=partial(_blocks, files, name, split), facts=schema, notes=(note,),
     )  # fmt: skip
 
 
-def _promised(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits
-) -> tuple["pyarrow.Schema", int]:
+def _promised(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarrow.Schema", int]:
     """The columns of all files, and how many rows there are."""
     found: pyarrow.Schema | None = None
     rows = 0
@@ -485,16 +477,16 @@ def _promised(
         opened = _opened(path, without=is_vector, are_counted=True)
         with _refused(path, name), opened as (schema, promised, size, batches):
             names = tuple(found.names) if found else ()
-            _check_promise(name, limits, schema, rows + promised, size, names)
+            _check_promise(name, schema, rows + promised, size, names)
             rows += promised or sum(batch.num_rows for batch in batches)
-            check_size(name, limits, rows=rows)
+            check_size(name, rows=rows)
             found = found or schema
     assert found is not None
     return found, rows
 
 
 def _batches(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits
+    files: Sequence[tuple[Path, str]], name: str
 ) -> "Iterator[tuple[pyarrow.RecordBatch, str, Mapping[str, Sequence[str]]]]":
     """All rows, some at a time, with their split and the names of classes."""
     for path, part in files:
@@ -507,7 +499,6 @@ def _batches(
 def _drawn(
     files: Sequence[tuple[Path, str]],
     name: str,
-    limits: Limits,
     draws: Sequence[int],
     split: str,
 ) -> list[list[str]]:
@@ -516,7 +507,7 @@ def _drawn(
 
     found: list[list[str]] = []
     start = 0
-    for batch, part, classes in _batches(files, name, limits):
+    for batch, part, classes in _batches(files, name):
         end = start + batch.num_rows
         if here := draws[bisect_left(draws, start) : bisect_left(draws, end)]:
             some = batch.take(pa.array([at - start for at in here]))
@@ -530,14 +521,12 @@ def _drawn(
     return found
 
 
-def _blocks(
-    files: Sequence[tuple[Path, str]], name: str, limits: Limits, split: str, most: int
-) -> Iterator[Block]:
+def _blocks(files: Sequence[tuple[Path, str]], name: str, split: str, most: int) -> Iterator[Block]:
     """The rows with their types; a block is what pyarrow reads at once, or several of these."""
     held: list[Row] = []
     batches: list[pyarrow.RecordBatch] = []
     line = characters = 0
-    for batch, part, classes in _batches(files, name, limits):
+    for batch, part, classes in _batches(files, name):
         cells = [
             _told(column, classes.get(each, ()))
             for each, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -546,7 +535,7 @@ def _blocks(
         vectors = [column for column in batch.columns if is_vector(column.type)]
         size += sum(len(column.flatten()) for column in vectors) * NUMBER_BYTES
         characters += size
-        check_unpacked(name, limits, characters)
+        check_unpacked(name, characters)
         more = [part] if split else []
         for row in zip(*cells, strict=True):
             line += 1

@@ -18,7 +18,7 @@ from heads.caching import writing
 from heads.data.table import Table, check_size, count
 from heads.data.vectors import BLOCK, Matrix, RowVectors, Vectors
 from heads.errors import DataError, LimitError
-from heads.settings import Limits, cache_folder
+from heads.settings import cache_folder, current_limits
 
 IN_MEMORY = 256_000_000  # bytes; what is larger lies in a file
 KINDS = "fiu"  # of NumPy: floats, and whole numbers as quantised vectors have
@@ -36,7 +36,6 @@ class VectorSink:
         name: What they are called in a sentence.
         rows: How many rows will come.
         width: How many numbers each has.
-        limits: How much may come.
         into: Where they lie already, if they do.
 
     Raises:
@@ -47,13 +46,12 @@ class VectorSink:
     name: str
     rows: int
     width: int
-    limits: Limits
     into: Matrix | None = None
     _matrix: Matrix = field(init=False, repr=False)
     _names: list[str] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        check_shape(self.name, self.rows, self.width, self.limits)
+        check_shape(self.name, self.rows, self.width)
         self._matrix = room(self.rows, self.width) if self.into is None else self.into
 
     def add(self, block: Matrix, lacks: np.ndarray | None = None) -> None:
@@ -100,12 +98,13 @@ def room(rows: int, width: int) -> Matrix:
             return np.memmap(file, np.float32, "w+", shape=(rows, width))
 
 
-def check_shape(name: str, rows: int, width: int, limits: Limits) -> None:
+def check_shape(name: str, rows: int, width: int) -> None:
     """Raise DataError or LimitError for no vectors or too many, before there is room for them."""
+    limits = current_limits()
     if not rows or not width:
         what = f"{name} holds {rows:,} vectors of {count(width, 'number')}."
         raise DataError(what, "Choose a file with some.")
-    check_size(name, limits, rows=rows)
+    check_size(name, rows=rows)
     if width > limits.pooled_width:
         what = f"The vectors of {name} have {width:,} numbers; this place learns from "
         raise LimitError(f"{what}{limits.pooled_width:,} at most.", "Make them shorter.")
@@ -132,10 +131,10 @@ def names_of(block: Matrix, lacks: np.ndarray | None = None) -> list[str]:
 # --- Cells that hold lists of numbers, as CSV and JSON files have vectors.
 
 
-def of_cells(cells: Sequence[str], name: str, limits: Limits) -> RowVectors:
+def of_cells(cells: Sequence[str], name: str) -> RowVectors:
     """Read vectors from cells such as "[0.1, -0.2]" or empty ones; raise DataError for others."""
     width = len(next(filter(None, map(numbers_in, cells)), ()))
-    sink = VectorSink(name=name, rows=len(cells), width=width, limits=limits)
+    sink = VectorSink(name=name, rows=len(cells), width=width)
     for start in range(0, len(cells), BLOCK):
         block = np.zeros((len(cells[start : start + BLOCK]), width))
         lacks = np.zeros(len(block), bool)

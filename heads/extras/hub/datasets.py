@@ -20,7 +20,7 @@ from heads.data.formats.parquet_files import read_columnar
 from heads.data.table import PARTS, Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, repo_folder, size
-from heads.settings import Limits, is_offline
+from heads.settings import current_limits, is_offline
 
 CONVERTED = "refs/convert/parquet"
 PREFIX = "hub:"  # of the name of a data set
@@ -83,20 +83,19 @@ def parse_dataset(text: str) -> HubDataset:
     return HubDataset(**names)
 
 
-def read_hub(text: str, limits: Limits) -> Table:
+def read_hub(text: str) -> Table:
     """Download a data set's Parquet files and read them; its splits become a column called split.
 
     Args:
         text: Such as hub:owner/name, hub:owner/name:config, hub:owner/name:config:split, each also
             with @revision behind the name.
-        limits: What is allowed.
 
     Raises:
         DataError: There is no such data set, or it cannot be reached or read.
         LimitError: It is too large, or the process is public.
     """
     dataset = parse_dataset(text)
-    if limits.public:
+    if current_limits().public:
         hint = "Download it and send it as a file."
         raise LimitError("Data sets of the Hub are for local use.", hint)
     with asking(dataset.repo, DataError, thing="data set", later=_LATER):
@@ -105,7 +104,7 @@ def read_hub(text: str, limits: Limits) -> Table:
     if listing.folder:
         _check_whole(dataset, files, listing, listing.folder)
     else:
-        _check_size(dataset, files, listing, limits)
+        _check_size(dataset, files, listing)
     folder = listing.folder or _download(dataset, files, listing)
     parts = [] if dataset.split else sorted({part for _, _, part in files})
     note = f"Read from the Hub: {dataset.title} at {dataset.revision[:7]}, as Parquet."
@@ -114,7 +113,7 @@ def read_hub(text: str, limits: Limits) -> Table:
         (classes,) = listing.classes.values()
     paths = [(folder / file, split) for file, _, split in files]
     column = SPLIT if len(parts) > 1 else ""
-    table = read_columnar(paths, dataset.title, limits, note, column, classes or {})
+    table = read_columnar(paths, dataset.title, note, column, classes or {})
     left = {part for _, config, part in listing.parts if config == dataset.config} - {*parts}
     is_left = left and not dataset.split
     notes = [f"Left out: {', '.join(map(short, sorted(left)))}."] if is_left else []
@@ -306,7 +305,8 @@ def _check_whole(dataset: HubDataset, files: Files, listing: _Listing, folder: P
     raise DataError(f"{what} (HF_HUB_OFFLINE).", f"{hint}.")
 
 
-def _check_size(dataset: HubDataset, files: Files, listing: _Listing, limits: Limits) -> None:
+def _check_size(dataset: HubDataset, files: Files, listing: _Listing) -> None:
+    limits = current_limits()
     sizes = [listing.sizes[name] for name, _, _ in files]
     known = [n for n in sizes if isinstance(n, int) and n >= 0]
     if len(known) < len(sizes):

@@ -17,7 +17,7 @@ from heads.exporters.export import Exported, check_place
 from heads.exporters.model_card import Publication, hub_id
 from heads.extras.hub.datasets import PREFIX, HubDataset, parse_dataset
 from heads.hub import HUB_ID
-from heads.settings import Limits, is_offline
+from heads.settings import current_limits, is_offline
 
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")
 LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")
@@ -68,9 +68,9 @@ class Pushed(display.Displayed):
         return asdict(self) | {"notes": list(self.notes), "exported": exported}
 
 
-def check_push(repo: str, limits: Limits, *, replace: bool, dry_run: bool) -> None:
+def check_push(repo: str, *, replace: bool, dry_run: bool) -> None:
     """Raise HeadsError if a model cannot be pushed, before any work is done for it."""
-    if limits.public:
+    if current_limits().public:
         raise LimitError("Heads are pushed in local mode only.", "Export the head and upload it.")
     if not HUB_ID.fullmatch(repo) or "/" not in repo:
         what = f"'{repo[:80]}' is not the name of a repository on the Hub."

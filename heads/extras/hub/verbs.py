@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heads.events import result
-from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
@@ -60,12 +59,12 @@ def push(
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
 
-    here, source, url, commit = limits(), "", "", ""
-    pushing.check_push(repo, here, replace=replace, dry_run=dry_run)
+    source, url, commit = "", "", ""
+    pushing.check_push(repo, replace=replace, dry_run=dry_run)
     check_library(library, adapter=adapter)
     if not isinstance(head, Classifier):
         board = leaderboard(find(head)) if isinstance(head, str | Path) else head
-        head = board.classifier(recipe, limits=here)
+        head = board.classifier(recipe)
         source = str(board.folder.read("run.json")["account"].get("source", ""))
     head = result(head.refitted()) if refit else head
     published, notes = pushing.build_publication(head, repo, license, language, source)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heads.recipe import Recipe
-from heads.settings import Limits
-from heads.settings import limits as default_limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.extras.labels.doubtful_labels import DoubtfulLabels
@@ -19,7 +18,6 @@ def doubtful_labels(
     run: str | Path | Leaderboard,
     *,
     recipes: Sequence[Recipe | str] = (),
-    limits: Limits | None = None,
 ) -> DoubtfulLabels:
     """Find the labels of a run that may be wrong.
 
@@ -40,6 +38,6 @@ def doubtful_labels(
     from heads.runs.folder import find
     from heads.runs.leaderboard import Leaderboard
 
-    public = (limits or default_limits()).public
+    public = (current_limits()).public
     folder = run.folder if isinstance(run, Leaderboard) else find(str(run), is_public=public)
     return labels.doubtful_labels(folder, recipes)

@@ -38,8 +38,7 @@ from heads.runs.drill_down import label_of, once, spelled
 from heads.runs.folder import find
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.preparation import scored_rows
-from heads.settings import Limits
-from heads.settings import limits as default_limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -238,11 +237,9 @@ def iter_row_map(
     method: Method,
     most: int,
     model: str,
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, RowMap]:
     """Yield the progress of `heads.row_map`, and return the map."""
-    limits = limits or default_limits()
-    source = _load_source(data, limits) if isinstance(data, str | Path) else data
+    source = _load_source(data) if isinstance(data, str | Path) else data
     run: spec.RunSpec | None = None
     if isinstance(source, Leaderboard):
         default = readings_of(source, source.recommendation.name or source.best)
@@ -257,7 +254,7 @@ def iter_row_map(
     if len(rows) > (most := _check_most(method, most)):
         rng = torch.Generator().manual_seed(SEED)
         rows = sorted(torch.randperm(len(rows), generator=rng)[:most].tolist())
-    backbone = yield from loading(model, limits)
+    backbone = yield from loading(model)
     vectors = yield from _iter_vectors(list(chosen.values()), corpus, rows, backbone, run)
     labels = [label_of(corpus, row) for row in rows]
     mapped = []
@@ -284,13 +281,14 @@ def iter_row_map(
     )
 
 
-def _load_source(name: str | Path, limits: Limits) -> Data | Leaderboard:
+def _load_source(name: str | Path) -> Data | Leaderboard:
     """Return the sample, file or run of that name; in public no file."""
+    limits = current_limits()
     path = Path(name)
     is_file = not limits.public and path.exists() and not (path / "run.json").is_file()
     if str(name) in SAMPLES or is_file:
-        table, title = open_source(name, limits)
-        return data_of(table, limits, name=title)
+        table, title = open_source(name)
+        return data_of(table, name=title)
     try:
         return leaderboard(find(str(name), is_public=limits.public))
     except DataError:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from heads.backbone.models import BUNDLED
 from heads.data.dataset import Data
 from heads.events import result
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     from heads.extras.maps.row_map import Method, RowMap
@@ -23,7 +22,6 @@ def row_map(
     method: Method = "pca",
     most: int = 0,
     model: str = BUNDLED,
-    limits: Limits | None = None,
 ) -> RowMap:
     """Draw rows as points under several readings side by side.
 
@@ -48,5 +46,5 @@ def row_map(
     """
     from heads.extras.maps.row_map import iter_row_map
 
-    options = {"method": method, "most": most, "model": model, "limits": limits}
+    options = {"method": method, "most": most, "model": model}
     return result(iter_row_map(data, readings, **options))

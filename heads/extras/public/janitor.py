@@ -25,7 +25,7 @@ from heads.extras.public.settings import FREE_BYTES, QUOTAS, Quota
 from heads.hub import hub_folder
 from heads.interfaces.web.temporary_files import EXPORTS, delete, delete_orphans, is_folder, walk
 from heads.runs.folder import UNGUESSABLE, RunFolder
-from heads.settings import cache_folder, kept_folder, limits, runs_folder, served_folder
+from heads.settings import cache_folder, current_limits, kept_folder, runs_folder, served_folder
 
 EVERY = 15.0  # seconds between two sweeps
 ORPHANS_EVERY = 3600.0
@@ -213,7 +213,7 @@ def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
         size: Its bytes, if they are known.
         owned: What the same visitor has stored.
     """
-    if not limits().public:
+    if not current_limits().public:
         return
     place = place_of(f"{what}s")
     held = [entry.size for path in owned if path.is_dir() and (entry := _whole(path))]
@@ -273,7 +273,7 @@ class Room:
     def check(self, address: str = "") -> None:
         """Raise LimitError if there is no room for an upload, even after a sweep that may help."""
         with self._lock:
-            most, now, place = limits().upload_bytes, time.monotonic(), place_of("served")
+            most, now, place = current_limits().upload_bytes, time.monotonic(), place_of("served")
             self._check_share(address, place.quota, most, now)
             is_much = not self._refusal and self._held + most > place.quota.bytes
             if now >= self._until or is_much:

@@ -46,7 +46,7 @@ from heads.interfaces.web.middleware import (
 )
 from heads.interfaces.web.uploads import forget
 from heads.interfaces.web.visitors import address_of
-from heads.settings import limits
+from heads.settings import current_limits
 
 FORM_BYTES = 20_000  # of an upload, around its files
 UNREAD = 60.0  # seconds for which an answer waits for its reader
@@ -56,7 +56,7 @@ LINGER = 1.0  # seconds for which an upload stays at the place that Gradio gives
 
 def protect_app(app: ASGIApp, page: Any) -> ASGIApp:
     """Return an application behind the proxies, and in public mode the limits, of this server."""
-    if limits().public:
+    if current_limits().public:
         janitor.start()
         app = Bounds(app=app)
     app = let_frame(app, frame_hosts()) if frame_hosts() else app
@@ -69,7 +69,7 @@ def believe(app: ASGIApp, trusted: list[str]) -> ASGIApp:
 
     async def rename(scope: Scope, receive: Receive, send: Send) -> None:
         name = Headers(scope=scope).get("x-forwarded-host", "") if scope["type"] == "http" else ""
-        if name and is_known(name_of(name), is_public=limits().public):
+        if name and is_known(name_of(name), is_public=current_limits().public):
             drop_names(scope)
             MutableHeaders(scope=scope)["host"] = name
         await app(scope, receive, send)
@@ -222,7 +222,7 @@ class Bounds:
 
     async def _post(self, scope: Scope, body: "Body", send: Send, address: str) -> None:
         """Pass a call on, and note which event Gradio makes of it."""
-        content = await read_body(body.receive, limits().body_bytes)
+        content = await read_body(body.receive, current_limits().body_bytes)
         name = parse_object(content).get("session_hash")
         session = name if isinstance(name, str) else ""
 
@@ -381,8 +381,9 @@ class Body:
 
     def check(self, scope: Scope) -> None:
         """Raise Refused for what says itself that it is too long, or is no form of files."""
-        headers, here = Headers(scope=scope), limits()
-        self._most = here.upload_bytes + FORM_BYTES if is_upload(scope) else here.body_bytes
+        limits = current_limits()
+        headers = Headers(scope=scope)
+        self._most = limits.upload_bytes + FORM_BYTES if is_upload(scope) else limits.body_bytes
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._most:
             raise too_large(self._most)

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 
 from heads.settings import (
+    current_limits,
     is_set,
     is_space,
-    limits,
     listed,
     misset,
     server_hosts,
@@ -106,7 +106,7 @@ def check_network() -> None:
 
 def server_summary() -> list[str]:
     """Return what holds for a public server, a line each, for who starts it."""
-    if not limits().public:
+    if not current_limits().public:
         return []
     here, asked = storage_folder(), storage_asked()
     lost = f" ({asked} takes no file)" if asked and not here else ""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command, last_of
-from heads.settings import limits
 
 
 @command()
@@ -17,5 +16,5 @@ def reproduce(name: str, *, data: Path) -> Answers:
     """
     from heads.extras.reproduce import mteb
 
-    found = last_of(mteb.reproduce(name, data, limits()))
+    found = last_of(mteb.reproduce(name, data))
     yield found.as_json(), lambda: cli.tables.show(found)

@@ -25,7 +25,6 @@ from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
-from heads.settings import Limits
 
 EXPERIMENTS = 10
 SEED = 42
@@ -101,18 +100,18 @@ class Reproduced(display.Displayed):
         return asdict(self) | {"accuracies": list(self.accuracies)}
 
 
-def reproduce(name: str, folder: Path, limits: Limits) -> Iterator[Progress | Reproduced]:
+def reproduce(name: str, folder: Path) -> Iterator[Progress | Reproduced]:
     """Compute published figures anew: yield progress, then the result; see `heads reproduce`."""
     if name not in BENCHMARKS:
         what = f"There are no published figures here for '{name[:80]}'."
         raise DataError(what, did_you_mean(name, BENCHMARKS))
     benchmark = BENCHMARKS[name]
-    train, labels = _read(folder / "train.csv", name, benchmark.train, limits)
-    test, truth = _read(folder / "test.csv", name, benchmark.test, limits)
+    train, labels = _read(folder / "train.csv", name, benchmark.train)
+    test, truth = _read(folder / "test.csv", name, benchmark.test)
     draws = draw_rows(labels, benchmark.per_class, EXPERIMENTS)
     needed = sorted(set().union(*draws))
     yield Progress(says="Loading the bundled model", share=0.0)
-    backbone = load(limits=limits)
+    backbone = load()
     texts = [train[row] for row in needed] + test
     reader = Featurizer(resolve("mean+linear"), backbone)
     features = torch.empty(len(texts), reader.width)
@@ -158,7 +157,7 @@ def draw_rows(labels: Sequence[int], per_class: int, times: int) -> list[list[in
     return draws
 
 
-def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], list[int]]:
+def _read(path: Path, name: str, rows: int) -> tuple[list[str], list[int]]:
     hint = f"Give the folder with the train.csv and test.csv of {name}, columns text,label."
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -174,7 +173,7 @@ def _read(path: Path, name: str, rows: int, limits: Limits) -> tuple[list[str], 
         content = f"{len(table) - 1:,} rows of {len(classes):,} classes"
         what = f"{path.name} holds {content}; {name} has {rows:,} of its {benchmark.classes:,}."
         raise DataError(what, hint)
-    texts = [check_text(text, limits, "text") for text, _ in table[1:]]
+    texts = [check_text(text, "text") for text, _ in table[1:]]
     numbers = {label: number for number, label in enumerate(order)}
     return texts, [numbers[label] for _, label in table[1:]]
 

@@ -29,7 +29,6 @@ from heads.features.extraction import Group, Pace, by_prompt, engine_of, read_by
 from heads.features.featurizer import Featurizer
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,10 +46,10 @@ def resolve_reading(reading: str, backbone: Backbone) -> ResolvedRecipe:
     return recipe
 
 
-def find_columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[str, str]:
+def find_columns(source: Source, text: str, pair: str) -> tuple[str, str]:
     """Return the columns of the texts, detected where they are not named."""
     if not text:
-        columns = _guess_columns(source, limits)
+        columns = _guess_columns(source)
         text, pair = columns.text, pair or columns.pair
     source.check_column(text, "texts")
     if pair:
@@ -60,7 +59,7 @@ def find_columns(source: Source, text: str, pair: str, limits: Limits) -> tuple[
     return text, pair
 
 
-def _guess_columns(source: Source, limits: Limits) -> Columns:
+def _guess_columns(source: Source) -> Columns:
     from pyarrow import types
 
     strings = [
@@ -71,7 +70,7 @@ def _guess_columns(source: Source, limits: Limits) -> Columns:
     if len(strings) == 1:
         return Columns(text=strings[0], label="")
     try:
-        return guess(read_frame(source.pieces(SAMPLED)[0].read(), limits))
+        return guess(read_frame(source.pieces(SAMPLED)[0].read()))
     except DataError as error:
         if "text" in strings:
             return Columns(text="text", label="")
@@ -88,7 +87,6 @@ class Encoder:
     text: str  # the column of the texts
     pair: str  # the column of the second texts, or ""
     dtype: str  # the type of the saved numbers
-    limits: Limits
     resolved: dict[str, ResolvedRecipe] = field(init=False)  # by reading
     engine: InferenceEngine | None = field(default=None, init=False)
 
@@ -141,7 +139,7 @@ class Encoder:
     def _clean(self, cell: object) -> str:
         """Return the text of a cell; "" where it has none that is allowed."""
         try:
-            return check_text("" if cell is None else str(cell), self.limits, "text")
+            return check_text("" if cell is None else str(cell), "text")
         except DataError:
             return ""
 
@@ -183,9 +181,9 @@ class Encoder:
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width, mask=mask)
 
 
-def load_encoder(model: str, options: Mapping[str, Any], limits: Limits) -> Encoder:
+def load_encoder(model: str, options: Mapping[str, Any]) -> Encoder:
     """Load a base model, and return an encoder with the options."""
-    return Encoder(backbone=load(model, limits=limits), limits=limits, **options)
+    return Encoder(backbone=load(model), **options)
 
 
 def hash_texts(row: tuple[str, ...]) -> int:

@@ -53,7 +53,7 @@ from heads.parts.resolve import resolve, with_options
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
-from heads.settings import ExperimentConfig, Limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters.base import Chosen, SearchResult, score_settings, surest
 from heads.training.fitters.closed_form import ClosedFormFitter, settings_of
 from heads.training.fitters.logistic import STRENGTHS, LinearFitter
@@ -73,12 +73,12 @@ FEWEST = 200  # training rows
 SEARCH_ROWS = 3_000  # in memory, on which settings are searched
 
 
-def load_backbone(shards: FeatureShards, column: str, limits: Limits) -> Backbone:
+def load_backbone(shards: FeatureShards, column: str) -> Backbone:
     """Return the base model behind the features, or a stand-in where it is not known."""
     if not shards.model:
         width = shards.readings[shards.vector_column(column)]
-        return load(given.named(width), limits=limits)
-    backbone = load(shards.model, limits=limits)
+        return load(given.named(width))
+    backbone = load(shards.model)
     if backbone.revision != shards.revision:
         what = f"{shards.model} is not the version that made the features."
         raise DataError(what, "Bring that version back, or extract them again.")

@@ -30,7 +30,6 @@ from heads.data.table import short
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.extras.scale.pool import HERE, work_through
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     import pyarrow
@@ -263,7 +262,7 @@ def _stamp(file: str) -> str:
     return f"{facts.get('size')}-{next(filter(None, times), '')}"
 
 
-def open_source(data: Data, stage: str, limits: Limits) -> Source:
+def open_source(data: Data, stage: str) -> Source:
     """Open Parquet files by their footers; a file of another format is copied as Parquet first.
 
     The copy goes to the folder `stage`, where all workers can read it.
@@ -275,7 +274,7 @@ def open_source(data: Data, stage: str, limits: Limits) -> Source:
         fs, path = filesystem(files[0])
         with fs.open(path, "rb") as file:
             is_parquet = file.read(len(MAGIC)) == MAGIC
-        files = files if is_parquet else [_copy_as_parquet(files[0], stage, limits)]
+        files = files if is_parquet else [_copy_as_parquet(files[0], stage)]
     footers = list(map(_read_footer, files))
     schema = footers[0][0]
     for file, (other, _) in zip(files, footers, strict=True):
@@ -310,7 +309,7 @@ def _group_sizes(metadata: Any) -> tuple[int, ...]:
     return tuple(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
 
 
-def _copy_as_parquet(file: str, stage: str, limits: Limits) -> str:
+def _copy_as_parquet(file: str, stage: str) -> str:
     """Write a file of another format as Parquet, unless an earlier copy of it is there."""
     copy, stamp = join(stage, STAGED), _stamp(file)
     if (read_notes(copy) or {}).get("stamp") == stamp:
@@ -321,7 +320,7 @@ def _copy_as_parquet(file: str, stage: str, limits: Limits) -> str:
         if "file" not in fs.protocol:
             local = Path(folder) / path.rpartition("/")[2]
             fs.get_file(path, str(local))
-        stream = open_stream(local, limits)
+        stream = open_stream(local)
         output = Path(folder) / "copy.parquet"
         with written(output, stream, ()) as writer:
             for block in stream.blocks(MOST):

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 
 from heads import interruption
 from heads.errors import HeadsError
-from heads.settings import parts_file
+from heads.settings import Limits, current_limits, parts_file, use_limits
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -169,10 +169,11 @@ class Pool(Generic[Task, Result]):
 class Worker:
     """An actor: made once, then given tasks."""
 
-    def __init__(self, make: Make[Any, Any], parts: str) -> None:
+    def __init__(self, make: Make[Any, Any], parts: str, limits: Limits) -> None:
         import torch
 
         torch.set_num_threads(1)
+        self._limits = limits
         if parts:  # the text of a file with the user's own poolings and heads
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "parts.py"
@@ -181,7 +182,8 @@ class Worker:
         self._work: Callable[[Any], Any] | None = None
         self._error: Exception | None = None
         try:
-            self._work = make()
+            with use_limits(limits):
+                self._work = make()
         except HeadsError as error:  # a base model that this node cannot load, for example
             self._error = error
 
@@ -193,7 +195,8 @@ class Worker:
         """Return the result of a task and its error, which Ray would wrap in its own if raised."""
         assert self._work is not None
         try:
-            return self._work(task), None
+            with use_limits(self._limits):
+                return self._work(task), None
         except HeadsError as error:
             return None, error
         except OSError as error:
@@ -274,7 +277,8 @@ class ActorPool(Pool[Task, Result]):
             scheduling_strategy="SPREAD",
         )(Worker)
         path = parts_file()
-        actor = _Actor(kind.remote(self.make, path.read_text("utf-8") if path else ""))
+        parts = path.read_text("utf-8") if path else ""
+        actor = _Actor(kind.remote(self.make, parts, current_limits()))
         actor.call = actor.handle.start.remote()
         self._actors.append(actor)
 

@@ -19,7 +19,6 @@ from heads.events import result
 from heads.extras.scale.pieces import NOTES, Outcome, Piece
 from heads.interfaces.views.format import commonest, counted
 from heads.runs.folder import find
-from heads.settings import Limits
 
 if TYPE_CHECKING:
     import pyarrow
@@ -100,11 +99,10 @@ class Predictor:
 
     head: ChosenHead  # the head
     columns: Mapping[str, Any]  # columns read and written, as keyword arguments of `heads.predict`
-    limits: Limits  # what is allowed
 
     def predict(self, table: pyarrow.Table, to: Path | None = None) -> FileAnswers:
         """Answer the rows of a table, and write them to a file if one is named."""
-        work = predicting(table, to=to, recipe=self.head, limits=self.limits, **self.columns)
+        work = predicting(table, to=to, recipe=self.head, **self.columns)
         return result(work)
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
@@ -123,12 +121,10 @@ class Predictor:
         return output.replace_schema_metadata({NOTES: json.dumps(notes).encode()})
 
 
-def load_predictor(
-    choice: Mapping[str, Any], columns: Mapping[str, Any], limits: Limits
-) -> Predictor:
+def load_predictor(choice: Mapping[str, Any], columns: Mapping[str, Any]) -> Predictor:
     """Load a predictor by recipe, run, model and sample, as of `heads.predict`."""
-    head = result(choosing_head(**choice, limits=limits))
-    return Predictor(head=head, columns=columns, limits=limits)
+    head = result(choosing_head(**choice))
+    return Predictor(head=head, columns=columns)
 
 
 def collect_facts(predictor: Predictor, run: str, columns: Sequence[str]) -> dict[str, Any]:

@@ -39,8 +39,7 @@ from heads.extras.scale.pieces import (
 )
 from heads.extras.scale.pool import NamedTask, Pool
 from heads.interfaces.views.format import counted
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,21 +87,20 @@ class FeatureShards(display.Displayed):
     seconds: float = 0.0
 
     @classmethod
-    def load(cls, data: Data, limits: Limits | None = None) -> FeatureShards:
+    def load(cls, data: Data) -> FeatureShards:
         """Open a folder of `heads.extract`, or Parquet files with vectors.
 
         Raises:
             DataError: They hold no vectors.
         """
-        limits = limits or limits_here()
         folder = str(data) if isinstance(data, str | Path) else ""
         if folder and read_json(join(folder, MANIFEST)) is not None:
             manifest = read_manifest(folder, FEATURES)
             files = [join(folder, PARTS, part.name) for part in manifest["parts"]]
             names = ("readings", "model", "revision", "text", "pair", "dtype")
             facts = {name: manifest[name] for name in names}
-            return cls(source=open_source(files, folder, limits), to=folder, **facts)
-        source = open_source(data, ".", limits)
+            return cls(source=open_source(files, folder), to=folder, **facts)
+        source = open_source(data, ".")
         widths = _find_widths(source)
         if not widths:
             what = f"{source.name} has no column of vectors."
@@ -333,9 +331,10 @@ def find_label_column(source: Source, label: str, readings: Sequence[str]) -> st
 
 
 def count_labels(
-    source: Source, label: str, pool: Pool[Any, Any], limits: Limits
+    source: Source, label: str, pool: Pool[Any, Any]
 ) -> tuple[Counter[str], tuple[str, ...]]:
     """Return how many rows each class has, and the classes in the order of the logits."""
+    limits = current_limits()
     pieces = source.pieces(1_000_000)
     tasks = [NamedTask(str(piece), partial(_count_piece, piece, label)) for piece in pieces]
     counts = Counter[str]()

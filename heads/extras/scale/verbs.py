@@ -20,8 +20,7 @@ from heads.errors import DataError
 from heads.events import Progress, result
 from heads.extras.scale.pool import HERE, check_place, make_caller, open_pool
 from heads.recipe import Recipe
-from heads.settings import ExperimentConfig, Limits
-from heads.settings import limits as limits_here
+from heads.settings import ExperimentConfig
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
@@ -63,7 +62,6 @@ def iter_extract(
     on: str = HERE,
     workers: int = 0,
     rows_each: int = 0,
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, FeatureShards]:
     """Encode any number of texts once, and save their vectors as Parquet files.
 
@@ -86,7 +84,6 @@ def iter_extract(
         on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         rows_each: Rows of a piece; 0: by the number of rows.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         What lies in the folder: `.rows`, `.readings`, `.source.files`.
@@ -100,20 +97,20 @@ def iter_extract(
     from heads.extras.scale.shards import FEATURES, FeatureShards
     from heads.features.extraction import most_at_once
 
-    limits, to, model = limits or limits_here(), absolute(to), absolute_model(model)
+    to, model = absolute(to), absolute_model(model)
     check_place(on)
     if dtype not in DTYPES:
         raise DataError(f"Features are kept as {' or '.join(DTYPES)}, not {dtype:.40}.", "Choose.")
-    backbone = load(model, limits=limits)
+    backbone = load(model)
     backbone.check_reads()
     names = [readings] if isinstance(readings, str) else dict.fromkeys(readings)
     recipes = tuple(str(resolve_reading(name, backbone).recipe) for name in names)
     yield Progress(says="Looking at the rows", share=0.0)
-    source = open_source(data, to, limits)
-    text, pair = find_columns(source, text, pair, limits)
+    source = open_source(data, to)
+    text, pair = find_columns(source, text, pair)
     options = {"recipes": recipes, "text": text, "pair": pair, "dtype": dtype}
-    facts = Encoder(backbone=backbone, limits=limits, **options).facts()
-    make = partial(load_encoder, model, options, limits)
+    facts = Encoder(backbone=backbone, **options).facts()
+    make = partial(load_encoder, model, options)
     rows_each = rows_each or source.rows_each(most_at_once(backbone))
     work = Work(to=to, kind=FEATURES, facts=facts, make=make, rows_each=rows_each)
     outcome = yield from process(work, source, on, workers)
@@ -132,7 +129,6 @@ def iter_fit_shards(
     on: str = HERE,
     workers: int = 0,
     config: ExperimentConfig | None = None,
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, ShardedComparison]:
     """Compare heads on features that need not fit in memory: raced on few rows, fitted on all.
 
@@ -157,7 +153,6 @@ def iter_fit_shards(
         on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         config: Its seed draws the rows and the new weights; see `heads.ExperimentConfig`.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         The comparison on held-out rows: `.verdict`, `.cells`, `.rungs`, `.best`,
@@ -177,11 +172,11 @@ def iter_fit_shards(
     from heads.problem import SINGLE_LABEL
     from heads.training.trial import trials
 
-    begun, limits = time.perf_counter(), limits or limits_here()
+    begun = time.perf_counter()
     config = config or ExperimentConfig(curve=False)
     check_place(on)
-    shards = data if isinstance(data, FeatureShards) else FeatureShards.load(data, limits)
-    backbone = load_backbone(shards, vectors, limits)
+    shards = data if isinstance(data, FeatureShards) else FeatureShards.load(data)
+    backbone = load_backbone(shards, vectors)
     names = [recipes] if isinstance(recipes, str) else recipes
     resolved = resolve_recipes(names, shards, backbone)
     label = find_label_column(shards.source, label, list(shards.readings))
@@ -189,8 +184,8 @@ def iter_fit_shards(
         shards.source.check_column(split, "splits")
     with contextlib.closing(open_pool(make_caller, on, workers)) as pool:
         yield Progress(says="Counting labels", share=0.0)
-        counts, classes = count_labels(shards.source, label, pool, limits)
-        cells = trials(resolved, backbone, len(classes), limits, SINGLE_LABEL)
+        counts, classes = count_labels(shards.source, label, pool)
+        cells = trials(resolved, backbone, len(classes), SINGLE_LABEL)
         for cell in cells:
             check_streams(cell.fitter, cell.name)
         rows = sum(counts.values())
@@ -220,7 +215,6 @@ def iter_predict_shards(
     on: str = HERE,
     workers: int = 0,
     rows_each: int = 0,
-    limits: Limits | None = None,
 ) -> Generator[Progress, None, ShardedAnswers]:
     """Predict any number of rows, piece after piece, into a folder of Parquet files.
 
@@ -243,7 +237,6 @@ def iter_predict_shards(
         on: here; ray, the cluster of $RAY_ADDRESS, else of this machine; or ray:HOST:PORT.
         workers: The largest number of workers; 0: one per GPU, else one per processor.
         rows_each: Rows of a piece; 0: by the number of rows.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         Counts of rows and answers: `.rows`, `.answered`, `.counts`, `.to`.
@@ -256,17 +249,17 @@ def iter_predict_shards(
     from heads.extras.scale import predicting
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
 
-    limits, to, model = limits or limits_here(), absolute(to), absolute_model(model)
+    to, model = absolute(to), absolute_model(model)
     if check_place(on) != HERE and isinstance(recipe, Classifier):
         what = "A classifier in memory is not sent to other machines."
         raise DataError(what, "Export it, and name the folder (model).")
     choice = {"recipe": recipe, "run": run, "model": model, "sample": sample}
     read = {"text": text, "pair": pair, "vectors": vectors}
     written = {"logits": logits, "probabilities": probabilities, "abstain_below": abstain_below}
-    head = yield from choosing_head(**choice, limits=limits)
+    head = yield from choosing_head(**choice)
     yield Progress(says="Looking at the rows", share=0.0)
-    source = open_source(data, to, limits)
-    predictor = predicting.Predictor(head=head, columns={**read, **written}, limits=limits)
+    source = open_source(data, to)
+    predictor = predicting.Predictor(head=head, columns={**read, **written})
     # The columns are found once, so that no piece takes another for the texts; and what cannot be
     # answered is said before any worker is started.
     first = predictor.predict(source.pieces(FIRST)[0].read())
@@ -276,7 +269,7 @@ def iter_predict_shards(
         to=to,
         kind=predicting.ANSWERS,
         facts=predicting.collect_facts(predictor, run, first.columns),
-        make=partial(predicting.load_predictor, choice, columns, limits),
+        make=partial(predicting.load_predictor, choice, columns),
         rows_each=rows_each or source.rows_each(),
     )
     outcome = yield from process(work, source, on, workers)

@@ -21,7 +21,6 @@ from heads.backbone.safety import Checkpoint, admit, check_name, is_folder
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, ModelError
 from heads.extras.serving.report import AdapterReport, CheckFinding, HeadState, fault, note
-from heads.settings import Limits
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 INNER = "base_model.model."  # begins every name in a file of PEFT
@@ -66,16 +65,16 @@ class BaseClass:
         return list(dict.fromkeys(cuts["pooler." in name](name, ".")[0] for name in self.head))
 
 
-def check_folder(folder: str, base: str, limits: Limits) -> AdapterReport:
+def check_folder(folder: str, base: str) -> AdapterReport:
     """Check an adapter folder as `heads.check_adapter` does; base "" is the one that it names."""
-    adapter = _read_adapter(folder, limits)
+    adapter = _read_adapter(folder)
     named = adapter.config.get("base_model_name_or_path")
     named = named if isinstance(named, str) else ""
     findings = [] if base else list(_check_name(named))
     base_class = None
     try:
         if base or named:
-            base_class = _build_class(admit(base or named, limits, download=False))
+            base_class = _build_class(admit(base or named, download=False))
     except HeadsError as error:
         if base:
             raise
@@ -104,10 +103,10 @@ def check_folder(folder: str, base: str, limits: Limits) -> AdapterReport:
 # --- The folder.
 
 
-def _read_adapter(folder: str, limits: Limits) -> Adapter:
+def _read_adapter(folder: str) -> Adapter:
     check_name(folder)
     shown, path = folder[:80], Path(folder.strip()).expanduser()
-    if not is_folder(folder.strip(), limits):
+    if not is_folder(folder.strip()):
         raise CheckpointError(f"There is no folder '{shown}' here.", "Give an adapter's folder.")
     if not (path / CONFIG).is_file():
         what = f"There is no {CONFIG} in {shown}, so it is no adapter of PEFT."

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from heads.backbone.models import BUNDLED
 from heads.errors import DataError, LimitError
-from heads.settings import Limits
-from heads.settings import limits as limits_here
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.extras.serving.report import AdapterReport, EndpointReport
 
 
-def check_adapter(
-    folder: str | Path, *, base: str = "", limits: Limits | None = None
-) -> AdapterReport:
+def check_adapter(folder: str | Path, *, base: str = "") -> AdapterReport:
     """Check whether an adapter of PEFT is a whole classifier: head, labels, base model.
 
     PEFT loads an adapter whose head was never learned or saved without an error.
@@ -26,7 +23,6 @@ def check_adapter(
     Args:
         folder: The adapter's folder.
         base: The base model, where it is not the one that the folder names.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         What is in it: `.verdict`, `.findings`, `.is_whole`.
@@ -37,7 +33,7 @@ def check_adapter(
     """
     from heads.extras.serving.adapter import check_folder
 
-    return check_folder(str(folder), base, limits or limits_here())
+    return check_folder(str(folder), base)
 
 
 def check_endpoint(
@@ -51,7 +47,6 @@ def check_endpoint(
     headers: Sequence[str] = (),
     endpoint: str = "",
     long: bool = True,
-    limits: Limits | None = None,
 ) -> EndpointReport:
     """Check whether a served classifier answers as the head of its checkpoint does.
 
@@ -69,7 +64,6 @@ def check_endpoint(
         headers: Sent with every request, such as "Authorization: Bearer …".
         endpoint: The endpoint of a Gradio app, such as /predict, where it has several.
         long: Whether texts are sent that are as long as the checkpoint reads, and longer.
-        limits: What is allowed; this place's limits if not given.
 
     Returns:
         Whether it is right, and if not, what is wrong: `.is_right`, `.verdict`, `.findings`.
@@ -86,13 +80,12 @@ def check_endpoint(
     from heads.extras.serving.servers import connect
     from heads.parts.resolve import resolve
 
-    limits = limits or limits_here()
-    if limits.public:
+    if current_limits().public:
         what = "Endpoints are asked from your own machine, and not from a page for strangers."
         raise LimitError(what, "Install Head to Head, and run heads check-endpoint.")
     with closing(Http(url, headers)) as http:
-        classifier = load(str(model), BUNDLED, resolve("mean+linear"), limits)
-        rows = select_probes(classifier, texts, pairs, paired, limits)
+        classifier = load(str(model), BUNDLED, resolve("mean+linear"))
+        rows = select_probes(classifier, texts, pairs, paired)
         client = connect(http, server, endpoint=endpoint, texts=len(rows[0]))
         if len(rows[0]) > 1 and not client.takes_pairs:
             what = f"{client.title} takes one text at a time, and this head needs two."

@@ -12,7 +12,6 @@ from heads.classifier.classifier import Classifier
 from heads.data.corpus import check_text
 from heads.errors import DataError
 from heads.extras.serving.report import CheckFinding, fault
-from heads.settings import Limits
 
 Row = tuple[str, ...]  # a text, or a text and its second text
 Inputs = tuple[Encoded, ...]  # a row as the base model gets it; a siamese pair is two
@@ -145,7 +144,7 @@ PROBES = Path(__file__).with_name("probes.json")
 
 
 def select_probes(
-    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str], paired: bool, limits: Limits
+    classifier: Classifier, texts: Sequence[str], pairs: Sequence[str], paired: bool
 ) -> list[Row]:
     """Return the user's texts, or the built-in ones that the checkpoint reads without cutting."""
     classifier.backbone.check_reads()
@@ -157,7 +156,7 @@ def select_probes(
         raise DataError("This head needs two texts, and there is one.", "Give second texts too.")
     if texts:
         columns = [(texts, "text"), (pairs, "second text")][: 1 + bool(pairs)]
-        checked = ([check_text(text, limits, name) for text in side] for side, name in columns)
+        checked = ([check_text(text, name) for text in side] for side, name in columns)
         return list(zip(*checked, strict=True))
     built_in = json.loads(PROBES.read_text("utf-8"))
     rows: list[Row] = [tuple(row) if needs_pairs else (row[0],) for row in built_in]

@@ -10,7 +10,6 @@ from heads.extras.talks.verbs import tour as tour_verb
 from heads.interfaces import cli
 from heads.interfaces.cli.commands import compare, compare_recipes
 from heads.interfaces.cli.shell import Answers, command, last_of
-from heads.settings import limits
 
 
 @command(save_story, compare)
@@ -53,8 +52,8 @@ def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> A
     from heads.extras.talks.tour import touring
 
     _check_file(to, address)
-    stage = last_of(checking(limits())) if check else None
-    found = stage.tour if stage else last_of(touring(limits()))
+    stage = last_of(checking()) if check else None
+    found = stage.tour if stage else last_of(touring())
     if to is not None:
         found.save(to, address)
     line = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"

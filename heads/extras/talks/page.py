@@ -15,7 +15,6 @@ from heads.interfaces.web.page_sections import PageParts, PageSection
 from heads.interfaces.web.places.answers import compared
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
-from heads.settings import limits
 
 FOLDER = Path(__file__).parent
 SECTIONS = (
@@ -51,7 +50,7 @@ def _open_tour() -> Iterator[list[Any]]:
     from heads.extras.talks.tour import Tour, touring
 
     try:
-        for event in touring(limits()):
+        for event in touring():
             if isinstance(event, Tour):
                 yield [story.steps(event), gr.update(visible=True)]
             else:
@@ -64,7 +63,7 @@ def _write_tour(request: gr.Request) -> str:
     from heads.extras.talks.story import write_story
     from heads.extras.talks.verbs import tour
 
-    return write_story(tour(limits=limits()), shared_address(request))
+    return write_story(tour(), shared_address(request))
 
 
 def shared_address(request: gr.Request) -> str:

@@ -15,7 +15,6 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
 from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
-from heads.settings import Limits
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
 PAGE = 7860
@@ -85,14 +84,14 @@ def _is_here(host: Any) -> bool:
     return str(host) in ("localhost", "::1") or str(host).startswith("127.")
 
 
-def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
+def checking() -> Iterator[Progress | StageCheck]:
     """Check what a stage needs with the network cut: yield progress, then the `StageCheck`."""
     with no_network() as tried:
         began = time.perf_counter()
-        backbone = load(BUNDLED, limits=limits)
+        backbone = load(BUNDLED)
         model = f"{backbone.id}, loaded in {time.perf_counter() - began:.1f} s"
         began, tour = time.perf_counter(), None
-        for event in touring(limits):
+        for event in touring():
             if isinstance(event, Tour):
                 tour = event
             else:
@@ -103,7 +102,7 @@ def checking(limits: Limits) -> Iterator[Progress | StageCheck]:
         slowest = 0.0
         for question in QUESTIONS:
             began, options = time.perf_counter(), {"recipes": question.heads, "sample": SAMPLE}
-            deque(comparing(question.text, **options, limits=limits), maxlen=0)
+            deque(comparing(question.text, **options), maxlen=0)
             slowest = max(slowest, time.perf_counter() - began)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
     is_warm = slowest <= WARM_SECONDS

@@ -19,7 +19,7 @@ from heads.extras.talks.tour import CHOICES, SAMPLE, Tour
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import make_renderer
 from heads.runs.folder import find
-from heads.settings import limits, runs_folder
+from heads.settings import current_limits, runs_folder
 
 HERE = Path(__file__).parent
 render = make_renderer(HERE / "templates")
@@ -75,7 +75,7 @@ def _link_comparison(found: Comparison, address: str) -> str:
     if not found.run:
         source = {"model": found.model, "sample": found.sample}
         return _link(address, found.text, recipes, pair=found.pair, **source)
-    if limits().public:
+    if current_limits().public:
         return ""
     try:
         run = find(found.run)

@@ -31,7 +31,7 @@ from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest, load
-from heads.settings import ExperimentConfig, Limits, cache_folder
+from heads.settings import ExperimentConfig, cache_folder, current_limits, use_limits
 
 SAMPLE = "sentiment"
 CONFIG = ExperimentConfig(curve=False)
@@ -179,30 +179,24 @@ class Tour(display.Displayed):
         return {"data": board.data, "model": board.model, "metric": board.metric, "steps": steps}
 
 
-def touring(limits: Limits) -> Iterator[Progress | Tour]:
+def touring() -> Iterator[Progress | Tour]:
     """Yield progress, then the tour; its heads are trained unless they were before."""
-    board = yield from _load_board(limits)
+    board = yield from _load_board()
     steps = []
     for number, question in enumerate(QUESTIONS):
         yield Progress(says=f"Asking: {question.asks}", share=0.7 + 0.06 * number)
-        steps.append((yield from _step(question, board, limits)))
+        steps.append(_step(question, board))
     yield Tour(steps=tuple(steps), board=board)
 
 
-def _step(
-    question: TourQuestion, board: Leaderboard, limits: Limits
-) -> Generator[Progress, None, TourStep]:
-    local = replace(limits, public=False)  # the path of a run, which no visitor chooses
-    options = {"recipes": question.heads, "run": str(board.folder.path), "limits": local}
-    comparison: Comparison | None = None
+def _step(question: TourQuestion, board: Leaderboard) -> TourStep:
     # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
-    for event in comparing(question.text, **options):
-        if isinstance(event, Compared):
-            expected = SAMPLES[SAMPLE].expected_of(question.text, "")
-            comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)
-        else:
-            yield event
-    assert comparison is not None
+    options = {"recipes": question.heads, "run": str(board.folder.path)}
+    with use_limits(replace(current_limits(), public=False)):  # no visitor chooses this path
+        *_, event = comparing(question.text, **options)
+    assert isinstance(event, Compared)
+    expected = SAMPLES[SAMPLE].expected_of(question.text, "")
+    comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)
     first, other = names = question.heads[:2]
     # These two alone: the board compares all pairs.
     run, spec = board.folder, load(board.folder)
@@ -211,7 +205,7 @@ def _step(
     found = compared.between(first, other)
     assert found is not None
     reads_pooler = any(head.startswith("pooler+") or head.endswith("+bert") for head in names)
-    pooler = pooler_says(load_model(BUNDLED, limits=limits)) if reads_pooler else ""
+    pooler = pooler_says(load_model(BUNDLED)) if reads_pooler else ""
     return TourStep(
         question=question,
         difference=found,
@@ -219,11 +213,11 @@ def _step(
         scores=tuple((head, board.cell(head).measures.score) for head in question.heads),
         rows=board.cell(first).measures.rows,
         comparison=comparison,
-        apart=" ".join(filter(None, (apart_by_name(first, other, limits).says, pooler))),
+        apart=" ".join(filter(None, (apart_by_name(first, other).says, pooler))),
     )
 
 
-def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
+def _load_board() -> Generator[Progress, None, Leaderboard]:
     """Yield progress and return the run of the tour; trained now, unless it was before."""
     # A folder that other heads, another sample or another base model would not share.
     facts = [BUNDLED, SAMPLES[SAMPLE].path.read_text("utf-8"), *HEADS]
@@ -234,9 +228,9 @@ def _load_board(limits: Limits) -> Generator[Progress, None, Leaderboard]:
         return leaderboard(run)
     made = run.path.with_name(f"making-{uuid.uuid4().hex}")
     try:
-        data = read(SAMPLES[SAMPLE].path, limits)
+        data = read(SAMPLES[SAMPLE].path)
         request = RunRequest(data=data, recipes=HEADS, config=CONFIG)
-        for event in working(begin(request, limits=limits, out=made), limits):
+        for event in working(begin(request, out=made)):
             if isinstance(event, Progress):
                 says = f"Training the heads of the tour: {event.says}"
                 yield Progress(says=says, share=0.7 * event.share)

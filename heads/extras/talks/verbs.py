@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heads.caching import write_page
-from heads.settings import Limits
-from heads.settings import limits as default_limits
 
 if TYPE_CHECKING:
     from heads.analysis.comparison import Comparison
     from heads.extras.talks.tour import Tour
 
 
-def tour(*, limits: Limits | None = None) -> Tour:
+def tour() -> Tour:
     """Answer five questions that people ask about heads, by measurements made here.
 
     Each compares two heads on the same rows of the sample `sentiment`. The first time their heads
@@ -29,7 +27,7 @@ def tour(*, limits: Limits | None = None) -> Tour:
     """
     from heads.extras.talks.tour import Tour, touring
 
-    *_, found = touring(limits or default_limits())
+    *_, found = touring()
     assert isinstance(found, Tour)
     return found
 

@@ -31,7 +31,7 @@ from heads.runs.cells import Cell
 from heads.runs.folder import DATED, UNGUESSABLE, find
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.spec import RunSpec, load
-from heads.settings import limits
+from heads.settings import current_limits
 
 Scalar = str | int | float | bool
 
@@ -270,7 +270,7 @@ def _short_waits() -> Iterator[None]:
 
 def _check_tracker(tracker: str, project: str) -> None:
     """Refuse what could not be logged, before any work is done for it."""
-    if limits().public:
+    if current_limits().public:
         raise LimitError("Runs are logged in local mode only.", "Run it on your own machine.")
     if tracker not in TITLES:
         hint = did_you_mean(tracker, TITLES)

@@ -14,7 +14,7 @@ from heads.data.samples import RECIPES, TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
-from heads.settings import limits
+from heads.settings import current_limits
 
 MOST_PORT = 65_535
 LOCAL_MODE = "Local mode: for this machine alone (--public is for strangers)."
@@ -138,8 +138,8 @@ def fetch(model: str) -> Answers:
     if source := plugins.find_base_models(model):
         _, folder = source.find(model)
     else:
-        folder = fetch_own(model, limits(), say=lambda line: print(line, file=sys.stderr))
-    backbone = load(model, limits=limits(), download=False)
+        folder = fetch_own(model, say=lambda line: print(line, file=sys.stderr))
+    backbone = load(model, download=False)
     says = f"{backbone.id} ({backbone.parameters:,} parameters) is on this machine and loads."
     values = {"model": backbone.id, "revision": backbone.revision, "folder": str(folder)}
     yield values, lambda: print(says)
@@ -196,7 +196,7 @@ def export(
         from heads.runs.folder import find
         from heads.runs.refit import run_classifier
 
-        classifier = run_classifier(find(run), recipe, limits())
+        classifier = run_classifier(find(run), recipe)
     else:
         classifier = last_of(api.training(recipe, data or "sentiment", model=model))
     if refit:
@@ -235,7 +235,7 @@ def _check_form(recipe: str, model: str, library: str, data: str) -> None:
     if is_own(recipe) or library not in ("", sentence_transformers.LIBRARY):
         return
     try:
-        check(resolve(recipe), load(model, limits=limits()))
+        check(resolve(recipe), load(model))
     except RecipeError:  # of pairs of texts the library holds more: as a CrossEncoder
         if not library or not api.read(data).corpus.pairs:
             raise
@@ -259,7 +259,7 @@ def app(*, port: int | None = None, host: str = LOCAL[0], public: bool = False) 
 
         page = build()
         url = page.launch(host, port)
-        for line in lines if limits().public else [LOCAL_MODE, *lines]:
+        for line in lines if current_limits().public else [LOCAL_MODE, *lines]:
             tells(line)
         tells(f"Head to Head is at {url} (Ctrl+C stops it).")
         page.wait()

@@ -25,7 +25,7 @@ from heads.data.table import listed
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interfaces.docstrings import arguments, described, flag, summary
 from heads.plugins import log_clash
-from heads.settings import limits, parts_file, set_parts_file, set_public
+from heads.settings import current_limits, parts_file, set_parts_file, set_public
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 FLAGS = {
@@ -227,7 +227,7 @@ def _take(path: Path) -> None:
     """Runs a file that puts parts of the user's own onto the registries."""
     from heads.parts import resolve  # noqa: F401  the built-in parts come first
 
-    if limits().public:
+    if current_limits().public:
         raise LimitError("Parts of one's own are for local use.", "Leave --with out.")
     if not path.is_file():
         raise DataError(f"There is no file {path}.", "Give the path of a Python file.")

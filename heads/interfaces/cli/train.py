@@ -17,7 +17,7 @@ from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 Header = Literal["guess", "yes", "no"]
 log = logging.getLogger("heads")
@@ -50,8 +50,8 @@ def read(
 def _read(name: str, columns: ColumnHints, header: Header, model: str, labels: str) -> Any:
     """Return the rows of a sample or a file, its columns as the user named them."""
     hints = columns if columns.separator != "none" else replace(columns, separator="")
-    rows = api.open_data(name, hints, limits(), header=HEADERS[header], labels=labels)
-    return api.warn_of_cuts(rows, model, limits())
+    rows = api.open_data(name, hints, header=HEADERS[header], labels=labels)
+    return api.warn_of_cuts(rows, model)
 
 
 def _tell(data: Any, name: str) -> list[str]:
@@ -112,19 +112,19 @@ def train(
     elif recipes and grid:
         raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
     else:
-        named_recipes(recipes, limits())  # before files are read, which may take long
+        named_recipes(recipes)  # before files are read, which may take long
         rows = _read(data, columns, header, model, labels_file)
-        scored = api.open_test(test or None, rows, limits(), HEADERS[header], test_labels_file)
+        scored = api.open_test(test or None, rows, HEADERS[header], test_labels_file)
         told += _tell(rows, data)
         told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
         request = RunRequest(data=rows, test=scored, model=model, **options)
-        run = begin(request, limits=limits(), out=out)
+        run = begin(request, out=out)
         if any(one.is_tuned for one in load(run).resolved):
             print("heads: timing some steps of what learns the base model", file=sys.stderr)
-        print(f"heads: {foreseen(run, limits()).says}", file=sys.stderr)
+        print(f"heads: {foreseen(run).says}", file=sys.stderr)
     if warning := load(run).account.get("warning"):
         print(f"heads: warning: {warning}", file=sys.stderr)
-    events = working(run, limits(), scheduler)
+    events = working(run, scheduler)
     try:
         board = _follow_events(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:
@@ -231,11 +231,11 @@ def _work(folder: Path) -> None:
     try:
         metric = load(run).metric
         with contextlib.suppress(HeadsError):  # a run that cannot be estimated may be trained
-            expected = foreseen(run, limits())
+            expected = foreseen(run)
             seconds = {"reading": expected.reading, "seconds": expected.seconds}
             seconds |= {"heads": dict(expected.heads), "threads": torch.get_num_threads()}
             print(dumps({"event": "expected", **seconds}), flush=True)
-        for event in working(run, limits()):
+        for event in working(run):
             print(dumps(_line(event, metric), ensure_ascii=False), flush=True)
     except Exception as error:
         told = error if isinstance(error, HeadsError) else refusal(error)

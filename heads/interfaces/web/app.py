@@ -19,7 +19,7 @@ from heads.interfaces.web.slots import QUIET, pool
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
-from heads.settings import limits
+from heads.settings import current_limits
 
 gradio_internals.patch_gradio()
 
@@ -33,8 +33,8 @@ def build() -> Page:
         HeadsError: A setting of the server could never work, or strangers may open the page and
             nothing here protects it from them.
     """
-    here = limits()
-    slots = TrainingSlots(most=1 if here.public else 2, each=here.trainings_each)
+    limits = current_limits()
+    slots = TrainingSlots(most=1 if limits.public else 2, each=limits.trainings_each)
     jobs = TrainingJobs(slots)
     page = Page(title=TITLE, analytics_enabled=False, fill_width=False)
     with page.blocks as blocks:
@@ -64,7 +64,7 @@ def build() -> Page:
             **arrival.shows
         )
         _routes(router, place, mine).then(**arrival.shows).then(**arrival.rereads)
-        gr.HTML(render("mode.html", is_public=limits().public), elem_id="mode")
+        gr.HTML(render("mode.html", is_public=limits.public), elem_id="mode")
         endpoints.build(slots)
         opening.wire(blocks)
         remembers = f"{{ heads.remember(query); heads.restoreText({json.dumps(OPENING.text)}); }}"

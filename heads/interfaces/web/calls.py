@@ -23,7 +23,7 @@ from heads.interfaces.web.guards import Notice, as_it_came, notice, plain
 from heads.interfaces.web.slots import Slots
 from heads.interfaces.web.visitors import Visitors
 from heads.interruption import interruptible
-from heads.settings import limits
+from heads.settings import current_limits
 
 OWN_WORDS = "An argument of this call is of another kind than it takes. In this order: {}."
 END = object()
@@ -56,7 +56,7 @@ class Call:
     def check(self) -> None:
         """Raise Interrupted if nobody waits for the call, or LimitError if it takes too long."""
         self.visitors.check(self.event, self.session, self.since)
-        seconds = limits().call_seconds
+        seconds = current_limits().call_seconds
         spent = self._spent + (time.monotonic() - self._entered if self._entered else 0.0)
         if self.slots and seconds and spent > seconds:
             what = f"This takes longer than the {seconds} seconds that one call may compute."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from heads.caching import writing
 from heads.errors import LimitError, RecipeError
-from heads.settings import limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
@@ -35,7 +35,7 @@ def written(classifier: "Classifier", form: str, place: Path) -> tuple[Path, lis
     from heads.classifier.calibration import CALIBRATED
     from heads.exporters.export import export
 
-    most = limits().export_bytes
+    most = current_limits().export_bytes
     size = classifier.backbone.parameters * 4
     if size > most:
         what = f"{classifier.backbone.id} would be a file of {size / 1e6:,.0f} MB; "

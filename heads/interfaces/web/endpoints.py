@@ -38,7 +38,7 @@ from heads.interfaces.web.training_process import (
 from heads.interfaces.web.visitors import address_of
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.runs.folder import RunFolder
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig, current_limits
 
 PUBLIC_REPETITIONS = 10
 INPUTS: dict[Any, Any] = {str: gr.Textbox, float: gr.Number, bool: gr.Checkbox}
@@ -199,8 +199,8 @@ def _head_options(
     from heads.backbone.safety import admit
 
     model = model or BUNDLED
-    if not run and limits().public:
-        admit(model, limits())
+    if not run and current_limits().public:
+        admit(model)
     head = {"run": run, "recipe": recipe, "model": model, "sample": sample}
     return head | {"text": text, "pair": pair}
 
@@ -323,7 +323,7 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
         columns = (text, label, pair, split, group)
         # At once: where Gradio put files nothing stays for long, and others may train first.
         with uploads.lent(file, test) as (name, test_name):
-            admit(model, limits())  # fetched before its turn: others train meanwhile
+            admit(model)  # fetched before its turn: others train meanwhile
 
             def request_run() -> RunRequest:
                 hints = build_hints(columns, labels_are, listed(label_columns), listed(order))
@@ -352,7 +352,7 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
 def _check_repetitions(config: ExperimentConfig) -> None:
     """Raise LimitError in public mode for more seeds, folds or repetitions than allowed there."""
     for name in ("seeds", "folds", "repetitions"):
-        if limits().public and (value := getattr(config, name)) > PUBLIC_REPETITIONS:
+        if current_limits().public and (value := getattr(config, name)) > PUBLIC_REPETITIONS:
             what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
             raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
 
@@ -363,8 +363,8 @@ def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = ""
     from heads.features.truncation import with_token_findings
 
     table, name = _open_table(kept, dataset)
-    data = data_of(table, limits(), guess(table, hints) if hints else None, name=name)
-    return with_token_findings(data, load(model, limits=limits()))
+    data = data_of(table, guess(table, hints) if hints else None, name=name)
+    return with_token_findings(data, load(model))
 
 
 def _open_table(kept: str, dataset: str) -> tuple[Table, str]:
@@ -372,14 +372,14 @@ def _open_table(kept: str, dataset: str) -> tuple[Table, str]:
     if kept and dataset:
         raise DataError("There is a file, and a data set as well.", "Send one of them.")
     if dataset:
-        if not (table := read_named(dataset, limits())):  # never a path of this machine
+        if not (table := read_named(dataset)):  # never a path of this machine
             names = " or ".join(f"{scheme}:owner/name" for scheme in plugins.list_data_sources())
             hint = f"Write {names}, or send a file." if names else "Send a file."
             raise DataError(f"'{dataset[:80]}' names no data set.", hint)
         return table, table.name
     if not kept:
         raise DataError("There is no file.", "Send a file of texts and labels.")
-    return uploads.opened(kept, limits()), uploads.path_of(kept).stem
+    return uploads.opened(kept), uploads.path_of(kept).stem
 
 
 def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
@@ -387,12 +387,12 @@ def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
 
-    run = begin(request, limits=limits())
+    run = begin(request)
     try:
         yield from _iter_events(run, place)
         yield leaderboard(run).as_json()
     finally:
-        if limits().public:  # nobody else can name it, so nobody will ask for it
+        if current_limits().public:  # nobody else can name it, so nobody will ask for it
             with contextlib.suppress(DataError):
                 run.delete()
 
@@ -400,7 +400,7 @@ def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
 def _iter_events(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
     """Yield the events of a run's worker at every beat: between them Gradio notices a cancel."""
     last: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
-    with contextlib.closing(worked(run, place.stop, limits().run_seconds)) as beats:
+    with contextlib.closing(worked(run, place.stop, current_limits().run_seconds)) as beats:
         for events in beats:
             cells = [event for event in events if event["event"] == "cell"]
             last = next(reversed(events), last)

@@ -26,7 +26,7 @@ from heads.events import Progress
 from heads.interfaces.views.html import failure
 from heads.interfaces.web.slots import QUIET, pool
 from heads.interruption import Interrupted
-from heads.settings import limits
+from heads.settings import current_limits
 
 Result = TypeVar("Result")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -233,7 +233,7 @@ def as_csv(headers: list[str], rows: list[list[Any]]) -> str:
     """A table as CSV; in public mode, where strangers wrote its texts, safe for a spreadsheet."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    excel_safe = limits().public
+    excel_safe = current_limits().public
     for row in (headers, *rows):
         writer.writerow([written_cell(cell, excel_safe=excel_safe) for cell in row])
     return "\ufeff" + file.getvalue()

@@ -31,7 +31,7 @@ from heads.interfaces.web.calls import Call
 from heads.interfaces.web.guards import as_text
 from heads.interfaces.web.uploads import check_sent
 from heads.interfaces.web.visitors import NAME, Recent, Visitors, address_of
-from heads.settings import limits, server_hosts
+from heads.settings import current_limits, server_hosts
 
 API = "/gradio_api"
 READS = re.compile(
@@ -101,7 +101,7 @@ class Gate:
     app: ASGIApp
     visitors: Visitors
     endpoints: Callable[[], Endpoints]
-    most: int = field(default_factory=lambda: limits().body_bytes)
+    most: int = field(default_factory=lambda: current_limits().body_bytes)
     _known: Endpoints = field(default_factory=dict)
     _faults: Recent[str] = field(default_factory=lambda: Recent(MOST_NOTED))  # by event
 
@@ -214,7 +214,7 @@ def stream_of(scope: Scope) -> str | None:
 
 def check_origin(scope: Scope, headers: Headers) -> None:
     """Raise Refused for names of other machines, and in local mode for pages of others."""
-    host, is_public = headers.get("host", ""), limits().public
+    host, is_public = headers.get("host", ""), current_limits().public
     if not is_known(name_of(host), is_public=is_public):
         what = "This server does not answer to that name."
         local = "Open it as localhost, or start it with HEADS_HOSTS=NAME for another name."

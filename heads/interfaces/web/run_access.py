@@ -16,7 +16,7 @@ from typing import Any
 from heads.errors import HeadsError, LimitError
 from heads.evaluation.metrics import SCORES
 from heads.runs.folder import RunFolder, all_runs, named
-from heads.settings import limits
+from heads.settings import current_limits
 
 MOST = 100
 MOST_MINE = 30  # runs that a browser remembers
@@ -64,7 +64,9 @@ def owns(run: str, mine: Any) -> bool:
 
     The id alone, which a browser of before remembers, gives no right.
     """
-    return not limits().public or any(one != run and _named(one) == run for one in remembered(mine))
+    return not current_limits().public or any(
+        one != run and _named(one) == run for one in remembered(mine)
+    )
 
 
 def owned(run: Any, mine: Any, act: str) -> RunFolder:
@@ -80,7 +82,7 @@ def owned(run: Any, mine: Any, act: str) -> RunFolder:
 
 def visible(mine: Any) -> list[RunFolder]:
     """The runs of this machine; in public mode those alone that the browser remembers."""
-    if not limits().public:
+    if not current_limits().public:
         return all_runs()[:MOST]
     found = []
     for name in dict.fromkeys(map(_named, remembered(mine))):
@@ -91,7 +93,7 @@ def visible(mine: Any) -> list[RunFolder]:
 
 def opened(name: Any) -> RunFolder:
     """Return the run of a whole id, which nobody can guess; raise DataError if there is none."""
-    return named(name if isinstance(name, str) else "", is_public=limits().public)
+    return named(name if isinstance(name, str) else "", is_public=current_limits().public)
 
 
 def choices(mine: Any) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from heads.interfaces.web.slots import pools
 from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.theme import CSS, HEAD, THEME
 from heads.interfaces.web.visitors import Visitors
-from heads.settings import limits, prepare_server, server_address
+from heads.settings import current_limits, prepare_server, server_address
 
 THREADS = 512  # most of them wait, for a training or a download
 PORTS = range(7860, 7960)  # tried in this order if no port is given
@@ -64,14 +64,15 @@ class Page:
 
     def asgi(self) -> Any:
         """Return the finished page as an ASGI application behind its middleware."""
-        slots, here = pools(), limits()
+        limits = current_limits()
+        slots = pools()
         wrap = lambda handler, inputs, name: wrap_handler(handler, inputs, slots.get(name))  # noqa: E731
         gradio_internals.wrap_handlers(self.blocks, wrap)
         gradio_internals.keep_no_file_notes(self.blocks)
-        gradio_internals.raise_limits(self.blocks, threads=THREADS, sessions=here.sessions)
+        gradio_internals.raise_limits(self.blocks, threads=THREADS, sessions=limits.sessions)
         app: Any = gr.mount_gradio_app(
             FastAPI(lifespan=self._live, openapi_url=None), self.blocks, "/",
-            max_file_size=here.upload_bytes, show_error=False, ssr_mode=False, run_history=False,
+            max_file_size=limits.upload_bytes, show_error=False, ssr_mode=False, run_history=False,
             theme=THEME, css=CSS, head=HEAD, footer_links=["api", "settings"],
         )  # fmt: skip
         app = Gate(app=app, visitors=self.visitors, endpoints=partial(find_endpoints, self.blocks))
@@ -141,7 +142,7 @@ class Page:
 
 def check_protection() -> None:
     """Raise HeadsError in public mode if nothing here protects a server from strangers."""
-    if limits().public and not plugins.load_each("admission", required=True):
+    if current_limits().public and not plugins.load_each("admission", required=True):
         what = "This installation lacks the extra that protects a page which strangers can open."
         raise HeadsError(what, "Start the page without --public, HEADS_PUBLIC and SPACE_ID.")
 

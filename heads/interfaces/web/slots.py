@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from heads.settings import limits
+from heads.settings import current_limits
 
 # Of an event that is no endpoint, and shows nothing of Gradio's own while it is under way.
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -88,7 +88,7 @@ class Slots:
 
 def pools() -> dict[str, Slots]:
     """Return the slots of each `concurrency_id`: what is quick never waits behind what is slow."""
-    few = 1 if limits().public else 2
+    few = 1 if current_limits().public else 2
     return {
         "infer": Slots(2),
         "looks": Slots(2),

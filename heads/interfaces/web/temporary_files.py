@@ -13,7 +13,7 @@ from pathlib import Path
 
 from heads import plugins
 from heads.caching import IN_USE_SECONDS, ORPHANS, UNFINISHED
-from heads.settings import cache_folder, kept_folder, limits, runs_folder, served_folder
+from heads.settings import cache_folder, current_limits, kept_folder, runs_folder, served_folder
 
 EVERY = 3600.0  # seconds between two looks
 OLD = 6 * 3600.0  # seconds since a file was used
@@ -60,7 +60,9 @@ def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
 
 def start_cleaning() -> None:
     """Delete old files from now on, as long as this process lives; in public mode an extra does."""
-    if not limits().public and "cleaning" not in {one.name for one in threading.enumerate()}:
+    if not current_limits().public and "cleaning" not in {
+        one.name for one in threading.enumerate()
+    }:
         threading.Thread(target=_clean, name="cleaning", daemon=True).start()
 
 

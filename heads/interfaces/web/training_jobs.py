@@ -20,7 +20,7 @@ from heads.interfaces.web.guards import sentence
 from heads.interfaces.web.training_process import TrainingSlots, waiting, worked
 from heads.interfaces.web.visitors import Recent
 from heads.runs.folder import RunFolder
-from heads.settings import limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.parts.resolved_recipe import ResolvedRecipe
@@ -246,7 +246,7 @@ class TrainingJobs:
     def admit(self, address: str = "") -> None:
         """Raise LimitError if too many trainings run or wait, here or of that address."""
         under_way = sum(not job.is_over for job in self._jobs.values())
-        if limits().public and under_way >= MOST_PUBLIC:
+        if current_limits().public and under_way >= MOST_PUBLIC:
             raise LimitError("Many are training here now.", "Try again in a few minutes.")
         self._slots.check(address)
 
@@ -319,7 +319,7 @@ class TrainingJobs:
                 both = zip(asked.recipes, asked.resolved, strict=True)
                 job.course.tuned = frozenset(name for name, one in both if one.is_tuned)
                 job.course.says, job.recipes = "Starting", asked.resolved
-                budget = asked.config.budget_seconds or limits().run_seconds
+                budget = asked.config.budget_seconds or current_limits().run_seconds
                 begun, has_started = time.monotonic(), False
                 for events in worked(job.run, job.stop, budget + PATIENCE if budget else 0.0):
                     if events and not has_started:
@@ -334,5 +334,5 @@ class TrainingJobs:
 
     def _leave_unread(self, job: TrainingJob) -> None:
         """A stranger's training that nobody looks at any more ends."""
-        if limits().public and time.monotonic() - job.seen > LEASE:
+        if current_limits().public and time.monotonic() - job.seen > LEASE:
             job.stop.set()

@@ -22,8 +22,7 @@ from heads.data.samples import SAMPLES
 from heads.data.table import Table
 from heads.errors import DataError
 from heads.interfaces.web.temporary_files import admit
-from heads.settings import Limits, cache_folder, served_folder
-from heads.settings import limits as limits_here
+from heads.settings import cache_folder, current_limits, served_folder
 
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 SAMPLE = "sample:"
@@ -85,8 +84,9 @@ def folder() -> Path:
     return cache_folder() / "uploads"
 
 
-def keep(path: str, limits: Limits) -> str:
+def keep(path: str) -> str:
     """Move an upload into the private place and return its id; raise HeadsError if it cannot."""
+    limits = current_limits()
     given = Path(path)
     if given.is_symlink() or not given.is_file():
         raise DataError("That is not a file.", "Choose a file.")
@@ -115,7 +115,7 @@ def lent(*files: str | None) -> Iterator[list[str]]:
     names = list[str]()
     try:
         for file in files:
-            names.append(keep(file, limits_here()) if file else "")
+            names.append(keep(file) if file else "")
         yield names
     finally:
         for name in filter(None, names):
@@ -159,9 +159,9 @@ def is_kept(name: str) -> bool:
         return False
 
 
-def opened(name: str, limits: Limits, header: bool | None = None) -> Table:
+def opened(name: str, header: bool | None = None) -> Table:
     """Read the table of an id."""
     path = path_of(name)
     if not name.startswith(SAMPLE):
         used(path)
-    return open_table(path, limits, header)
+    return open_table(path, header)

@@ -16,7 +16,6 @@ from heads.errors import LimitError
 from heads.events import result
 from heads.features.token_states import different, keep_states
 from heads.rng import IsolatedRng
-from heads.settings import Limits
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import named
 from heads.training.finetuning.learning import BATCH, TuningRun
@@ -81,7 +80,7 @@ _paces: OrderedDict[str, TuningPace] = OrderedDict()
 _timing = threading.Lock()  # steps that are timed at once slow each other down
 
 
-def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
+def pace_of(fitter: TuningFitter, task: TrainingTask) -> TuningPace:
     """How fast a few steps on rows of every length are, timed once in a process.
 
     Fitters that learn the same of a base model share a pace, whatever their heads.
@@ -96,19 +95,19 @@ def pace_of(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningP
     key = named(*way, *how, task.texts, task.pairs)
     with _timing:
         if key not in _paces:
-            _paces[key] = _timed_pace(fitter, task, limits)
+            _paces[key] = _timed_pace(fitter, task)
         _paces.move_to_end(key)
         while len(_paces) > MOST_KEPT:
             _paces.popitem(last=False)
         return _paces[key]
 
 
-def _timed_pace(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> TuningPace:
+def _timed_pace(fitter: TuningFitter, task: TrainingTask) -> TuningPace:
     texts = Texts.of(task, fitter.resolved, fitter.backbone)
     lengths = texts.lengths(torch.arange(len(task.targets)))
     order = lengths.argsort()
     rows = order[torch.linspace(0, len(order) - 1, min(SAMPLE, len(order))).long()]
-    own = _only(task, rows.tolist(), fitter, limits)
+    own = _only(task, rows.tolist(), fitter)
     texts = Texts.of(own, fitter.resolved, fitter.backbone)
     device, rng = for_training(), IsolatedRng(0, for_training())
     module = fitter.new(own, texts, rng)
@@ -124,9 +123,7 @@ def _timed_pace(fitter: TuningFitter, task: TrainingTask, limits: Limits) -> Tun
     return TuningPace(step=step, answer=answer, peak_bytes=run.memory.peak)
 
 
-def _only(
-    task: TrainingTask, rows: Sequence[int], fitter: TuningFitter, limits: Limits
-) -> TrainingTask:
+def _only(task: TrainingTask, rows: Sequence[int], fitter: TuningFitter) -> TrainingTask:
     """Some rows by themselves, with what is kept of their states, where there is a cut."""
     texts = [task.texts[row] for row in rows]
     pairs = [task.pairs[row] for row in rows] if task.pairs else []
@@ -135,9 +132,7 @@ def _only(
         first, second, _ = different(texts, pairs)
         every = range(len(first))
         base, layers = fitter.backbone, fitter.plan.reads
-        kept = result(
-            keep_states([fitter.resolved], first, second, base, limits, EXACT, every, layers)
-        )
+        kept = result(keep_states([fitter.resolved], first, second, base, EXACT, every, layers))
     some = torch.tensor(rows)
     chosen = {name: getattr(task, name)[some] for name in ("targets", "weights", "counts")}
     return replace(task, texts=texts, pairs=pairs, cut_states=kept, workspace=None, **chosen)

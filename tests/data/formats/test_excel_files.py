@@ -22,9 +22,8 @@ from heads.data.formats import excel_files
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interruption import Interrupted, interruptible
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
-LIMITS = Limits()
 ROWS = [[f"some words {row} of many", "xy"[row % 2]] for row in range(8)]
 NAMED = [["text", "label"], *ROWS]
 MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -71,17 +70,17 @@ def says(data: Data, kind: str) -> str:
 
 
 def test_a_sheet_is_read_with_its_row_numbers(save: Callable[..., Path]) -> None:
-    data = read(save(NAMED), LIMITS)
+    data = read(save(NAMED))
     assert data.columns == Columns(text="text", label="label")
     assert data.corpus.texts == tuple(text for text, _ in ROWS)
     assert (data.corpus.lines, data.unit) == (tuple(range(2, 10)), "row")
     assert data.notes == ("Read the sheet 'Sheet' of the Excel workbook.",)
-    assert open_table(save(NAMED), LIMITS).findings == ()
+    assert open_table(save(NAMED)).findings == ()
 
 
 def test_a_workbook_is_known_by_its_content(save: Callable[..., Path]) -> None:
     path = save(NAMED)
-    assert len(read(path.rename(path.with_suffix(".csv")), LIMITS).corpus) == 8
+    assert len(read(path.rename(path.with_suffix(".csv"))).corpus) == 8
 
 
 CELLS = st.text(
@@ -106,9 +105,9 @@ def test_a_table_of_texts_comes_back(folder: Path, rows: list[tuple[str, str]]) 
     kept = {at: row for at, row in filled.items() if row != ("text", "label")}
     if not kept:
         with pytest.raises(DataError, match="no data rows"):
-            open_table(folder / "t.xlsx", LIMITS, header=True)
+            open_table(folder / "t.xlsx", header=True)
         return
-    table = open_table(folder / "t.xlsx", LIMITS, header=True)
+    table = open_table(folder / "t.xlsx", header=True)
     assert table.columns == ("text", "label")
     assert [tuple(row) for row in table.rows] == list(kept.values())
     assert table.lines == list(kept)
@@ -123,21 +122,21 @@ def test_values_are_read_as_they_are_shown(save: Callable[..., Path]) -> None:
         ["007", 10**12, dt.date(2024, 1, 5)],
         ["d_x000D_\ne", "NA", 0.1],
     ]
-    assert open_table(save(rows), LIMITS).rows == [
+    assert open_table(save(rows)).rows == [
         ["a", "1", "2024-01-02"], ["b", "true", "2024-01-02 03:04:00"], ["c", "1.5", "01:02:00"],
         ["007", "1000000000000", "2024-01-05"], ["d\r\ne", "NA", "0.1"],
     ]  # fmt: skip
 
 
 def test_errors_and_formulas_without_results_are_told(save: Callable[..., Path]) -> None:
-    data = read(save([*NAMED, ["#N/A", "x"], ["some words", "=1+1"]]), LIMITS)
+    data = read(save([*NAMED, ["#N/A", "x"], ["some words", "=1+1"]]))
     assert data.dropped == {"no text": (10,), "no label": (11,)}
     assert says(data, "errors").startswith(
         "1 row with an error such as #N/A, read as empty: row 10"
     )
     assert "results were not saved, read as empty: row 11." in says(data, "formulas")
     with pytest.raises(DataError, match="holds formulas without their results"):
-        read(save([["=A1"], ["=A2"]]), LIMITS)
+        read(save([["=A1"], ["=A2"]]))
 
 
 def test_the_result_of_a_formula_is_read(save: Callable[..., Path]) -> None:
@@ -146,20 +145,20 @@ def test_the_result_of_a_formula_is_read(save: Callable[..., Path]) -> None:
         f"<row r='{at}'>{cell.format('A', at, text)}{cell.format('B', at, label)}</row>"
         for at, (text, label) in enumerate(NAMED, start=1)
     )
-    table = open_table(with_part(save([]), sheet1=sheet_of(rows)), LIMITS)
+    table = open_table(with_part(save([]), sheet1=sheet_of(rows)))
     assert (table.rows, table.findings) == (ROWS, ())
 
 
 def test_a_table_may_stand_anywhere_below_a_title(save: Callable[..., Path]) -> None:
     rows = [[], ["Reviews"], [None, None, "of 2024"], [], *([None, *row] for row in NAMED)]
-    data = read(save(rows), LIMITS)
+    data = read(save(rows))
     assert data.names == ("text", "label")
     assert data.corpus.lines == tuple(range(6, 14))
     assert says(data, "title").startswith("Took 'Reviews of 2024' above the names")
 
 
 def test_a_sheet_without_names_of_columns_keeps_its_first_row(save: Callable[..., Path]) -> None:
-    data = read(save(ROWS), LIMITS)
+    data = read(save(ROWS))
     assert (len(data.corpus), data.has_header) == (8, False)
     assert says(data, "header").startswith("The first row looks like data")
 
@@ -167,7 +166,7 @@ def test_a_sheet_without_names_of_columns_keeps_its_first_row(save: Callable[...
 def test_merged_cells_hold_their_value_once_and_the_rest_is_counted(
     save: Callable[..., Path],
 ) -> None:
-    data = read(save(NAMED, lambda book: book.worksheets[0].merge_cells("B2:B4")), LIMITS)
+    data = read(save(NAMED, lambda book: book.worksheets[0].merge_cells("B2:B4")))
     assert data.dropped == {"no label": (3, 4)}
 
 
@@ -182,10 +181,10 @@ def test_which_sheet_is_read_is_noted(save: Callable[..., Path]) -> None:
         for row in NAMED:
             sheet.append(row)
 
-    assert read(save(NAMED, two_more), LIMITS).notes == (
+    assert read(save(NAMED, two_more)).notes == (
         "Read the sheet 'Sheet' of the Excel workbook, the first; 2 other sheets were left out.",
     )
-    assert read(save([["nothing"]], hidden), LIMITS).notes == (
+    assert read(save([["nothing"]], hidden)).notes == (
         "Read the sheet 'Two' of the Excel workbook, the first that is not hidden; "
         "1 other sheet was left out.",
     )
@@ -247,8 +246,8 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_workbook_to_read_gets_one_sentence(tmp_path: Path, name: str) -> None:
     make, sentence = REFUSED[name]
-    with pytest.raises(HeadsError) as refused:
-        read(make(tmp_path / "t.xlsx"), PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(HeadsError) as refused:
+        read(make(tmp_path / "t.xlsx"))
     assert sentence in str(refused.value)
     assert str(refused.value).isprintable()
     assert refused.value.hint
@@ -258,7 +257,7 @@ def test_old_workbooks_and_those_with_a_password_are_refused(tmp_path: Path) -> 
     path = tmp_path / "t.xlsx"
     path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     with pytest.raises(DataError, match=r"old Excel file \(.xls\), or one with a password"):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_macros_are_not_run_and_do_not_matter(tmp_path: Path) -> None:
@@ -270,7 +269,7 @@ def test_macros_are_not_run_and_do_not_matter(tmp_path: Path) -> None:
     with_part(path, **{"[Content_Types]": types.replace(plain, kind)})
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("xl/vbaProject.bin", b"macros")
-    assert len(read(path, LIMITS).corpus) == 8
+    assert len(read(path).corpus) == 8
 
 
 @settings(max_examples=100, deadline=None)
@@ -284,7 +283,7 @@ def test_a_damaged_workbook_is_read_or_refused(folder: Path, place: int, byte: i
     path = folder / "hurt.xlsx"
     path.write_bytes(raw[: len(raw) - cut % len(raw) if cut % 3 == 0 else None])
     with contextlib.suppress(HeadsError):
-        read(path, LIMITS)
+        read(path)
 
 
 def test_a_damaged_sheet_that_is_not_shown_does_not_matter(tmp_path: Path) -> None:
@@ -299,13 +298,14 @@ def test_a_damaged_sheet_that_is_not_shown_does_not_matter(tmp_path: Path) -> No
     end = content.index(b"PK\3\4", content.index(b"xl/worksheets/sheet2.xml"))  # the next part
     content[end - 500 : end - 400] = bytes(100)
     path.write_bytes(content)
-    assert len(open_table(path, LIMITS).rows) == len(rows) - 1
+    assert len(open_table(path).rows) == len(rows) - 1
 
 
 def test_limits_hold_for_what_a_user_may_read(save: Callable[..., Path]) -> None:
-    with pytest.raises(LimitError, match="more than 5 rows"):
-        read(save(NAMED), Limits(rows=5))
-    assert len(read(save(NAMED), Limits(rows=8)).corpus) == 8
+    with use_limits(Limits(rows=5)), pytest.raises(LimitError, match="more than 5 rows"):
+        read(save(NAMED))
+    with use_limits(Limits(rows=8)):
+        assert len(read(save(NAMED)).corpus) == 8
 
 
 # --- Workbooks over which a parser takes minutes, in public mode.
@@ -332,8 +332,8 @@ def test_a_workbook_of_millions_of_cells_is_refused_at_once(
 ) -> None:
     path = with_part(save(NAMED), sheet1=sheet(rows))
     start = seconds()
-    with pytest.raises(LimitError):
-        open_table(path, PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError):
+        open_table(path)
     assert seconds() - start < 3
 
 
@@ -345,16 +345,17 @@ def test_reading_a_workbook_ends_with_its_seconds_and_when_nobody_waits(
     clock = iter(range(10**6))
     with monkeypatch.context() as patch:
         patch.setattr(excel_files, "thread_time", lambda: next(clock))
-        with pytest.raises(LimitError):
-            open_table(path, PUBLIC)
+        with use_limits(PUBLIC), pytest.raises(LimitError):
+            open_table(path)
 
     def stop() -> None:
         raise Interrupted
 
     with interruptible(stop), pytest.raises(Interrupted):
-        open_table(path, LIMITS)
+        open_table(path)
 
 
 def test_the_largest_usual_sheet_of_a_public_place_is_read(save: Callable[..., Path]) -> None:
     rows = [["text", "label"], *([f"text {n}", "xy"[n % 2]] for n in range(PUBLIC.rows))]
-    assert len(open_table(save(rows), PUBLIC).rows) == PUBLIC.rows
+    with use_limits(PUBLIC):
+        assert len(open_table(save(rows)).rows) == PUBLIC.rows

@@ -13,7 +13,6 @@ from heads.data.formats.saving import KINDS, check_new, save
 from heads.data.table import unguard_cell
 from heads.errors import DataError
 from heads.interfaces.web.guards import as_csv
-from heads.settings import Limits
 
 # No control characters, which a spreadsheet does not keep, and no spaces at the ends.
 TEXTS = st.text(
@@ -32,7 +31,7 @@ def test_cells_come_back(tmp_path_factory, kind, rows):
     path = tmp_path_factory.mktemp("saved") / f"rows{kind}"
     lines = [[*row, n] for n, row in enumerate(rows)]
     save(path, ["text", "label", "line"], lines, excel_safe=True)
-    table = open_table(path, Limits(), True)
+    table = open_table(path, True)
     read = [[unguard_cell(cell) if table.spelled else cell for cell in row] for row in table.rows]
     assert table.columns == ("text", "label", "line")
     assert [(row[0], row[1]) for row in read] == [tuple(row) for row in rows]

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import tempfile
-from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -22,9 +21,8 @@ from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
 from heads.data.table import CELL, guard_cell, unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
-from heads.settings import Limits
+from heads.settings import Limits, use_limits
 
-LIMITS = Limits()
 QUICK = settings(max_examples=60)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 PLAIN = st.text("ab ,;|\t\"'\n\r\\éß€#=", max_size=12)
@@ -46,7 +44,7 @@ def rows_of(stream, most=7):
 
 def answered(path, to, header=None, excel_safe=False, **asked):
     """A file written anew, with an answer that tells the number of its row; and its stream."""
-    stream = open_stream(path, LIMITS, header, **asked)
+    stream = open_stream(path, header, **asked)
     number = 0
     to.unlink(missing_ok=True)  # of the example before
     with written(to, stream, OURS, excel_safe=excel_safe) as writer:
@@ -137,11 +135,11 @@ def test_lines_are_texts_where_no_sign_parts_them_evenly(tmp_path):
     lines = ["Well, yes", "one, two, three", '"Great" she said', "", "no"]
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(lines), "utf-8")
-    assert [row.cells for row in rows_of(open_stream(path, LIMITS))] == [[line] for line in lines]
+    assert [row.cells for row in rows_of(open_stream(path))] == [[line] for line in lines]
     table = tmp_path / "table.txt"
     table.write_text("text;label\n" + "fine;a\n" * 9, "utf-8")
-    assert open_stream(table, LIMITS).columns == ("text", "label")
-    found = open_stream(table, LIMITS, of_lines=True)
+    assert open_stream(table).columns == ("text", "label")
+    found = open_stream(table, of_lines=True)
     assert (found.rows, found.columns) == (10, ("text",))
 
 
@@ -150,7 +148,7 @@ def test_rows_that_training_leaves_out_come_too(tmp_path):
     rows = [["1", f"text {at}", "a"] for at in range(40)]
     rows[3:3] = [["id", "text", "label"], ["2", "half", "of", "it"], ["3", "short"], ["", "", ""]]
     path.write_text("\n".join(",".join(row) for row in [["id", "text", "label"], *rows]), "utf-8")
-    assert len(open_table(path, LIMITS).rows) == 41  # of those four the empty one alone
+    assert len(open_table(path).rows) == 41  # of those four the empty one alone
     stream = answered(path, to)
     found = rows_of(stream)
     odd = {at: row.odd for at, row in enumerate(found) if row.odd}
@@ -179,8 +177,8 @@ def test_names_and_signs_of_the_file_stay(tmp_path):
 def test_a_title_above_the_names_is_no_row_unless_there_are_no_names(tmp_path):
     path = tmp_path / "titled.csv"
     path.write_text("My reviews,,\nid,text,label\n" + "1,fine,a\n2,bad,b\n" * 9, "utf-8")
-    assert open_stream(path, LIMITS).rows == 18
-    assert open_stream(path, LIMITS, header=False).rows == 20
+    assert open_stream(path).rows == 18
+    assert open_stream(path, header=False).rows == 20
 
 
 def test_a_first_row_that_holds_a_known_name_names_the_columns(tmp_path):
@@ -188,9 +186,9 @@ def test_a_first_row_that_holds_a_known_name_names_the_columns(tmp_path):
     path.write_text("opinione,nota\nbello,5\nbrutto,1\n", "utf-8")
     (tmp_path / "one.csv").write_text("opinione\nbello\nbrutto\n", "utf-8")
     for name, columns in (("known.csv", ("opinione", "nota")), ("one.csv", ("opinione",))):
-        stream = open_stream(tmp_path / name, LIMITS, known=("opinione",))
+        stream = open_stream(tmp_path / name, known=("opinione",))
         assert (stream.columns, stream.rows) == (columns, 2)
-    assert open_stream(tmp_path / "one.csv", LIMITS).rows == 3  # it may be a text as well
+    assert open_stream(tmp_path / "one.csv").rows == 3  # it may be a text as well
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.lists(st.integers())
@@ -247,7 +245,7 @@ def test_parquet_keeps_its_types(tmp_path):
     answered(path, tmp_path / "out.csv")
     assert parted(tmp_path / "out.csv")[3][:4] == ["bad", "3", "2020-01-02", '["b", "c"]']
     answered(path, tmp_path / "out.xlsx")
-    assert open_table(tmp_path / "out.xlsx", LIMITS).rows[0][:3] == ["fine", "1", "2020-01-02"]
+    assert open_table(tmp_path / "out.xlsx").rows[0][:3] == ["fine", "1", "2020-01-02"]
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 8)], ids=str)
@@ -258,11 +256,15 @@ def test_vectors_are_spelled_for_a_file_of_texts_alone(tmp_path, kind):
     parquet.write_table(pa.table({"id": range(300), "x": pa.array(vectors, kind)}), path)
     wanted = parquet.read_table(path).column("x").to_pylist()
     # Their numbers fit, in 32 bits as training reads them; their letters would not.
-    fits = replace(LIMITS, unpacked_bytes=300 * 8 * 4 + 6_000)
-    cells = [row.cells[1] for row in rows_of(open_stream(path, fits, None))]
+    fits = Limits(unpacked_bytes=300 * 8 * 4 + 6_000)
+    with use_limits(fits):
+        cells = [row.cells[1] for row in rows_of(open_stream(path))]
     assert cells == ["" if vector is None else CELL for vector in vectors]
-    with pytest.raises(LimitError, match="unpacks to more than"):
-        open_stream(path, replace(LIMITS, unpacked_bytes=300 * 8 * 4 - 100), None)
+    with (
+        use_limits(Limits(unpacked_bytes=300 * 8 * 4 - 100)),
+        pytest.raises(LimitError, match="unpacks to more than"),
+    ):
+        open_stream(path, None)
     answered(path, tmp_path / "x.csv")
     told = [row[1] for row in parted(tmp_path / "x.csv")[1:]]
     assert [json.loads(one) if one else None for one in told] == wanted
@@ -338,7 +340,7 @@ def test_no_text_of_an_object_becomes_a_formula_and_each_comes_back(tmp_path, en
     rows = parted(tmp_path / f"out{to}", "\t" if to == ".tsv" else ",")
     started = [cell for row in rows for cell in row if cell[:1] in "=@-+" and cell != "-3"]
     assert not started
-    table = open_table(tmp_path / f"out{to}", LIMITS)
+    table = open_table(tmp_path / f"out{to}")
     assert [unguard_cell(row[0]) for row in table.rows] == texts
     assert [unguard_cell(row[1]) for row in table.rows] == ["-a"] * 5
 
@@ -348,7 +350,7 @@ def test_no_text_of_an_object_becomes_a_formula_and_each_comes_back(tmp_path, en
 def test_own_cells_and_answers_are_written_by_one_rule(tmp_path, to, excel_safe):
     cells = ["=1+1", "+1+1x", "'=x", "-x", "@cmd", "-1", "plain"]
     (tmp_path / "rows.csv").write_text("=name\n" + "\n".join(cells) + "\n", "utf-8")
-    stream = open_stream(tmp_path / "rows.csv", LIMITS, True)
+    stream = open_stream(tmp_path / "rows.csv", True)
     with written(
         tmp_path / f"out{to}", stream, [Added(name="=answer")], excel_safe=excel_safe
     ) as writer:
@@ -363,7 +365,7 @@ def test_own_cells_and_answers_are_written_by_one_rule(tmp_path, to, excel_safe)
 def test_what_cannot_be_written_is_said(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,label\nfine,a\n" + "x" * 40_000 + ",b\n", "utf-8")
-    stream = open_stream(path, LIMITS)
+    stream = open_stream(path)
     with written(tmp_path / "out.xlsx", stream, ()) as writer:
         for block in stream.blocks(9):
             writer.write(block, [()] * len(block))
@@ -388,7 +390,7 @@ def test_labels_stand_in_a_cell_as_they_are_read(tmp_path):
     assert (whole.cell(("x", "y|z")), whole.value(("x",))) == ('["x", "y|z"]', ["x"])
     path = tmp_path / "in.csv"
     path.write_text("text,label\nfine,a\nbad,b\n", "utf-8")
-    stream = open_stream(path, LIMITS)
+    stream = open_stream(path)
     with written(tmp_path / "out.csv", stream, (Added(name="=label"),)) as writer:
         for block in stream.blocks(9):
             writer.write(block, [("-1",), ("=cmd",)])
@@ -403,11 +405,11 @@ def test_every_limit_holds_while_it_is_looked_through(tmp_path):
         (Limits(columns=1), "2 columns"),
         (Limits(upload_bytes=0), "larger than"),
     ):
-        with pytest.raises(LimitError, match=says):
-            open_stream(path, limits)
+        with use_limits(limits), pytest.raises(LimitError, match=says):
+            open_stream(path)
     path.write_text("text,label\n" + "fine,a\n" * 30 + "fine" + ",a" * 20 + "\n", "utf-8")
-    with pytest.raises(LimitError, match="21 columns"):
-        open_stream(path, Limits(columns=10))
+    with use_limits(Limits(columns=10)), pytest.raises(LimitError, match="21 columns"):
+        open_stream(path)
 
 
 def test_the_sample_is_of_the_whole_file():
@@ -423,10 +425,10 @@ def test_hostile_files_are_streamed_or_refused_as_they_are_read(shared):
     """The same sentence, or at least as many rows as training uses and leaves out."""
     for path in sorted((shared / "hostile").glob("[clft]*_*.*")):
         try:
-            table = open_table(path, LIMITS)
+            table = open_table(path)
         except HeadsError as error:
             with pytest.raises(type(error), match=re.escape(error.what.split(".")[0])):
-                rows_of(open_stream(path, LIMITS))
+                rows_of(open_stream(path))
         else:
             left = sum(map(len, table.dropped.values()))
-            assert len(rows_of(open_stream(path, LIMITS))) == len(table.rows) + left, path.name
+            assert len(rows_of(open_stream(path))) == len(table.rows) + left, path.name

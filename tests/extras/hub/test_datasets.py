@@ -1,7 +1,5 @@
 """Data sets of the Hub: their Parquet files, bounded before they come, from a Hub of our own."""
 
-from dataclasses import replace
-
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from fake_hub import BRANCHED, COMMIT, Repository
@@ -14,9 +12,8 @@ from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError, LimitError
 from heads.extras.hub.datasets import HubDataset, parse_dataset
 from heads.hub import hub_folder
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, Limits, use_limits
 
-LIMITS = Limits()
 NAMED = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
 PLAIN = Features({"text": Value("string"), "label": Value("int64")})
 LABEL = {"name": "label", "dtype": {"class_label": {"names": {"0": "bad", "1": "good"}}}}
@@ -52,14 +49,14 @@ def glue(fake, tmp_path):
     return repository
 
 
-def opened(text, limits=LIMITS):
-    table, name = open_source(text, limits)
-    return data_of(table, limits, name=name)
+def opened(text):
+    table, name = open_source(text)
+    return data_of(table, name=name)
 
 
-def refused(text, limits=LIMITS):
-    with pytest.raises(HeadsError) as told:
-        open_source(text, limits)
+def refused(text, limits=None):
+    with use_limits(limits or Limits()), pytest.raises(HeadsError) as told:
+        open_source(text)
     assert "\n" not in str(told.value)
     return str(told.value)
 
@@ -194,10 +191,10 @@ def test_what_is_not_there_is_told_with_what_is(fake, glue):
 
 
 def test_what_is_too_large_is_refused_before_it_comes(fake, glue):
-    small = replace(LIMITS, upload_bytes=1_000)
+    small = Limits(upload_bytes=1_000)
     assert "this place reads 0 MB in 1,000 at most." in refused("hub:nyu/glue:sst2", small)
     glue.claims["sst2/train/0000.parquet"] = 10**15
-    unbounded = replace(LIMITS, upload_bytes=10**18)
+    unbounded = Limits(upload_bytes=10**18)
     assert refused("hub:nyu/glue:sst2", unbounded).startswith("There is no room on this disk")
     glue.unsized = frozenset(["sst2/test/0000.parquet"])
     assert refused("hub:nyu/glue:sst2").startswith("The Hub does not say how large the files of")
@@ -205,8 +202,11 @@ def test_what_is_too_large_is_refused_before_it_comes(fake, glue):
 
 
 def test_a_public_place_asks_the_hub_for_no_data(fake, glue):
-    with pytest.raises(LimitError, match="Data sets of the Hub are for local use"):
-        open_source("hub:nyu/glue:sst2", PUBLIC)
+    with (
+        use_limits(PUBLIC),
+        pytest.raises(LimitError, match="Data sets of the Hub are for local use"),
+    ):
+        open_source("hub:nyu/glue:sst2")
     assert fake.asked == []
 
 

@@ -17,7 +17,7 @@ from heads.runs import cells
 from heads.runs.cells import probabilities_of_cell
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import leaderboard
-from heads.settings import PUBLIC
+from heads.settings import PUBLIC, use_limits
 
 QUICK = heads.ExperimentConfig(folds=2, curve=False)
 RATE = 0.06
@@ -199,8 +199,8 @@ def test_a_run_of_which_nothing_is_done_has_none(tmp_path, flipped):
 
 
 def test_what_nobody_may_name_in_public_is_refused(flipped):
-    with pytest.raises(DataError, match="There is no such run"):
-        heads.doubtful_labels(str(flipped[0].folder.path), limits=PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(DataError, match="There is no such run"):
+        heads.doubtful_labels(str(flipped[0].folder.path))
 
 
 # Other labels, and rows for scoring

@@ -18,7 +18,7 @@ from heads.interfaces.web.places import result_folds
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 SECTION = sections.SECTIONS[0]
 EVIL = "<img src=x onerror=x>"
@@ -37,9 +37,9 @@ def trained(few, place):
     path = place / "wrong.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     config = ExperimentConfig(folds=2, curve=False)
-    request = RunRequest(data=read(path, limits()), recipes=["mean+ridge"], config=config)
-    run = begin(request, limits=limits(), run=run_access.run_of(run_access.new_secret()))
-    for _ in working(run, limits()):
+    request = RunRequest(data=read(path), recipes=["mean+ridge"], config=config)
+    run = begin(request, run=run_access.run_of(run_access.new_secret()))
+    for _ in working(run):
         pass
     yield run
     shutil.rmtree(run.path, ignore_errors=True)

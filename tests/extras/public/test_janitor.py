@@ -27,7 +27,7 @@ from heads.extras.public.middleware import LINGER
 from heads.extras.public.settings import QUOTAS, Quota
 from heads.interfaces.web import calls, temporary_files, uploads
 from heads.interruption import interruptible
-from heads.settings import limits, served_folder
+from heads.settings import served_folder
 
 HOLD = """
 import sys, time
@@ -450,7 +450,7 @@ def test_room_is_asked_for_without_a_sweep_each_time(own_place, disk, monkeypatc
 
 def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp_path):
     def kept():
-        return uploads.keep(str(put(tmp_path / "given" / "a.csv")), limits())
+        return uploads.keep(str(put(tmp_path / "given" / "a.csv")))
 
     disk(uploads=quota(entries=3, spared=100))
     names = [kept() for _ in range(3)]
@@ -460,7 +460,7 @@ def test_kept_files_are_bounded_and_a_file_in_use_is_spared(own_place, disk, tmp
         path = uploads.path_of(name)
         for one in (path, path.parent):
             os.utime(one, (time.time() - 1000 + at,) * 2)
-    uploads.opened(names[0], limits())  # it is used
+    uploads.opened(names[0])  # it is used
     kept()
     assert [uploads.is_kept(name) for name in names] == [True, False, True]
 
@@ -470,7 +470,7 @@ def test_nobody_keeps_the_files_of_all(own_place, disk, tmp_path):
 
     def kept(whose):
         with interruptible(lambda: None, whose=whose):
-            return uploads.keep(str(put(tmp_path / "mine.csv", 1_000)), limits())
+            return uploads.keep(str(put(tmp_path / "mine.csv", 1_000)))
 
     names = [kept("one") for _ in range(4)]
     with pytest.raises(LimitError, match="You have brought many files"):

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy
 import pytest
 from shown_results import check_shown
-from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress
@@ -17,7 +16,7 @@ from heads.interfaces.cli.app import main
 
 
 def run(name: str, folder: Path) -> tuple[list[Progress], Reproduced]:
-    *progress, result = mteb.reproduce(name, folder, LIMITS)
+    *progress, result = mteb.reproduce(name, folder)
     assert isinstance(result, Reproduced)
     return [event for event in progress if isinstance(event, Progress)], result
 
@@ -83,13 +82,13 @@ def test_other_data_is_refused(small, train, says):
     if train is not None:
         (small / "train.csv").write_bytes(train)
     with pytest.raises(DataError, match=says) as caught:
-        list(mteb.reproduce("small", small, LIMITS))
+        list(mteb.reproduce("small", small))
     assert "Give the folder" in caught.value.hint
 
 
 def test_an_unknown_name_is_refused(tmp_path):
     with pytest.raises(DataError, match="no published figures here for 'imdb'"):
-        list(mteb.reproduce("imdb", tmp_path, LIMITS))
+        list(mteb.reproduce("imdb", tmp_path))
 
 
 @pytest.mark.parametrize(

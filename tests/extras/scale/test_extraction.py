@@ -9,7 +9,6 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from shard_files import texts_file
-from tiny_models import LIMITS
 
 import heads
 from heads.backbone.backbone import Backbone
@@ -41,7 +40,7 @@ def plain(backbone: Backbone, texts: list[str], pairs: list[str], reading: str) 
 @pytest.fixture
 def made(tiny: Callable[..., Path], tmp_path: Path) -> Callable[..., FeatureShards]:
     def make(path: object, to: str = "to", **given: object) -> FeatureShards:
-        asked = {"model": str(tiny()), "limits": LIMITS, "rows_each": 16} | given
+        asked = {"model": str(tiny()), "rows_each": 16} | given
         return heads.extract(path, tmp_path / to, **asked)  # type: ignore[arg-type]
 
     return make
@@ -186,7 +185,7 @@ def test_a_folder_is_named_from_the_root(
     """Workers elsewhere have another working directory."""
     texts_file(tmp_path / "a.parquet", 5)
     monkeypatch.chdir(tmp_path)
-    found = heads.extract("a.parquet", "to", model=str(tiny()), limits=LIMITS)
+    found = heads.extract("a.parquet", "to", model=str(tiny()))
     assert found.to == str(tmp_path / "to")
     assert found.source.files == (
         str(tmp_path / "to" / "parts" / Path(found.source.files[0]).name),

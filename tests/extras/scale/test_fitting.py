@@ -9,7 +9,6 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from shard_files import vectors_file
-from tiny_models import LIMITS
 
 import heads
 from heads.errors import DataError, HeadsError, RecipeError
@@ -21,7 +20,7 @@ FEW = ("vectors+linear", "vectors+ridge", "vectors+lda", "vectors+centroid", "ve
 
 
 def fitted(path: Path, **given: object) -> ShardedComparison:
-    asked = {"recipes": FEW, "rungs": (), "keep": 3, "limits": LIMITS} | given
+    asked = {"recipes": FEW, "rungs": (), "keep": 3} | given
     return heads.fit_shards(path, **asked)  # type: ignore[arg-type]
 
 
@@ -106,10 +105,9 @@ def test_a_head_answers_and_is_exported(
         tmp_path / "f",
         model=model,
         readings=("mean", "cls"),
-        limits=LIMITS,
     )
     monkeypatch.setattr(module, "IN_MEMORY", 0)
-    found = heads.fit_shards(shards, recipes=(), rungs=(), keep=3, limits=LIMITS)
+    found = heads.fit_shards(shards, recipes=(), rungs=(), keep=3)
     assert len(found.cells) == 2 * len(module.HEADS)
     best = found.best
     assert set(best.predict(["a cat", "the train"])) <= {"cat", "train"}

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from small_training_data import blobs, training_data_of
-from tiny_models import LIMITS
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
@@ -28,7 +27,7 @@ RECIPES = ("mean+linear", "mean+ridge", "cls+roberta", "mean+mlp", "cls+linear")
 
 
 def cells(small: Backbone) -> list[Trial]:
-    return trials([resolve(one) for one in RECIPES], small, 3, LIMITS)
+    return trials([resolve(one) for one in RECIPES], small, 3)
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_jobs_go_by_reading_and_kind_of_head(small: Backbone, training_data: Tra
 def test_only_what_needs_vectors_alone_is_sent(
     small: Backbone, training_data: TrainingData
 ) -> None:
-    (learned,) = trials([resolve("attention+linear")], small, 3, LIMITS)
+    (learned,) = trials([resolve("attention+linear")], small, 3)
     assert not trial_job(learned, training_data).is_apart
     assert all(trial_job(one, training_data).is_apart for one in cells(small))
 

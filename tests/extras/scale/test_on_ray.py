@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from shard_files import texts_file, vectors_file
-from tiny_models import LIMITS
 
 import heads
 from heads.errors import DataError, HeadsError
@@ -162,7 +161,7 @@ def test_features_are_those_of_one_machine_whoever_is_killed(
     cluster: Any, tiny: Callable[..., Path], tmp_path: Path, killed: str
 ) -> None:
     path = texts_file(tmp_path / "a.parquet", 400)
-    asked = {"model": str(tiny()), "limits": LIMITS, "rows_each": 10, "readings": ("mean", "cls")}
+    asked = {"model": str(tiny()), "rows_each": 10, "readings": ("mean", "cls")}
     plain = heads.extract(path, tmp_path / "plain", **asked)  # type: ignore[arg-type]
     work = iter_extract(path, tmp_path / "ray", on="ray", **asked)  # type: ignore[arg-type]
     parts = tmp_path / "ray" / "parts"
@@ -210,7 +209,7 @@ RECIPES = (
 def run_of(frame: pandas.DataFrame, out: Path) -> RunFolder:
     config = ExperimentConfig(folds=2, repetitions=2, steps=120)
     request = RunRequest(data=heads.read(frame), recipes=RECIPES, config=config)
-    return begin(request, limits=LIMITS, out=out)
+    return begin(request, out=out)
 
 
 @pytest.mark.parametrize("killed", ["actor", "node"])
@@ -219,10 +218,10 @@ def test_a_run_is_that_of_one_machine_whoever_is_killed(
 ) -> None:
     texts = [f"{'A fine day' if n % 2 else 'What a mess'} {n % 37} of {n}" for n in range(240)]
     frame = pandas.DataFrame({"text": texts, "label": ["yn"[n % 2] for n in range(240)]})
-    *_, plain = working(run_of(frame, tmp_path / "plain"), LIMITS)
+    *_, plain = working(run_of(frame, tmp_path / "plain"))
     done = list[str]()
     board = None
-    for event in working(run_of(frame, tmp_path / "ray"), LIMITS, schedule_on_ray()):
+    for event in working(run_of(frame, tmp_path / "ray"), schedule_on_ray()):
         if isinstance(event, CellDone):
             done.append(event.cell.name)
             if len(done) == 3:
@@ -247,7 +246,7 @@ def test_heads_from_shards_are_those_of_one_machine(
     monkeypatch.setattr("heads.extras.scale.fitting.IN_MEMORY", 1_000)
     path = vectors_file(tmp_path / "v.parquet", 4_000, group=250)
     recipes = ("vectors+linear", "vectors+lda", "vectors+roberta")
-    asked = {"recipes": recipes, "rungs": (600,), "keep": 3, "limits": LIMITS}
+    asked = {"recipes": recipes, "rungs": (600,), "keep": 3}
     here = heads.fit_shards(path, **asked)  # type: ignore[arg-type]
     there = heads.fit_shards(path, on="ray", **asked)  # type: ignore[arg-type]
     for one in here.cells:

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shard_files import texts_file
-from tiny_models import LIMITS
 
 from heads.errors import DataError
 from heads.events import Progress, result
@@ -87,7 +86,7 @@ def test_pieces_hold_every_row_once(
         table = pa.table({"id": pa.array(range(start, start + count))})
         parquet.write_table(table, folder / f"{number}.parquet", row_group_size=groups)
         start += count
-    source = open_source(folder, str(folder), LIMITS)
+    source = open_source(folder, str(folder))
     assert source.rows == start
     for found in (source.pieces(each), source.pieces(each, whole_groups=True)):
         ids = [number for one in found for number in one.read().column("id").to_pylist()]
@@ -99,7 +98,7 @@ def test_pieces_hold_every_row_once(
 def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
     tmp_path: Path, log: Path
 ) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path))
     work = work_on(tmp_path / "to", log)
     first = done(work, source)
     table = rows_of(first, tmp_path / "to")
@@ -114,7 +113,7 @@ def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
 
 
 def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     with pytest.raises(DataError, match="It broke"):
         done(work_on(tmp_path / "to", log, broken="Rows 15 to"), source)
     assert begun(log) == [0, 7]
@@ -133,7 +132,7 @@ def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(
         pieces.write_table(location, table, notes)
         raise OSError("lost")
 
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     monkeypatch.setattr(pieces, "write_table", write_and_fail)
     fresh = done(work_on(tmp_path / "to", log), source).fresh
     assert (fresh, begun(log)) == (30, [0, 7, 14, 21, 28])
@@ -144,21 +143,21 @@ def test_only_pieces_whose_rows_have_changed_are_worked_on_again(
     tmp_path: Path, log: Path, is_changed: bool
 ) -> None:
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
+    done(work, open_source(texts_file(path, 30), str(tmp_path)))
     begun(log)
     texts = (table := parquet.read_table(path)).column("text").to_pylist()
     texts[16] = "another text" if is_changed else texts[16]
     table = table.set_column(1, "text", pa.array(texts))
     parquet.write_table(table, path, row_group_size=5)  # other groups, and another time
-    found = done(work, open_source(path, str(tmp_path), LIMITS))
+    found = done(work, open_source(path, str(tmp_path)))
     assert (found.fresh, begun(log)) == ((7, [14]) if is_changed else (0, []))
     assert rows_of(found, tmp_path / "to").column("length").to_pylist()[16] == len(texts[16])
 
 
 def test_parts_of_rows_that_are_gone_go(tmp_path: Path, log: Path) -> None:
     path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, open_source(texts_file(path, 30), str(tmp_path), LIMITS))
-    found = done(work, open_source(texts_file(path, 12), str(tmp_path), LIMITS))
+    done(work, open_source(texts_file(path, 30), str(tmp_path)))
+    found = done(work, open_source(texts_file(path, 12), str(tmp_path)))
     assert sorted(one.name for one in (tmp_path / "to" / PARTS).iterdir()) == sorted(
         part.name for part in found.parts
     )
@@ -166,7 +165,7 @@ def test_parts_of_rows_that_are_gone_go(tmp_path: Path, log: Path) -> None:
 
 
 def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     work = work_on(tmp_path / "to", log)
     first = done(work, source)
     begun(log)
@@ -178,7 +177,7 @@ def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> Non
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("mine")
@@ -198,7 +197,7 @@ def test_urls_that_fsspec_knows_are_read_and_written(tmp_path: Path, log: Path) 
     memory = fsspec.filesystem("memory")
     path = texts_file(tmp_path / "a.parquet", 30)
     memory.pipe_file("/in/a.parquet", path.read_bytes())
-    source = open_source("memory://in/*.parquet", "memory://to", LIMITS)
+    source = open_source("memory://in/*.parquet", "memory://to")
     work = work_on("memory://to", log)
     assert done(work, source).fresh == 30
     assert done(work, source).fresh == 0
@@ -210,10 +209,10 @@ def test_a_csv_is_written_as_parquet_once(tmp_path: Path, log: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text;label\n" + "\n".join(f"text {n};{n % 2}" for n in range(20)))
     work = work_on(tmp_path / "to", log)
-    assert done(work, open_source(path, work.to, LIMITS)).fresh == 20
+    assert done(work, open_source(path, work.to)).fresh == 20
     staged = tmp_path / "to" / pieces.STAGED
     before = staged.stat().st_mtime_ns
-    assert done(work, open_source(path, work.to, LIMITS)).fresh == 0
+    assert done(work, open_source(path, work.to)).fresh == 0
     assert staged.stat().st_mtime_ns == before
 
 
@@ -237,7 +236,7 @@ def test_what_cannot_be_read_is_told_in_a_sentence(
     whole = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=says):
-        open_source(make(tmp_path), str(tmp_path / "to"), LIMITS)  # type: ignore[arg-type]
+        open_source(make(tmp_path), str(tmp_path / "to"))  # type: ignore[arg-type]
 
 
 def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
@@ -251,7 +250,7 @@ def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
 def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"source_row": [1], "text": ["a"]}), path)
-    (piece,) = open_source(path, str(tmp_path), LIMITS).pieces(5)
+    (piece,) = open_source(path, str(tmp_path)).pieces(5)
     with pytest.raises(DataError, match="has a column source_row"):
         pieces.number_rows(piece.read(), piece)
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shard_files import shards_of, vectors_file, whole
-from tiny_models import LIMITS
 
 from heads.errors import DataError, LimitError
 from heads.extras.scale.pool import make_caller, open_pool
@@ -21,6 +20,7 @@ from heads.extras.scale.shards import (
     draw_uniform,
     find_label_column,
 )
+from heads.settings import Limits
 
 READER = ShardReader(
     column="vector", width=2, label="label", classes=("a", "b"),
@@ -156,7 +156,7 @@ def test_labels_are_counted(
     tmp_path: Path, labels: list[object], classes: tuple[str, ...], counts: list[int]
 ) -> None:
     shards = labelled(tmp_path / "v.parquet", labels)
-    found, names = count_labels(shards.source, "label", open_pool(make_caller), LIMITS)
+    found, names = count_labels(shards.source, "label", open_pool(make_caller))
     assert names == classes
     assert [found[name] for name in names] == counts
 
@@ -164,21 +164,21 @@ def test_labels_are_counted(
 def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
     labels = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
     shards = labelled(tmp_path / "v.parquet", labels)  # type: ignore[arg-type]
-    _, classes = count_labels(shards.source, "label", open_pool(make_caller), LIMITS)
+    _, classes = count_labels(shards.source, "label", open_pool(make_caller))
     assert classes == ("a", "b")
     assert READER.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
 
 
 def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:
-    many = labelled(tmp_path / "a.parquet", list(range(LIMITS.classes + 1)))
+    many = labelled(tmp_path / "a.parquet", list(range(Limits().classes + 1)))
     with pytest.raises(LimitError, match="different labels; is it an id, a number, or a text"):
-        count_labels(many.source, "label", open_pool(make_caller), LIMITS)
+        count_labels(many.source, "label", open_pool(make_caller))
     one = labelled(tmp_path / "b.parquet", ["a", "a"])
     with pytest.raises(DataError, match="'label' has one label only"):
-        count_labels(one.source, "label", open_pool(make_caller), LIMITS)
+        count_labels(one.source, "label", open_pool(make_caller))
     lists = labelled(tmp_path / "c.parquet", [["a"], ["a", "b"]])
     with pytest.raises(DataError, match="hold lists or objects in 'label'"):
-        count_labels(lists.source, "label", open_pool(make_caller), LIMITS)
+        count_labels(lists.source, "label", open_pool(make_caller))
 
 
 def test_the_column_of_the_labels_is_found_or_named(tmp_path: Path) -> None:

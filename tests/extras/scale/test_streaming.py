@@ -8,7 +8,6 @@ import pytest
 import torch
 from shard_files import objective, shards_of, vectors_file, whole
 from sklearn.linear_model import LogisticRegression
-from tiny_models import LIMITS
 from torch import Tensor
 
 from heads.backbone import loading
@@ -33,8 +32,8 @@ ALL = ShardSample(test=0.0, development=0.0)
 
 
 def trial_of(recipe: str, width: int = 12, classes: int = 3) -> Trial:
-    backbone = loading.load(f"vectors:{width}", limits=LIMITS)
-    (found,) = trials([resolve(recipe)], backbone, classes, LIMITS, SINGLE_LABEL)
+    backbone = loading.load(f"vectors:{width}")
+    (found,) = trials([resolve(recipe)], backbone, classes, SINGLE_LABEL)
     return found
 
 

@@ -16,7 +16,7 @@ from heads.errors import CheckpointError, ModelError
 from heads.extras.serving.adapter import WEIGHTS, check_folder
 from heads.extras.serving.report import AdapterReport
 from heads.interfaces.cli.app import main
-from heads.settings import PUBLIC, Limits
+from heads.settings import PUBLIC, use_limits
 
 Write = Callable[..., Path]
 
@@ -52,7 +52,7 @@ def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
 
 
 def look(folder: Path, base: str = "") -> AdapterReport:
-    return check_folder(str(folder), base, Limits())
+    return check_folder(str(folder), base)
 
 
 SOUND: dict[str, dict[str, Any]] = {
@@ -229,8 +229,8 @@ def test_what_is_no_adapter_is_told(write: Write, tiny: Callable[..., Path]) -> 
     folder = write()
     with pytest.raises(ModelError, match="nobody/here is not on this machine"):
         look(folder, "nobody/here")
-    with pytest.raises(CheckpointError, match="There is no folder"):
-        check_folder(str(folder), "", PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(CheckpointError, match="There is no folder"):
+        check_folder(str(folder), "")
     (folder / WEIGHTS).rename(folder / "adapter_model.bin")
     with pytest.raises(CheckpointError, match="only a pickled one, which is never opened"):
         look(folder)

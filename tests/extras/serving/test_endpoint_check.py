@@ -26,7 +26,7 @@ from served_classifiers import (
     write_served,
 )
 from shown_results import HOSTILE, check_shown
-from tiny_models import FORMS, LIMITS, PIECES, real_tokenizer
+from tiny_models import FORMS, PIECES, real_tokenizer
 
 import heads
 from heads.catalog.tiny_models import tiny_model
@@ -37,7 +37,7 @@ from heads.extras.serving.labels import LabelCountError, match_labels
 from heads.extras.serving.report import EndpointReport, fault
 from heads.extras.serving.servers import RowScores, connect, parse_scores
 from heads.interfaces.cli.app import main
-from heads.settings import PUBLIC
+from heads.settings import PUBLIC, use_limits
 
 Folders = Callable[..., Path]
 FEW = ("Good.", "Not bad at all.", "The cat sat on a mat.", "a flight cancelled twice", "Why not?")
@@ -67,7 +67,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(form: str, served: Served, **asked: Any) -> EndpointReport:
     serving = serving_app(served) if form == "gradio" else serving_classifier(form, served)
     with serving as url:
-        return heads.check_endpoint(url, served.folder, limits=LIMITS, **asked)
+        return heads.check_endpoint(url, served.folder, **asked)
 
 
 @contextmanager
@@ -360,7 +360,7 @@ def test_other_labels_are_a_fault(checkpoint: Folders) -> None:
     assert set(faults(found)) == {"labels"}, found.findings
     two = Served(folder=checkpoint(labels=("no", "yes")))
     with serving_classifier("tei", two) as url:
-        found = heads.check_endpoint(url, checkpoint(), limits=LIMITS)
+        found = heads.check_endpoint(url, checkpoint())
     [fault] = found.faults
     assert fault.says == "The server scores 2 labels, and the checkpoint has 3."
     assert found.difference is None
@@ -423,7 +423,7 @@ def test_a_bad_server_gets_one_sentence(name: str) -> None:
 @pytest.mark.parametrize("server", ["auto", "tei", "vllm", "transformers", "gradio"])
 def test_where_no_server_is_that_is_said(checkpoint: Folders, server: str) -> None:
     with pytest.raises(EndpointError, match=r"There is no server at 127\.0\.0\.1:9 "):
-        heads.check_endpoint("http://127.0.0.1:9", checkpoint(), server=server, limits=LIMITS)
+        heads.check_endpoint("http://127.0.0.1:9", checkpoint(), server=server)
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
@@ -485,9 +485,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_odd_question_gets_one_sentence(checkpoint: Folders, name: str) -> None:
     asked, says = ODD[name]
     with pytest.raises(HeadsError) as raised:
-        heads.check_endpoint(
-            **{"url": "http://127.0.0.1:9", "model": checkpoint(), "limits": LIMITS} | asked
-        )
+        heads.check_endpoint(**{"url": "http://127.0.0.1:9", "model": checkpoint()} | asked)
     assert says in str(raised.value)
 
 
@@ -498,8 +496,8 @@ def test_vllm_takes_no_pairs(checkpoint: Folders) -> None:
 
 
 def test_a_public_place_asks_nobody(checkpoint: Folders) -> None:
-    with pytest.raises(LimitError, match="from your own machine"):
-        heads.check_endpoint("http://127.0.0.1:9", checkpoint(), limits=PUBLIC)
+    with use_limits(PUBLIC), pytest.raises(LimitError, match="from your own machine"):
+        heads.check_endpoint("http://127.0.0.1:9", checkpoint())
 
 
 # Gradio
@@ -510,20 +508,20 @@ def test_of_several_endpoints_of_an_app_one_has_to_be_named(checkpoint: Folders)
     served = Served(folder=checkpoint())
     with serving_app(served, several=True) as url:
         with pytest.raises(EndpointError, match=r"may be meant: /classify, /again\."):
-            heads.check_endpoint(url, checkpoint(), limits=LIMITS)
+            heads.check_endpoint(url, checkpoint())
         with pytest.raises(EndpointError, match="no endpoint /clasify"):
-            heads.check_endpoint(url, checkpoint(), endpoint="clasify", limits=LIMITS)
-        found = heads.check_endpoint(url, checkpoint(), endpoint="again", limits=LIMITS)
+            heads.check_endpoint(url, checkpoint(), endpoint="clasify")
+        found = heads.check_endpoint(url, checkpoint(), endpoint="again")
     assert found.is_right, found.findings
 
 
 @pytest.mark.slow
 def test_an_app_of_two_texts_is_asked_about_pairs(checkpoint: Folders) -> None:
     with serving_app(Served(folder=checkpoint()), two=True) as url:
-        found = heads.check_endpoint(url, checkpoint(), paired=True, limits=LIMITS)
+        found = heads.check_endpoint(url, checkpoint(), paired=True)
         assert found.is_right, found.findings
         with pytest.raises(EndpointError, match="No endpoint of the app takes a text"):
-            heads.check_endpoint(url, checkpoint(), limits=LIMITS)
+            heads.check_endpoint(url, checkpoint())
 
 
 # A trained head

@@ -20,7 +20,6 @@ from heads.extras.talks import stage, story, tour
 from heads.interfaces.cli.app import main
 from heads.interfaces.web.location import Location
 from heads.parts.resolve import resolve
-from heads.settings import limits
 
 ADDRESS = "https://example.org/heads"
 
@@ -75,9 +74,9 @@ def test_what_was_trained_once_is_found(found, monkeypatch):
 @pytest.mark.slow
 def test_a_second_visitor_who_trains_it_too_leaves_the_first_one_its_heads(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path))
-    late = tour.touring(limits())
+    late = tour.touring()
     next(late)  # it has begun to train: nothing was trained before
-    first = list(tour.touring(limits()))[-1]
+    first = list(tour.touring())[-1]
     assert isinstance(first, tour.Tour)
     number = first.board.folder.path.stat().st_ino
     assert isinstance(list(late)[-1], tour.Tour)

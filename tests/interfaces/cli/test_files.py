@@ -14,7 +14,6 @@ from heads.analysis import answering
 from heads.classifier.classifier import Classifier
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
-from heads.settings import Limits
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_a_file_is_written_in_the_format_of_its_ending(capsys, run, tmp_path):
     code, out, err = shell(capsys, "predict", "sentiment", *asked)
     assert (code, out) == (0, "")
     rows = [json.loads(line) for line in to.read_text("utf-8").splitlines()]
-    assert len(rows) == len(open_table(SAMPLES["sentiment"].path, Limits()).rows)
+    assert len(rows) == len(open_table(SAMPLES["sentiment"].path).rows)
     assert set(rows[0]) == {
         "text", "label", "answer", "probability", "abstained", "calibrated_probability"
     }  # fmt: skip

@@ -278,11 +278,10 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.data.dataset import read
     from heads.runs.runner import begin
     from heads.runs.spec import RunRequest
-    from heads.settings import limits
 
     config = ExperimentConfig(folds=2, curve=False)
-    question = RunRequest(data=read(file, limits()), recipes=RECIPES[:2], config=config)
-    asked = begin(question, limits=limits())
+    question = RunRequest(data=read(file), recipes=RECIPES[:2], config=config)
+    asked = begin(question)
     code, out, _ = run(capfd, "work", asked.path)
     events = lines(out)
     assert code == 0
@@ -396,10 +395,9 @@ def test_the_live_table_ends_in_the_leaderboard(capfd, trained):
     from heads.interfaces.cli import tables
     from heads.runs.runner import working
     from heads.runs.spec import load
-    from heads.settings import limits
 
     run = find(trained["run"])
-    found = tables.follow_run(working(run, limits()), load(run))
+    found = tables.follow_run(working(run), load(run))
     assert [cell.name for cell in found.cells] == [cell["recipe"] for cell in trained["cells"]]
 
 

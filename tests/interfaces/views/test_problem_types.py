@@ -21,7 +21,7 @@ from heads.runs.drill_down import closeup, layered, mix_weights
 from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 
 ROWS = 60
@@ -47,7 +47,7 @@ def test_a_card_says_before_training_that_rows_are_too_few(rows, tested, says, t
     path.write_text("\n".join(["text,label,split"[: None if tested else 10], *lines]), "utf-8")
     if not tested:
         path.write_text(path.read_text("utf-8").replace(",train", ""), "utf-8")
-    drawn = dataset.card(read(path, limits()))
+    drawn = dataset.card(read(path))
     assert ("too few to recommend a head" in drawn) is bool(says)
     assert says in drawn
 
@@ -67,10 +67,10 @@ def runs(tmp_path_factory):
             path = place / f"{name}.csv"
             path.write_text("".join(lines[: ROWS + 1]), "utf-8")
             question = RunRequest(
-                data=read(path, limits()), recipes=recipes, config=ExperimentConfig(folds=4)
+                data=read(path), recipes=recipes, config=ExperimentConfig(folds=4)
             )
-            made[problem] = begin(question, limits=limits())
-            list(working(made[problem], limits()))
+            made[problem] = begin(question)
+            list(working(made[problem]))
             assert leaderboard(made[problem]).problem is problem
         yield made
     torch.set_num_threads(threads)

@@ -17,7 +17,7 @@ from heads.runs import learning_curve
 from heads.runs.leaderboard import leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest, load
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 HOSTILE = '<img src=x onerror="x">'
 RECIPES = ["mean+linear", "cls+linear"]
@@ -40,10 +40,10 @@ def trained(tmp_path_factory):
     ]
     lines = "\n".join(map(json.dumps, rows))
     (place / "evil.jsonl").write_text(lines, "utf-8")
-    data = read(place / "evil.jsonl", limits())
+    data = read(place / "evil.jsonl")
     question = RunRequest(data=data, recipes=RECIPES, config=ExperimentConfig(folds=2))
-    run = begin(question, limits=limits(), out=place / "run")
-    for _ in working(run, limits()):
+    run = begin(question, out=place / "run")
+    for _ in working(run):
         pass
     return run
 

@@ -16,7 +16,7 @@ from heads.interfaces.web import uploads
 from heads.runs.folder import all_runs
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
@@ -47,10 +47,10 @@ def a_run(file):
     """The newest run that is kept; a new one where there is none."""
     if not all_runs():
         config = ExperimentConfig(folds=2, curve=False)
-        data = read(file, limits(), Columns(text="text", label="<b>mood</b>"))
+        data = read(file, Columns(text="text", label="<b>mood</b>"))
         heads = ["mean+linear", "cls+linear"]
-        run = begin(RunRequest(data=data, recipes=heads, config=config), limits=limits())
-        for _ in working(run, limits()):
+        run = begin(RunRequest(data=data, recipes=heads, config=config))
+        for _ in working(run):
             pass
     return all_runs()[0]
 

@@ -20,7 +20,7 @@ from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 # Gradio sums up the times of its calls with an argument that pandas 3 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
@@ -35,8 +35,8 @@ def owned(few, monkeypatch):
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     secret = run_access.new_secret()
     config = ExperimentConfig(folds=2, curve=False)
-    question = RunRequest(data=read(few, limits()), recipes=["mean+linear"], config=config)
-    run = begin(question, limits=limits(), run=run_access.run_of(secret))
+    question = RunRequest(data=read(few), recipes=["mean+linear"], config=config)
+    run = begin(question, run=run_access.run_of(secret))
     yield run, secret
     shutil.rmtree(run.path, ignore_errors=True)
 
@@ -161,8 +161,8 @@ def test_a_run_of_local_mode_with_a_name_that_can_be_guessed_is_not_shown_in_pub
     few, monkeypatch
 ):
     config = ExperimentConfig(folds=2, curve=False)
-    question = RunRequest(data=read(few, limits()), recipes=["mean+linear"], config=config)
-    run = begin(question, limits=limits())
+    question = RunRequest(data=read(few), recipes=["mean+linear"], config=config)
+    run = begin(question)
     assert run_access.opened(run.id) == run
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     with pytest.raises(DataError, match="no such run"):

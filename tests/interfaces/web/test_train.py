@@ -31,7 +31,7 @@ from heads.interfaces.web.training_jobs import Course, TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest
-from heads.settings import ExperimentConfig, limits
+from heads.settings import ExperimentConfig
 
 WAYS = (["joint"], ["softmax"], ["frozen"])
 DEFAULTS = [field.default for field in FORM]
@@ -44,8 +44,8 @@ def new_run(few):
 
     def make(recipes=("mean+linear", "cls+linear"), **settings):
         config = ExperimentConfig(**({"folds": 2, "curve": False} | settings))
-        data = read(few, limits())
-        made.append(begin(RunRequest(data=data, recipes=recipes, config=config), limits=limits()))
+        data = read(few)
+        made.append(begin(RunRequest(data=data, recipes=recipes, config=config)))
         return made[-1]
 
     yield make
@@ -67,13 +67,13 @@ def public(monkeypatch):
 
 
 def test_an_upload_leaves_the_public_folder_and_is_known_by_its_id_alone(upload):
-    name = uploads.keep(str(upload), limits())
+    name = uploads.keep(str(upload))
     assert not upload.exists()
     assert not upload.parent.exists()
     assert uploads.ID.fullmatch(name)
     assert uploads.path_of(name).name == "few.csv"
     assert uploads.path_of(name).is_relative_to(uploads.folder())
-    assert len(uploads.opened(name, limits()).rows) == 100
+    assert len(uploads.opened(name).rows) == 100
 
 
 @pytest.mark.parametrize("what", ["folder", "link", "nothing", ""])
@@ -81,7 +81,7 @@ def test_what_is_no_regular_file_is_refused(upload, what):
     (upload.parent / "link").symlink_to("/etc/passwd")
     given = {"folder": upload.parent, "link": upload.parent / "link"}
     with pytest.raises(DataError, match="not a file"):
-        uploads.keep(str(given.get(what, what)), limits())
+        uploads.keep(str(given.get(what, what)))
     assert upload.is_file()
 
 
@@ -98,7 +98,7 @@ def test_a_setting_out_of_its_range_is_a_sentence(value):
 
 
 def test_a_plan_asks_for_its_heads_and_refuses_none(few):
-    data = read(few, limits())
+    data = read(few)
     asked = build_request(data, "", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS)
     assert (asked.recipes, asked.data) == (("mean+linear", "cls+linear"), data)
     assert asked.tunes == ("frozen",)
@@ -126,7 +126,7 @@ def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
 )
 def test_settings_are_shown_where_they_apply(sample, hidden):
     names = ["seeds", "pairs", "losses", *(field.name for field in FORM)]
-    *updates, last_updates = update_settings(read(SAMPLES[sample].path, limits()))
+    *updates, last_updates = update_settings(read(SAMPLES[sample].path))
     assert not any("value" in update for update in last_updates)
     values = dict(zip(names, updates, strict=True))
     assert hidden <= {name for name, value in values.items() if value.get("visible") is False}

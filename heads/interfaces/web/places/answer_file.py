@@ -15,7 +15,6 @@ from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
-from heads.settings import limits
 
 ASKS = "Answer a file"
 BRIEF = "every row of it, and its score if it has labels"
@@ -24,7 +23,7 @@ BRIEF = "every row of it, and its score if it has labels"
 def build(query: gr.Textbox) -> gr.Accordion:
     """Draws the fold."""
     with gr.Accordion(ASKS, open=False, visible=False, elem_classes="fold") as area:
-        gr.HTML(render("answer_file.html", limits=limits()))
+        gr.HTML(render("answer_file.html"))
         file = gr.File(label="A file to answer", height=112, elem_id="to-answer")
         told = gr.HTML("", elem_id="answered")
         take = gr.DownloadButton(
@@ -64,7 +63,7 @@ def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     def watch(stream: Any, head: Any, texts: Any) -> Scoring | None:
         """Score a file while it is answered, if it has labels of the head."""
         with contextlib.suppress(DataError):
-            scorings.append(Scoring.of(stream, head, texts, limits()))
+            scorings.append(Scoring.of(stream, head, texts))
         return scorings[0] if scorings else None
 
     file, board = uploads.path_of(name), leaderboard(run_access.opened(location.result))

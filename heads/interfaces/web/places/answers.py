@@ -19,7 +19,6 @@ from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
-from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.analysis.comparison import Compared, Comparison
@@ -167,7 +166,7 @@ def _at_once(question: PendingQuestion) -> Generator[Shown, None, bool]:
 def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
     from heads.analysis.comparison import comparing
 
-    events = comparing(**asked.asked, limits=limits())
+    events = comparing(**asked.asked)
     return cast("Generator[Progress | Compared, None, None]", events)
 
 

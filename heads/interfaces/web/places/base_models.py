@@ -10,7 +10,6 @@ from heads.hub import size
 from heads.interfaces.views.html import render
 from heads.interfaces.web import run_access
 from heads.interfaces.web.location import Location
-from heads.settings import limits
 
 BYTES = 4  # of a parameter
 
@@ -43,9 +42,9 @@ def is_at_hand(asked: Location) -> bool:
     from heads.backbone.safety import is_folder, is_here
 
     model = model_of(asked)
-    if is_here(model, limits()):
+    if is_here(model):
         return True
-    return is_folder(model, limits()) and (bool(asked.run) or is_loaded(model))
+    return is_folder(model) and (bool(asked.run) or is_loaded(model))
 
 
 def check_at_hand(asked: Location) -> None:
@@ -65,5 +64,5 @@ def offer(asked: Location) -> Any:
     model = model_of(asked)
     known = next((base for base in MODELS if base.id.lower() == model.lower()), None)
     about = size(known.millions * 1_000_000 * BYTES) if known else ""
-    is_local = is_folder(model, limits())
+    is_local = is_folder(model)
     return render("offer.html", model=shown(model, 80), is_folder=is_local, size=about)

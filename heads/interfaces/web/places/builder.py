@@ -16,7 +16,6 @@ from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import LINE, line
 from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
 from heads.interfaces.web.slots import pool
-from heads.settings import limits
 
 Draft = dict[str, Any]  # a recipe, and the lane that it is for; 0 for a new one
 
@@ -28,7 +27,7 @@ def _layers(model: str) -> list[tuple[str, list[tuple[str, str]]]]:
     from heads.backbone.loading import load
     from heads.parts.resolve import layers
 
-    backbone = load(model, limits=limits())
+    backbone = load(model)
     single = [(str(number), f"Layer {number}") for number in range(backbone.layers - 1, 0, -1)]
     several = [
         (name, part.title.capitalize())
@@ -74,15 +73,14 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     from heads.data.samples import SAMPLES
     from heads.parts.resolve import resolve
 
-    here = limits()
     base_models.check_at_hand(asked)
-    backbone = load(base_models.model_of(asked), limits=here)
+    backbone = load(base_models.model_of(asked))
     own = own_head(backbone) if is_own(draft["recipe"]) else None
     resolved = own.asked if own else resolve(draft["recipe"])
     classes = len(own.classes) if own else 2
     if not asked.run and not own:
-        classes = len(corpus_of(SAMPLES[asked.sample], here).classes)
-    text = check_text(asked.text, here) if asked.text.strip() else "A sentence."
+        classes = len(corpus_of(SAMPLES[asked.sample]).classes)
+    text = check_text(asked.text) if asked.text.strip() else "A sentence."
     found = explain(resolved, backbone, classes=classes, text=text, head=own)
     steps = [step for step in found.steps if step.kind == "head"]
     known = {**resolved.pooling_options, **resolved.head_options}

@@ -14,7 +14,6 @@ from heads.interfaces.views import dataset
 from heads.interfaces.web import uploads
 from heads.interfaces.web.guards import failed, sentence
 from heads.interfaces.web.slots import QUIET
-from heads.settings import limits
 
 # --- The menus: which column is what, and what the labels are.
 
@@ -150,7 +149,7 @@ def guessed(name: str, first: str = "auto") -> Read:
     """Read a file with the columns that are guessed."""
     table = None
     try:
-        table = uploads.opened(name, limits(), HEADERS.get(first))
+        table = uploads.opened(name, HEADERS.get(first))
         columns = guess(table)
     except Exception as error:
         if table is None or not table.columns:
@@ -173,7 +172,7 @@ def reformed(is_label: bool, *asked: Any) -> Read:
     name, first, *names, form, _, _ = asked
     form = "" if is_label else form
     try:
-        table = uploads.opened(name, limits(), HEADERS.get(first))
+        table = uploads.opened(name, HEADERS.get(first))
         columns = columns_of(table, [name or "" for name in names], form)
     except Exception as error:
         return Read(view=failed(error))
@@ -186,7 +185,7 @@ def _read(
     """Read a table under some columns, which are guessed where none are confirmed."""
     menus = menus_of(table, columns, form)
     try:
-        data = data_of(table, limits(), confirmed, name=uploads.path_of(name).stem)
+        data = data_of(table, confirmed, name=uploads.path_of(name).stem)
     except Exception as error:
         return Read(view=dataset.problem(sentence(error), table, columns), menus=menus)
     return Read(view=dataset.card(data), data=data, menus=menus)
@@ -195,7 +194,7 @@ def _read(
 def chosen(*asked: Any, most: int = 0) -> Data:
     """Return the data as the user confirmed them, at most so many rows evenly taken (0: all)."""
     name, first, *names, form, labels, order = asked
-    table = uploads.opened(name, limits(), HEADERS.get(first))
+    table = uploads.opened(name, HEADERS.get(first))
     title = uploads.path_of(name).stem
     if most and len(table.rows) > most:
         rows = [at * len(table.rows) // most for at in range(most)]
@@ -215,4 +214,4 @@ def chosen(*asked: Any, most: int = 0) -> Data:
         text=now.text, label=now.label, pair=now.pair, split=now.split, labels=now.labels,
         separator=now.separator or "", number=bool(now.number), order=now.order, group=now.group,
     )  # fmt: skip
-    return data_of(table, limits(), columns, name=title)
+    return data_of(table, columns, name=title)

@@ -12,7 +12,6 @@ from heads.interfaces.web.page_sections import PageParts, draw_page_sections
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
-from heads.settings import limits
 
 LEARNS = pool("looks")
 ONE, OTHER, PADDED = "bert", "roberta", "gpt2"
@@ -92,7 +91,7 @@ def apart(one: str, other: str) -> list[Any]:
 
     try:
         # In this order the sentence says what the first does that the second does not.
-        found = apart_by_name(other or "", one or "", limits())
+        found = apart_by_name(other or "", one or "")
     except Exception as error:
         return [failed(error), "", ""]
     drawn = replace(found, heads=found.heads[::-1], layers=found.layers[::-1])

@@ -26,7 +26,6 @@ from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
 from heads.parts.resolved_recipe import JOINT
-from heads.settings import limits
 
 if TYPE_CHECKING:
     from heads.analysis.selection import HeadOutput, SelectedHeads
@@ -50,11 +49,11 @@ def load_lane_heads(
     base_models.check_at_hand(asked)
     if asked.run:
         run = run_access.opened(asked.run).id
-        heads = yield from choosing(recipes, asked.pair, run=run, limits=limits())
+        heads = yield from choosing(recipes, asked.pair, run=run)
     else:
         names = [_entering(recipe, asked) for recipe in recipes]
         pair, sample = asked.pair if asked.has_pairs else "", asked.sample
-        heads = yield from choosing(names, pair, model=asked.model, sample=sample, limits=limits())
+        heads = yield from choosing(names, pair, model=asked.model, sample=sample)
     if not asked.raw or asked.show == "take":  # an exported head stays calibrated
         return heads
     raw = (replace(lane, head=lane.head.raw or lane.head) for lane in heads.classifiers)
@@ -246,7 +245,7 @@ def compare_lanes(asked: Location, other: str) -> Stream:
             evidence = attributions(both, asked.text, second_text, label, rival or "runner-up")
         else:  # of each head its own answer
             evidence = [attributions([one], asked.text, second_text)[0] for one in both]
-        edits = without_each_word(asked.text, limits())
+        edits = without_each_word(asked.text)
         counterfactuals = flipped(both, asked.text, edits, second_text) if edits else None
         rival_recipe = rivals[rival_at - 1]
         lanes = [asked.lane, 1 + asked.recipes.index(rival_recipe)]

@@ -26,7 +26,7 @@ from heads.parts.resolved_recipe import (
     SOFTMAX,
 )
 from heads.problem import SINGLE_LABEL
-from heads.settings import ExperimentConfig, Limits, limits
+from heads.settings import ExperimentConfig, current_limits
 
 if TYPE_CHECKING:
     from heads.runs.spec import RunRequest
@@ -94,11 +94,11 @@ def build_request(
         losses=tuple(losses),
         tunes=tuple(tunes),
         model=str(model or BUNDLED),
-        config=build_config(values | {"seeds": seeds}, limits()),
+        config=build_config(values | {"seeds": seeds}),
     )
 
 
-def build_config(values: dict[str, Any], limits: Limits) -> ExperimentConfig:
+def build_config(values: dict[str, Any]) -> ExperimentConfig:
     """Return the settings of an experiment; raise HeadsError if one is out of its range."""
     checked: dict[str, Any] = {}
     for field in fields(ExperimentConfig):
@@ -112,7 +112,7 @@ def build_config(values: dict[str, Any], limits: Limits) -> ExperimentConfig:
             value = kind(value)
         # Of texts, the experiment itself knows which there are.
         checked[field.name] = value is True if kind is bool else value
-    if limits.public:
+    if current_limits().public:
         seconds = checked["budget_seconds"] or PUBLIC_SECONDS
         checked["budget_seconds"] = min(seconds, PUBLIC_SECONDS)
     return ExperimentConfig(**checked)
@@ -255,7 +255,11 @@ def build(opening: Opening) -> SettingsInputs:
             for part in tuning.values()
             if not part.is_installed
         ]
-        hint = f" Not installed: {', '.join(missing)}." if missing and not limits().public else ""
+        hint = (
+            f" Not installed: {', '.join(missing)}."
+            if missing and not current_limits().public
+            else ""
+        )
         tunes = gr.CheckboxGroup(
             LEARNED,
             value=[FROZEN],
@@ -345,5 +349,5 @@ def _control(name: str, *, is_slider: bool = False) -> Any:
         return unchecked(gr.Slider(says["low"], says["high"], value=default, step=step, **look))
     if is_rate:
         return gr.Number(default, step=0.001, **look)
-    value = PUBLIC_SECONDS if name == "budget_seconds" and limits().public else default
+    value = PUBLIC_SECONDS if name == "budget_seconds" and current_limits().public else default
     return gr.Number(value, precision=0, **look)

@@ -28,7 +28,7 @@ from heads.interfaces.web.startup import Opening
 from heads.interfaces.web.training_jobs import TrainingJob, TrainingJobs
 from heads.interfaces.web.visitors import Recent, address_of
 from heads.runs.folder import RunFolder
-from heads.settings import limits
+from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.interfaces.views.charts import Chart
@@ -354,7 +354,7 @@ def build(
             samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
             runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
         with gr.Column(elem_id="data-main"):
-            welcome = gr.HTML(render("welcome.html", limits=limits()), elem_id="welcome")
+            welcome = gr.HTML(render("welcome.html"), elem_id="welcome")
             card = _draw_card(opening, held)
             with gr.Column(visible=False, elem_id="training") as training_area:
                 status = gr.HTML("", elem_id="status")
@@ -504,7 +504,7 @@ class CardHandlers:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
         same = [gr.skip()] * (len(self.shown) - 1)
         try:
-            name = uploads.keep(path or "", limits())
+            name = uploads.keep(path or "")
         except Exception as error:
             yield [None, "", "auto", fresh(query), failed(error), *same]
             return
@@ -599,10 +599,11 @@ def _wire_start(
     def started(
         request: gr.Request, query: str, mine: Any, *given: Any, most: int = 0
     ) -> list[Any]:
+        limits = current_limits()
         try:
             page = request.session_hash or ""
             running = jobs.running((run.id for run in run_access.visible(mine)), page)
-            if running and limits().public:
+            if running and limits.public:
                 what = "You are training already."
                 raise LimitError(what, "Stop it first, or wait for its end.")
             from heads.runs.runner import begin
@@ -612,9 +613,9 @@ def _wire_start(
             temporary_files.admit("run", owned=jobs.begun(address))
             data = data_form.chosen(*given[:fields], most=most)
             # What the browser remembers: in public mode a secret, which makes the run its own.
-            kept = run_access.new_secret() if limits().public else ""
+            kept = run_access.new_secret() if limits.public else ""
             named = run_access.run_of(kept) if kept else ""
-            run = begin(build_request(data, *given[fields:]), limits=limits(), run=named)
+            run = begin(build_request(data, *given[fields:]), run=named)
             try:
                 jobs.begin(run, address, page)
             except LimitError:  # others were faster
@@ -669,6 +670,7 @@ def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterato
 
 def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[Any]:
     """Button, offer of fewer rows and remark once that is measured."""
+    limits = current_limits()
     from heads.interfaces.views.leaderboard import duration
     from heads.interruption import Interrupted
     from heads.runs.duration import memory
@@ -678,7 +680,7 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     data = None
     try:
         data = data_form.chosen(*given[:fields])
-        found = measured(build_request(data, *given[fields:]), limits(), stop)
+        found = measured(build_request(data, *given[fields:]), stop)
     except Interrupted:
         return [gr.skip()] * 3  # something else is chosen, and is told next
     except Exception as error:
@@ -694,8 +696,8 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
         told.append("A race may make it shorter.")
     if found.tuning_bytes:
         told.append(f"A training of the base model takes about {memory(found.tuning_bytes)}.")
-    if limits().run_seconds:
-        ends = f"It ends after {limits().run_seconds:.0f} seconds"
+    if limits.run_seconds:
+        ends = f"It ends after {limits.run_seconds:.0f} seconds"
         told.append(f"{ends}; heads that are done by then are kept.")
     return [
         gr.update(value=f"{FIND} · about {about}", interactive=True),
@@ -773,7 +775,7 @@ def _resume(run: str, mine: Any, jobs: TrainingJobs, request: gr.Request) -> Non
     folder = run_access.owned(run, mine, "resume")
     # There a training fetches none itself, and what had been fetched may have made room.
     model = load(folder).model
-    if limits().public and not is_here(model, limits()):
+    if current_limits().public and not is_here(model):
         hint = "Choose it as base model once more, which fetches it, and then go on."
         raise ModelError(f"{model} is not on this machine any more.", hint)
     jobs.begin(folder, address_of(request.client), request.session_hash or "")
