@@ -1,1 +1,0 @@
-"""Base models: finding, checking and loading them, and their forward pass."""

@@ -1,1 +1,0 @@
-"""Every XForSequenceClassification of Transformers as data."""

@@ -1,1 +1,0 @@
-"""A trained head as an ordinary checkpoint: Transformers, ONNX, a portable folder."""

@@ -1,1 +1,0 @@
-"""From hidden states to the vectors that heads are trained on."""

@@ -1,1 +1,0 @@
-"""What one can choose: poolings, layers, heads, base models, samples."""
