@@ -24,8 +24,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
 from heads.backbone.engine import Backend, InferenceEngine, agreement
 from heads.backbone.loading import load
-from heads.backbone.precision import gain
-from heads.backbone.unpadded.linear import product
+from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.parts.resolve import resolve
 
@@ -105,8 +104,7 @@ def ours(texts: Sequence[str], backbone: Backbone, precision: str, count: int) -
 @torch.inference_mode()
 def peak(dtype: torch.dtype, device: torch.device) -> float:
     """Operations a second of the widest product of the base model, on all cores; the best of 5."""
-    weight, bias = torch.randn(1536, 384), torch.zeros(1536)
-    layer = product(weight, bias, dtype, prepacked=True, device=device)
+    layer = torch.nn.Linear(384, 1536).to(device, dtype)
     rows = 512 if device == HERE else tokens_at_once(device)
     values, best = torch.randn(rows, 384).to(device, dtype), 0.0
     last = layer(values)
@@ -150,13 +148,12 @@ def agreeing(texts: Sequence[str], backbone: Backbone) -> list[Row]:
     sample = backbone.encode(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE])
     rows = []
     for precision, dtype in (("exact", torch.float32), ("fast", torch.bfloat16)):
-        way = Backend(device=fastest(), dtype=dtype, is_packed=True)
+        way = Backend(device=fastest(), dtype=dtype)
         found = agreement(InferenceEngine(backbone=backbone, way=way), sample)
         what = f"Difference from Transformers, {precision}"
         note = f"of the largest number, on {found.texts} texts; cosine at least {found.cosine:.5f}"
         if precision == "fast":
-            times = gain(fastest())
-            note += f"; the probe finds 16 bits {times:.2f} times as fast here" * (times > 0)
-            note += "; there are no kernels for 16 bits here: not used" * (times == 0)
+            is_used = products("auto", fastest()) == torch.bfloat16
+            note += "" if is_used else "; there are no instructions for 16 bits here: not used"
         rows.append(Row(what=what, ours=found.difference, unit="", note=note))
     return rows

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.reports import Row
 from heads.backbone.device import HERE, called, fastest
-from heads.backbone.unpadded.linear import fused_rows
+from heads.backbone.precision import has_kernels
 
 SHAPES = ((2048, 384, 1536), (2048, 1536, 384), (2048, 384, 1152), (2048, 1024, 1024))
 KINDS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -82,7 +82,7 @@ def _products(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Calla
     rows, wide, out = shape
     values, weight = torch.randn(rows, wide, dtype=dtype), torch.randn(out, wide, dtype=dtype)
     yield lambda: torch.nn.functional.linear(values, weight)
-    if fused_rows(dtype):
+    if has_kernels():
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
         ask = torch.ops.mkldnn._linear_pointwise
         yield lambda: ask(values, packed, None, "none", [], "")

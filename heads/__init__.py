@@ -45,6 +45,7 @@ _HOME = {
     "Recipe": ".recipe",
     "HeadsError": ".errors",
     "Limits": ".settings",
+    "use_limits": ".settings",
 }
 
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from heads.parts.resolve import head, pooling
     from heads.recipe import Recipe
     from heads.runs.leaderboard import Leaderboard
-    from heads.settings import ExperimentConfig, Limits
+    from heads.settings import ExperimentConfig, Limits, use_limits
 
 
 registration.register()

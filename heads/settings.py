@@ -155,8 +155,9 @@ class ExperimentConfig:
     )
     precision: str = _setting(
         "auto",
-        "auto: 16-bit products where a probe finds them much faster here; exact: 32 bits, for "
-        "numbers to compare with float32 ones; fast: 16 bits also where they gain little.",
+        "auto: matrix products in 16 bits where the processor or GPU has instructions for them; "
+        "exact: 32 bits, for numbers to compare with float32 ones; fast: 16 bits wherever torch "
+        "has kernels for them.",
         among=PRECISIONS,
     )
     unseen: str = _setting(

@@ -21,7 +21,6 @@ from quick_heads import trained
 from safetensors.torch import save_file
 
 import heads
-from heads.backbone import precision
 from heads.backbone.loading import load
 from heads.checked_files import read_tensors
 from heads.classifier import head_cache
@@ -122,7 +121,6 @@ def stored(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) 
             patch.setenv(name, str(place / "cache"))
         patch.setattr(successive_halving, "CAP", 24)
         patch.setattr(learning_curve, "FEWEST", 10)
-        patch.setattr(precision, "measured_gain", lambda device: 1.25)
         patch.setattr(head_cache, "_recent", OrderedDict())
         run, data = _texts_run(place, str(tiny()))
         ways = {
@@ -196,15 +194,11 @@ def _caches(
         found = head_cache.recall("0" * 40, backbone) or head
         return dict(found.module.state_dict()), found.facts
 
-    def gain() -> float:
-        precision.gain.cache_clear()
-        return precision.gain()
-
     def checkpoint() -> Any:
         found = Checkpoints(place / "work", "cell").load_result("key")
         return found or {"weights": torch.arange(999.0)}
 
-    features(), texts(), states(), gain()
+    features(), texts(), states()
     folders = {path.name for path in (place / "cache" / "features").iterdir()}
     texts_folder = next(name for name in folders if name.startswith("texts-"))
     return {
@@ -213,7 +207,6 @@ def _caches(
         "cache/states": lambda: digest(states()),
         "cache/words": lambda: digest(words_again()),
         "cache/head-to-head/heads": lambda: digest(head_again()),
-        "cache/head-to-head/probe": lambda: digest(gain()),
         "work": lambda: digest(checkpoint()),
     }
 

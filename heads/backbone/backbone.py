@@ -21,8 +21,6 @@ from heads import interruption
 from heads.backbone.device import HERE, tokens_at_once
 from heads.backbone.states import Encoded, States, filled_up, layers_of, like_length
 from heads.backbone.trained_reading import SentenceConfig, TrainedReading
-from heads.backbone.unpadded.bert import BertEncoder
-from heads.backbone.unpadded.forward import batches, run
 from heads.backbone.windows import whole_text, windows_of, with_whole_texts
 from heads.catalog.base_models import base_of
 from heads.catalog.forms import Side
@@ -79,8 +77,6 @@ class Backbone:
         skipped: The token that the family's class takes for padding wherever it ends a text,
             so that its last token is another one; in a GPT-2 with pad = eos, the end token.
         reads_padding: Whether a text's states depend on the padding beside it (FNet's do).
-        block: What a pass without padding computes from; None where the family has another
-            block, or where such a pass did not give what Transformers gives.
         prompt: The tokens that are written behind every text, [MASK] among them.
         prefix: The text that is written before every text, such as "query: ".
         reads_prefix: Whether poolings read the tokens of the prefix with those of the text; if not,
@@ -113,7 +109,6 @@ class Backbone:
     reads_padding: bool = False
     model: Any
     tokenizer: Any = None
-    block: BertEncoder | None = None
     prompt: tuple[int, ...] = ()
     prefix: str = ""
     reads_prefix: bool = True
@@ -349,16 +344,12 @@ class Backbone:
 
     @torch.no_grad()
     def states(self, batch: Sequence[Encoded], side: Side = "right") -> States:
-        """One forward pass over texts, padded on one side to the longest of them."""
-        if self.block is not None and len({len(text) for text in batch}) == 1:
-            ((_, states),) = self.read(
-                batch, self.block, range(self.layers + 1), most=sum(map(len, batch))
-            )
-            return states
+        """Encode texts in one forward pass, padded on one side to the longest of them."""
+        interruption.check()
         return self.forward(batch, side)
 
     def forward(self, batch: Sequence[Encoded], side: Side = "right") -> States:
-        """The same by Transformers, with gradients where the model's parameters ask for them."""
+        """Encode texts as `states` does, with gradients where the model's parameters need them."""
         inputs = self.filled(batch, side)
         mask = inputs["attention_mask"]
         special = filled_up([text.special for text in batch], 1, side).to(mask.device)
@@ -374,30 +365,6 @@ class Backbone:
             eos=torch.isin(inputs["input_ids"], ends).float(),
             **(self._decoded(output, mask) if self.decoder_width else {}),
         )
-
-    def read(
-        self,
-        texts: Sequence[Encoded],
-        block: BertEncoder,
-        layers: Collection[int],
-        most: int | None = None,
-    ) -> Iterator[tuple[list[int], States]]:
-        """Reads any number of texts without padding, the longest first.
-
-        Args:
-            layers: The numbers of those whose states are kept.
-            most: About how many tokens are read at once; as many as suit the device, if not told.
-
-        Yields:
-            The row numbers of texts of one length, and their states.
-        """
-        ends = torch.tensor(sorted(self.ends), device=block.device)
-        for batch in batches(texts, most, block.device):
-            interruption.check()
-            with self._blamed(batch[0].numbers):
-                found = run(block, batch, layers)
-            for one, hidden in zip(batch, found, strict=True):
-                yield list(one.rows), one.states(hidden, block, ends)
 
     def _read_mask(self, batch: Sequence[Encoded], mask: Tensor, side: Side) -> Tensor:
         """The mask (n, t) less the tokens before a text that are not read."""
@@ -505,7 +472,6 @@ class Backbone:
         """The same, but for windows."""
         lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
         for rows in like_length(lengths, most, tokens, self.reads_padding):
-            interruption.check()
             yield rows, self.states([texts[row] for row in rows])
 
 

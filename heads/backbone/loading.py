@@ -14,7 +14,6 @@ from typing import Any
 from heads import interruption
 from heads.backbone.backbone import Backbone, panics_refused
 from heads.backbone.downloads import fetching
-from heads.backbone.engine import with_block
 from heads.backbone.exported import is_exported, read_sentence_vector
 from heads.backbone.given import given, is_given
 from heads.backbone.models import BUNDLED, CHOOSE_ANOTHER
@@ -130,7 +129,7 @@ def _build(checkpoint: Checkpoint) -> Backbone:
                 else:
                     reading = sentence_modules(checkpoint.folder, backbone.width).reading
                 backbone = replace(backbone, trained=reading)
-            return with_block(backbone, (short, long))
+            return backbone
     except (HeadsError, Interrupted):
         raise
     except Exception as error:

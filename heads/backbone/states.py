@@ -48,6 +48,10 @@ class States:
         """The same on the processor."""
         return self._each(lambda values: values.to(HERE))
 
+    def in_32_bits(self) -> "States":
+        """Return the same states as 32-bit floats; not copied if they are."""
+        return self._each(Tensor.float)
+
     def row(self, number: int) -> "States":
         """The same of one text, or one window, (1, t)."""
         return self._each(lambda values: values[number : number + 1])

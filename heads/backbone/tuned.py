@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.engine import with_block
 from heads.errors import CheckpointError
 from heads.rng import IsolatedRng
 
@@ -114,8 +113,6 @@ def own_bytes(backbone: Backbone) -> int:
     """How many bytes a base model holds that the one before it does not."""
     shared = {id(own) for own in backbone.untuned.model.parameters()}
     parts = [own for own in backbone.model.parameters() if id(own) not in shared]
-    if backbone.block is not None:  # it has packed copies of nearly all
-        parts += backbone.model.parameters()
     return sum(own.nbytes for own in parts)
 
 
@@ -137,12 +134,5 @@ def _put(tuned: TunedBase, backbone: Backbone) -> Backbone:
         what = f"What was learned of the base model does not fit {backbone.id}."
         raise CheckpointError(what, "Train again.") from error
     revision = f"{backbone.revision}+{tuned.digest}"
-    # Weights that were packed for a pass without padding are those of before: they are packed anew.
-    own = replace(
-        backbone,
-        model=model.eval().requires_grad_(False),
-        revision=revision,
-        block=None,
-        before=backbone,
-    )
-    return with_block(own, own.encode(SAMPLES))
+    model.eval().requires_grad_(False)
+    return replace(backbone, model=model, revision=revision, before=backbone)

@@ -77,7 +77,6 @@ FEWEST = 1024
 SMALL = 25_000_000  # parameters; a larger model gets smaller chunks, so that a kill loses minutes
 CODE = (
     "backbone/backbone", "backbone/states", "backbone/trained_reading", "backbone/weights",
-    "backbone/unpadded/bert", "backbone/unpadded/forward", "backbone/unpadded/linear",
     "backbone/windows",
     "features/extraction", "features/featurizer",
 )  # fmt: skip  # what the numbers depend on
@@ -238,10 +237,7 @@ def _of(
 
 
 def engine_of(group: Group, backbone: Backbone) -> InferenceEngine:
-    """What is going to read; a GPU is tried first, for it may not do.
-
-    On the processor the pass without padding was tried as the base model was loaded.
-    """
+    """Return the engine for some texts; a GPU is compared with the processor first."""
     way = backends(backbone, group.precision)[0]
     if way.device == HERE:
         return InferenceEngine(backbone=backbone, way=way)

@@ -34,7 +34,7 @@ class FeatureMatrices:
         unknown: (u,), how many of those read the tokenizer does not know.
         seconds: How long the base model has read, 0 where all was kept from before.
         fresh: How many texts were read now, not found on disk.
-        engine: By what they were read: packed, or Transformers.
+        engine: The name of the backend that encoded the texts.
         precision: In what its products were computed: float32 or bfloat16.
         scored: The same for rows that heads are scored on, which may have been read apart.
         says: Why so, and how closely it agrees with Transformers, in a sentence.

@@ -154,7 +154,7 @@ class TokenStates:
         marks: (tokens, 3), what each of `MARKS` says of each token.
         layers: The numbers of the layers that are kept.
         depth: How many layers the base model has, embeddings included.
-        engine: By what the texts were read: packed, or Transformers.
+        engine: The name of the backend that encoded the texts.
         precision: In what its products were computed, float32 or bfloat16; but for scored texts.
         says: Why so, in a sentence.
     """

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import slow
@@ -16,7 +17,6 @@ from torch.testing import assert_close
 
 from heads.analysis.comparison import token_notes
 from heads.analysis.differences import difference, same_in_training
-from heads.backbone import backbone as backbone_module
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
@@ -181,13 +181,13 @@ def test_long_texts_are_the_same_alone_and_beside_others(small: Backbone) -> Non
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tokens the base model reads, a pass each."""
-    found, original = list[int](), backbone_module.run
+    found, forward = list[int](), Backbone.forward
 
-    def counted(block: object, runs: Sequence, layers: object) -> list:
-        found.append(sum(one.numbers.numel() for one in runs))
-        return original(block, runs, layers)  # type: ignore[arg-type]
+    def count_tokens(self: Backbone, batch: Sequence, side: Any = "right") -> States:
+        found.append(sum(map(len, batch)))
+        return forward(self, batch, side)
 
-    monkeypatch.setattr(backbone_module, "run", counted)
+    monkeypatch.setattr(Backbone, "forward", count_tokens)
     return found
 
 

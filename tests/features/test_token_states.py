@@ -1,7 +1,6 @@
 """The states of all tokens on disk are those of the base model, and are found again."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +53,7 @@ def test_any_texts_are_what_the_base_model_says_of_them(
         states = found.states(texts)
         assert states.hidden[0].numel() == 0
         for row, text in enumerate(texts.tolist()):
-            alone = replace(backbone, block=None).states(backbone.encode([TEXTS[text]]))
+            alone = backbone.states(backbone.encode([TEXTS[text]]))
             length = alone.mask.shape[1]
             for name in ("mask", "unpadded", "content", "eos"):
                 own = getattr(states, name)[row]
@@ -102,7 +101,7 @@ def test_another_run_finds_them(backbone: Backbone, home: Path) -> None:
 
 
 def test_texts_that_are_scored_are_kept_in_32_bits(backbone: Backbone, home: Path) -> None:
-    exact, scored = replace(backbone, block=None), [3, 40, 41]
+    exact, scored = backbone, [3, 40, 41]
     found, _ = kept(backbone, "attention+linear", scored=scored)
     sizes = {path.suffix: path.stat().st_size for path in home.iterdir()}
     tokens = sum(found.lengths[scored].tolist()) * backbone.width

@@ -162,7 +162,7 @@ def test_it_is_trained_once_and_nothing_is_encoded_for_it(
     def refuse(*given: Any, **more: Any) -> Any:
         raise AssertionError("this was done before")
 
-    for name in ("read", "forward", "states"):
+    for name in ("forward", "states"):
         monkeypatch.setattr(Backbone, name, refuse)
     first = result(scored.refitted())
     monkeypatch.setattr(trainer, "refit", refuse)

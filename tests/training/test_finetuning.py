@@ -266,20 +266,17 @@ def test_training_leaves_the_shared_base_as_it_is(
     assert all(rows)
 
 
-def test_a_tuned_base_reads_by_its_own_packed_weights(loaded: Callable[..., Backbone]) -> None:
+def test_a_tuned_base_encodes_by_its_own_weights(loaded: Callable[..., Backbone]) -> None:
     backbone = loaded()
-    assert backbone.block is not None
     tensors = {
         name: torch.full_like(t, 0.01)
         for name, t in backbone.model.state_dict().items()
         if "layer.1.output.dense.weight" in name
     }
     tuned = TunedBase(tune="full", tensors=tensors).onto(backbone)
-    assert tuned.block is not None
     encoded = tuned.encode(["the cat sat on a mat"])
-    own = tuned.states(encoded).hidden[-1]
-    assert torch.allclose(own, replace(tuned, block=None).states(encoded).hidden[-1], atol=1e-5)
-    assert not torch.allclose(own, backbone.states(encoded).hidden[-1], atol=1e-2)
+    states = tuned.states(encoded).hidden[-1]
+    assert not torch.allclose(states, backbone.states(encoded).hidden[-1], atol=1e-2)
 
 
 def test_dropout_is_on_in_what_learns_and_off_below(loaded: Callable[..., Backbone]) -> None:

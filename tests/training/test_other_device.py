@@ -72,7 +72,7 @@ def still(copied: Callable[..., Path]) -> Backbone:
 
 def on(device: torch.device, backbone: Backbone) -> Backbone:
     """A base model that computes there, by Transformers."""
-    return replace(backbone, model=lying_on(device, backbone.model), block=None)
+    return replace(backbone, model=lying_on(device, backbone.model))
 
 
 def same(found: Tensor, wanted: Tensor, device: torch.device, near: float = 1e-5) -> None:

@@ -192,7 +192,7 @@ class Variants:
         try:
             model = copy.deepcopy(backbone.model).to(torch.bfloat16)
             module = copy.deepcopy(self.module).to(torch.bfloat16)
-            backbone = replace(backbone, model=model, block=None)
+            backbone = replace(backbone, model=model)
             return Variants(replace(self.encoder, backbone=backbone), module)
         except (RuntimeError, TypeError, HeadsError):
             return None

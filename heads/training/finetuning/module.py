@@ -94,7 +94,7 @@ class TunedRecipe(nn.Module):
             new, old = "activation_checkpointing_enable", "gradient_checkpointing_enable"
             getattr(self.base, new if hasattr(self.base, new) else old)({"use_reentrant": False})
         self.to(device)
-        self._backbone = replace(backbone.for_recipe(resolved), model=self.base, block=None)
+        self._backbone = replace(backbone.for_recipe(resolved), model=self.base)
         self._cut: FromCut | None = None
         if begins_at_cut and plan.cut is not None:
             self._cut = cut_into(self._backbone, plan.stack, plan.cut)

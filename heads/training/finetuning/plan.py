@@ -56,7 +56,7 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         what = f"{resolved.recipe}: which layers are the last is told of an encoder only."
         raise RecipeError(what, f"Write {TUNE}=full or {TUNE}=lora.")
     model = copy.deepcopy(backbone.model).eval().requires_grad_(True)
-    own = replace(backbone, model=model, block=None).for_recipe(resolved)
+    own = replace(backbone, model=model).for_recipe(resolved)
     with torch.enable_grad():
         states = own.forward(own.encode(SAMPLES[:1]))
         vectors = Featurizer(resolved, backbone)(states).vectors
@@ -165,7 +165,7 @@ def _with_cut(
     if not stack or backbone.decoder_width:
         return plan
     model = copy.deepcopy(backbone.model)
-    own = replace(backbone, model=model, block=None)
+    own = replace(backbone, model=model)
     texts = own.encode(SAMPLES)
     try:
         with torch.no_grad():

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
-from heads.backbone.unpadded.linear import product
 from heads.data.splits import Splits
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.training.fitters.base import (
@@ -155,11 +155,10 @@ def _objective(
 
 
 def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Vectors (n, w) to their products with weights (p, w), by the fastest kernel there is."""
-    if products == torch.float64:
-        return lambda vectors: vectors @ weight.T
-    # Of weights that lie apart, oneDNN's kernel is a thousand times as slow.
-    return product(weight.contiguous(), None, products, prepacked=False, device=weight.device)
+    """Return a function from vectors (n, w) to their products with weights (p, w)."""
+    # With weights that are not contiguous, oneDNN's kernel is a thousand times as slow.
+    weight = weight.to(products).contiguous()
+    return lambda vectors: linear(vectors, weight)
 
 
 def row_gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

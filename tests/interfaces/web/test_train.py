@@ -456,7 +456,7 @@ def test_over_the_api_a_base_model_is_fetched_before_the_turn_to_train(monkeypat
         def taken(self, address):
             raise Taken(address, list(fetched))
 
-    monkeypatch.setattr(safety, "admit", lambda model, here: fetched.append(model))
+    monkeypatch.setattr(safety, "admit", lambda model, download=True: fetched.append(model))
     request = SimpleNamespace(client=None)
     with pytest.raises(Taken) as taken:
         next(endpoints.train_grid_on(Places())(request, model="someone/model"))

@@ -15,6 +15,7 @@ from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
+from heads.settings import current_limits
 
 ASKS = "Answer a file"
 BRIEF = "every row of it, and its score if it has labels"
@@ -23,7 +24,7 @@ BRIEF = "every row of it, and its score if it has labels"
 def build(query: gr.Textbox) -> gr.Accordion:
     """Draws the fold."""
     with gr.Accordion(ASKS, open=False, visible=False, elem_classes="fold") as area:
-        gr.HTML(render("answer_file.html"))
+        gr.HTML(render("answer_file.html", limits=current_limits()))
         file = gr.File(label="A file to answer", height=112, elem_id="to-answer")
         told = gr.HTML("", elem_id="answered")
         take = gr.DownloadButton(

@@ -354,7 +354,7 @@ def build(
             samples = gr.HTML(render("samples.html", samples=SAMPLES.items()), js_on_load=CLICKS)
             runs = gr.HTML("", elem_id="runs", js_on_load=CLICKS)
         with gr.Column(elem_id="data-main"):
-            welcome = gr.HTML(render("welcome.html"), elem_id="welcome")
+            welcome = gr.HTML(render("welcome.html", limits=current_limits()), elem_id="welcome")
             card = _draw_card(opening, held)
             with gr.Column(visible=False, elem_id="training") as training_area:
                 status = gr.HTML("", elem_id="status")

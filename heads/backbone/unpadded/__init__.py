@@ -1,1 +1,0 @@
-"""The forward pass of BERT-like models over texts without padding."""
