@@ -105,7 +105,7 @@ def read(work: Work, texts: Sequence[str], *readings: str, precision: str) -> Fe
     *_, found = extract(recipes, texts, (), load(work.model), precision)
     assert isinstance(found, FeatureMatrices)
     if work.device.type == "cuda":
-        assert found.engine == "packed on cuda", found.says
+        assert found.engine == "Transformers on cuda", found.says
     return found
 
 

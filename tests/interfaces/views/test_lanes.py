@@ -32,9 +32,8 @@ def test_every_lane_prints_its_numbers_and_shades_what_it_reads(comparison):
 
 
 def test_the_verdict_is_in_everyday_words_and_says_who_differs():
-    found = compare("I expected more, but the ending won me over.")
-    said = "Three say negative; First token → RoBERTa's head says positive."
-    assert view.lead(found) == said
+    comparison = compare("I laughed, but not where I was meant to.")
+    assert view.lead(comparison) == "Three say negative; First token → One layer says positive."
     assert view.lead(compare("Lovely.")) == "All four heads say positive."
     alone = compare("Lovely.", recipes=["mean+linear"])
     assert view.lead(alone) == "Average → One layer says positive."
