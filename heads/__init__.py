@@ -12,10 +12,10 @@ __version__ = "0.1.0"
 
 _HOME = {
     "compare": ".api",
-    "Comparison": ".analysis.comparison",
+    "Comparison": ".explain.comparison",
     "explain": ".api",
     "difference": ".api",
-    "Explanation": ".analysis.explanation",
+    "Explanation": ".explain.explanation",
     "train": ".api",
     "predict": ".api",
     "evaluate": ".api",
@@ -51,8 +51,6 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
-    from heads.analysis.comparison import Comparison
-    from heads.analysis.explanation import Explanation
     from heads.api import (
         Inspector,
         calibrated,
@@ -76,6 +74,8 @@ if TYPE_CHECKING:
     from heads.classifier.head_model import HeadConfig, HeadForSequenceClassification
     from heads.data.table import Columns
     from heads.errors import HeadsError
+    from heads.explain.comparison import Comparison
+    from heads.explain.explanation import Explanation
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.parts.modules import chain
     from heads.parts.pooled import Pooled

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads import plugins
-from heads.analysis.attribution_result import OTHERS, Attribution
 from heads.backbone.models import BUNDLED
 from heads.data.columns import fitting, guess
 from heads.data.dataset import Data, corpus_of, data_of
@@ -24,26 +23,27 @@ from heads.data.sources import open_source
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
+from heads.explain.attribution_result import OTHERS, Attribution
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, current_limits
 
 if TYPE_CHECKING:
-    from heads.analysis.ablation import Ablation
-    from heads.analysis.answering import FileAnswers
-    from heads.analysis.comparison import Comparison
-    from heads.analysis.counterfactuals import Counterfactuals
-    from heads.analysis.explanation import Explanation
-    from heads.analysis.neighbors import Neighbourhood
-    from heads.analysis.padding.report import PaddingReport
-    from heads.analysis.scoring import FileScores
-    from heads.analysis.selection import Named, Reading, SelectedHeads
     from heads.catalog.catalog import Catalogue
     from heads.classifier.classifier import Classifier
     from heads.classifier.head_model import HeadForSequenceClassification, TransformersProblem
     from heads.data.corpus import Corpus
+    from heads.explain.ablation import Ablation
+    from heads.explain.comparison import Comparison
+    from heads.explain.counterfactuals import Counterfactuals
+    from heads.explain.explanation import Explanation
+    from heads.explain.neighbors import Neighbourhood
+    from heads.explain.padding.report import PaddingReport
+    from heads.explain.selection import Named, Reading, SelectedHeads
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
+    from heads.inference.evaluate import FileScores
+    from heads.inference.predict import FileAnswers
     from heads.runs.leaderboard import Leaderboard
     from heads.training.scheduler import Scheduler
 
@@ -110,7 +110,7 @@ def compare(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.analysis.comparison import comparing
+    from heads.explain.comparison import comparing
 
     return _last(comparing(**options)).comparison
 
@@ -474,7 +474,7 @@ def predict(
         HeadsError: Anything that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.analysis.answering import predicting
+    from heads.inference.predict import predicting
 
     return result(predicting(**options))
 
@@ -552,10 +552,10 @@ def iter_evaluation(
     **options: Any,
 ) -> Generator[Progress, None, FileScores]:
     """Do the work of `evaluate`: progress, then the scores."""
-    from heads.analysis import scoring
+    from heads.inference import evaluate
 
-    hints = scoring.LabelHints(label=label, labels=labels, separator=separator, group=group)
-    return scoring.iter_evaluation(file, labels=hints, **options)
+    hints = evaluate.LabelHints(label=label, labels=labels, separator=separator, group=group)
+    return evaluate.iter_evaluation(file, labels=hints, **options)
 
 
 # --- What a head is, what sets two apart, and what padding does to one.
@@ -586,7 +586,7 @@ def explain(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.analysis.explanation import explaining
+    from heads.explain.explanation import explaining
 
     return _last(explaining(**options))
 
@@ -605,9 +605,9 @@ def difference(one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED) 
     Raises:
         HeadsError: A recipe, a family or a model does not exist or does not fit.
     """
-    from heads.analysis import differences
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own, own_head
+    from heads.explain import differences
     from heads.parts.resolve import resolve
 
     one, other = (own_head(load(model)).recipe if is_own(name) else name for name in (one, other))
@@ -638,7 +638,7 @@ def examine(model: str) -> PaddingReport:
     Raises:
         ModelError: There is no such model, it must not be loaded, or it reads no plain text.
     """
-    from heads.analysis.padding import report
+    from heads.explain.padding import report
 
     return report.examine(model)
 
@@ -863,7 +863,7 @@ class Inspector:
             against: What its logit is compared with: others, their mean; runner-up, the largest of
                 them; or a class. Of several labels and of numbers the logit itself is explained.
         """
-        from heads.analysis.attribution import attributions
+        from heads.explain.attribution import attributions
 
         return attributions(self._found(pair).classifiers, text, pair, label, against)
 
@@ -873,7 +873,7 @@ class Inspector:
         Args:
             most: How many training examples of each head.
         """
-        from heads.analysis.neighbors import searching
+        from heads.explain.neighbors import searching
 
         return result(searching(self._found(pair), text, pair, most))
 
@@ -886,7 +886,7 @@ class Inspector:
             edits: The edited sentences, such as "Not good at all."; where there is a second
                 sentence, an edit is of the first, or both as a tuple.
         """
-        from heads.analysis.counterfactuals import flipped
+        from heads.explain.counterfactuals import flipped
 
         return flipped(self._found(pair).classifiers, text, edits, pair)
 
@@ -904,7 +904,7 @@ class Inspector:
             retrain: Whether to train anew without it as well, which takes seconds on a sample; on
                 a run about as long as its own heads took.
         """
-        from heads.analysis.ablation import ablating
+        from heads.explain.ablation import ablating
 
         return result(ablating(self._found(pair), text, pair, without, retrain=retrain))
 
@@ -916,13 +916,13 @@ class Inspector:
         Args:
             temperature: What the logits are divided by, from 0.1 to 10.
         """
-        from heads.analysis.selection import answered, reading
+        from heads.explain.selection import answered, reading
 
         found = answered(self._found(pair).classifiers, text, pair)
         return tuple(reading(one, temperature) for one in found)
 
     def _found(self, pair: str) -> SelectedHeads:
-        from heads.analysis.selection import choosing
+        from heads.explain.selection import choosing
 
         of = {"model": self.model, "sample": self.sample, "run": self.run}
         return result(choosing(self.recipes, pair, **of))

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 import torch
 
 from benchmarks.stored import DATA
-from heads.analysis.attribution import attributions
-from heads.analysis.attribution_result import ENOUGH
-from heads.analysis.selection import choosing
 from heads.api import Inspector
 from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.events import result
+from heads.explain.attribution import attributions
+from heads.explain.attribution_result import ENOUGH
+from heads.explain.selection import choosing
 from heads.parts.resolve import head, resolve
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")

@@ -27,7 +27,6 @@ from tiny_models import (
 from torch import Tensor
 
 import heads
-from heads.analysis.explanation import Explanation, TensorFact
 from heads.api import load
 from heads.backbone.loading import load as load_backbone
 from heads.catalog.families import FAMILIES, family
@@ -35,6 +34,7 @@ from heads.catalog.tiny_models import quiet, tiny_model
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
+from heads.explain.explanation import Explanation, TensorFact
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.settings import ExperimentConfig

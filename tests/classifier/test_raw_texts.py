@@ -13,10 +13,6 @@ import transformers
 from tiny_models import FORMS, OTHERS, PIECES, Cut, real_tokenizer
 from torch import Tensor
 
-from heads.analysis.attribution import attributions
-from heads.analysis.counterfactuals import flipped, suggested
-from heads.analysis.padding.subject import SENTENCES
-from heads.analysis.selection import answered
 from heads.api import load
 from heads.catalog.families import family
 from heads.catalog.tiny_models import quiet, tiny_model
@@ -24,6 +20,10 @@ from heads.classifier.classifier import Classifier
 from heads.data.arrays import texts_of
 from heads.data.text import CONTROLS
 from heads.errors import CheckpointError
+from heads.explain.attribution import attributions
+from heads.explain.counterfactuals import flipped, suggested
+from heads.explain.padding.subject import SENTENCES
+from heads.explain.selection import answered
 from heads.exporters.verification import verify_logits
 
 ROUNDING = 1e-6  # of the largest logit

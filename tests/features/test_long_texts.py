@@ -15,8 +15,6 @@ from tolerances import FORWARD, assert_same_forward
 from torch import Tensor
 from torch.testing import assert_close
 
-from heads.analysis.comparison import token_notes
-from heads.analysis.differences import difference, same_in_training
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
@@ -24,6 +22,8 @@ from heads.classifier.inputs import head_inputs
 from heads.data.corpus import Corpus, build
 from heads.errors import RecipeError
 from heads.events import Progress
+from heads.explain.comparison import token_notes
+from heads.explain.differences import difference, same_in_training
 from heads.features import text_store
 from heads.features.extraction import extract
 from heads.features.featurizer import Featurizer

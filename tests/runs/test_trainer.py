@@ -21,8 +21,6 @@ from tolerances import assert_same_training
 from torch import Tensor
 
 import heads as public
-from heads.analysis.differences import difference
-from heads.analysis.explanation import explain
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
@@ -36,6 +34,8 @@ from heads.data.table import Columns
 from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import wilson
 from heads.events import Progress, result
+from heads.explain.differences import difference
+from heads.explain.explanation import explain
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.trainer import first_split, fit, train

@@ -4,11 +4,11 @@ import pytest
 from small_training_data import blobs, cells, result, training_data_of
 from torch import nn
 
-from heads.analysis.differences import difference
-from heads.analysis.explanation import explain
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import RecipeError
+from heads.explain.differences import difference
+from heads.explain.explanation import explain
 from heads.parts.registry import head
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL

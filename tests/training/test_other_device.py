@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from tuning_tasks import CLASSES, EVERY, task_of
 
-from heads.analysis import integrated_gradients as gradients
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, lying_on
 from heads.classifier.module import RecipeModule
 from heads.events import result
+from heads.explain import integrated_gradients as gradients
 from heads.features.featurizer import Featurizer
 from heads.features.token_states import different, keep_states
 from heads.parts import solvers

@@ -11,12 +11,12 @@ from small_training_data import WIDTH, accuracy, blobs, cells, lesson_of, result
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from heads.analysis.explanation import explain
 from heads.backbone.backbone import Backbone
 from heads.classifier.calibration import divides
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
 from heads.errors import RecipeError
+from heads.explain.explanation import explain
 from heads.parts.modules import leaves
 from heads.parts.registry import head
 from heads.parts.resolve import resolve

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads import display
-from heads.analysis.answering import ChosenHead, FileAnswers, choosing_head, predicting
 from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.events import result
 from heads.extras.scale.pieces import NOTES, Outcome, Piece
+from heads.inference.predict import ChosenHead, FileAnswers, choosing_head, predicting
 from heads.interfaces.views.format import commonest, counted
 from heads.runs.folder import find
 

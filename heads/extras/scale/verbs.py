@@ -244,10 +244,10 @@ def iter_predict_shards(
     Raises:
         HeadsError: The arguments do not fit each other, the data or the head.
     """
-    from heads.analysis.answering import choosing_head
     from heads.classifier.classifier import Classifier
     from heads.extras.scale import predicting
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
+    from heads.inference.predict import choosing_head
 
     to, model = absolute(to), absolute_model(model)
     if check_place(on) != HERE and isinstance(recipe, Classifier):

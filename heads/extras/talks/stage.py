@@ -10,10 +10,10 @@ from itertools import starmap
 from typing import Any
 
 from heads import display
-from heads.analysis.comparison import comparing
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
+from heads.explain.comparison import comparing
 from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from heads.analysis.comparison import Comparison
 from heads.classifier.pretrained import OWN
 from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
+from heads.explain.comparison import Comparison
 from heads.extras.talks.tour import CHOICES, SAMPLE, Tour
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import make_renderer

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from heads import display, plugins
-from heads.analysis.comparison import Compared, Comparison, comparing
-from heads.analysis.differences import apart_by_name
-from heads.analysis.explanation import pooler_says
 from heads.backbone.loading import load as load_model
 from heads.backbone.models import BUNDLED
 from heads.caching import make_room
@@ -24,6 +21,9 @@ from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
+from heads.explain.comparison import Compared, Comparison, comparing
+from heads.explain.differences import apart_by_name
+from heads.explain.explanation import pooler_says
 from heads.interfaces.views.format import apart
 from heads.parts.resolve import resolve
 from heads.runs.cells import answers_of_cell, kept

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from heads.caching import write_page
 
 if TYPE_CHECKING:
-    from heads.analysis.comparison import Comparison
+    from heads.explain.comparison import Comparison
     from heads.extras.talks.tour import Tour
 
 

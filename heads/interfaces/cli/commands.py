@@ -36,7 +36,7 @@ def compare(
 
 def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
     """Return the comparison that a command asks for; its progress is shown."""
-    from heads.analysis.comparison import comparing
+    from heads.explain.comparison import comparing
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
     return last_of(comparing(sentence(text), pair, recipes=recipes, **options)).comparison
@@ -56,7 +56,7 @@ def explain(
     Args:
         recipe: Such as cls+roberta; two show what differs.
     """
-    from heads.analysis.explanation import explaining
+    from heads.explain.explanation import explaining
 
     if len(recipe) > 2:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
@@ -107,7 +107,7 @@ def _check_families(model_types: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return whether the recipe of each family gives the logits of its class."""
     from rich.console import Console
 
-    from heads.analysis.catalog_check import compare_family
+    from heads.explain.catalog_check import compare_family
 
     checks: dict[str, dict[str, Any]] = {}
     with Console(stderr=True).status("Starting") as status:

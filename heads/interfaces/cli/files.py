@@ -36,7 +36,7 @@ def predict(
         to: A new file, where the rows are written in the format of its ending; without it they
             are printed as CSV.
     """
-    from heads.analysis.answering import predicting
+    from heads.inference.predict import predicting
 
     options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
     with tempfile.TemporaryDirectory() as folder:

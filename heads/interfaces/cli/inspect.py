@@ -26,7 +26,7 @@ def inspect(
         heads: The heads that are asked.
         nearest: How many training examples of each head; 0: none.
     """
-    from heads.analysis.neighbors import MOST
+    from heads.explain.neighbors import MOST
     from heads.interfaces.views.descriptions import tabulate_tokens
 
     if not 0 <= nearest <= MOST:

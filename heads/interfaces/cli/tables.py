@@ -15,12 +15,12 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Text
 
-from heads.analysis.answering import FileAnswers
 from heads.classifier.classifier import Classifier
 from heads.display import Code, Description, Displayed, Table
 from heads.errors import printable
 from heads.evaluation.metrics import SCORES
 from heads.events import Progress
+from heads.inference.predict import FileAnswers
 from heads.interfaces.views import descriptions
 from heads.interfaces.views.sections import (
     ResultSection,

@@ -11,18 +11,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heads.analysis.ablation import Ablation
-from heads.analysis.answering import FileAnswers
-from heads.analysis.attribution_result import Attribution
-from heads.analysis.comparison import Comparison
-from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.explanation import Explanation
-from heads.analysis.neighbors import Neighbourhood
-from heads.analysis.padding.report import PaddingReport
-from heads.analysis.selection import Reading
 from heads.catalog.catalog import CatalogEntry
 from heads.data.dataset import Data
 from heads.display import Code, Table
+from heads.explain.ablation import Ablation
+from heads.explain.attribution_result import Attribution
+from heads.explain.comparison import Comparison
+from heads.explain.counterfactuals import Counterfactuals
+from heads.explain.explanation import Explanation
+from heads.explain.neighbors import Neighbourhood
+from heads.explain.padding.report import PaddingReport
+from heads.explain.selection import Reading
+from heads.inference.predict import FileAnswers
 from heads.interfaces.views import dataset, interpretation, lanes, whole_files
 from heads.interfaces.views import explanation as explained
 from heads.interfaces.views.descriptions import describe, tabulate_cells

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from heads.analysis.comparison import Comparison
 from heads.errors import DataError, did_you_mean
 from heads.evaluation.details import Measures
+from heads.explain.comparison import Comparison
 from heads.interfaces.views import charts
 from heads.interfaces.views.charts import Chart
 from heads.interfaces.views.format import offered

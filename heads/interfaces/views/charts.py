@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from heads.analysis.comparison import Comparison
 from heads.evaluation.calibration import Bin, Coverage
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
+from heads.explain.comparison import Comparison
 from heads.interfaces.views import answers, counts
 from heads.interfaces.views.figures import (
     AMBER,

@@ -4,16 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
-from heads.analysis.ablation import Ablation
-from heads.analysis.answering import FileAnswers
-from heads.analysis.attribution_result import Attribution
-from heads.analysis.comparison import Comparison, said
-from heads.analysis.counterfactuals import Counterfactuals
-from heads.analysis.explanation import ORIGINS, Explanation
-from heads.analysis.neighbors import Neighbourhood
-from heads.analysis.padding.report import PaddingReport
-from heads.analysis.scoring import FileScores
-from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.backbone.given import is_given
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.calibration import CALIBRATED
@@ -24,8 +14,18 @@ from heads.data.dataset import Data
 from heads.display import Code, Description, Table
 from heads.errors import printable
 from heads.evaluation.metrics import SCORES
+from heads.explain.ablation import Ablation
+from heads.explain.attribution_result import Attribution
+from heads.explain.comparison import Comparison, said
+from heads.explain.counterfactuals import Counterfactuals
+from heads.explain.explanation import ORIGINS, Explanation
+from heads.explain.neighbors import Neighbourhood
+from heads.explain.padding.report import PaddingReport
+from heads.explain.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
+from heads.inference.evaluate import FileScores
+from heads.inference.predict import FileAnswers
 from heads.interfaces.views.dataset import ROLES
 from heads.interfaces.views.explanation import headline, list_notes
 from heads.interfaces.views.format import (

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from heads.analysis.differences import IN_BASE, HeadsApart, unlike
-from heads.analysis.explanation import ORIGINS, Explanation
-from heads.analysis.padding.report import PaddingReport
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import CatalogEntry, link, place
+from heads.explain.differences import IN_BASE, HeadsApart, unlike
+from heads.explain.explanation import ORIGINS, Explanation
+from heads.explain.padding.report import PaddingReport
 from heads.interfaces.views.format import count, counted, effect
 from heads.interfaces.views.html import render
 

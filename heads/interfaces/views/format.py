@@ -14,10 +14,10 @@ from heads.evaluation.metrics import METRICS, SCORES, Metric, MetricName, score_
 from heads.problem import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL, ProblemType
 
 if TYPE_CHECKING:
-    from heads.analysis.padding.report import PaddingFinding
     from heads.evaluation.details import Measures
     from heads.evaluation.significance import Difference
     from heads.evaluation.statistics import Scores
+    from heads.explain.padding.report import PaddingFinding
     from heads.runs.cells import Cell
 
 # One colour a recipe, each at least 3:1 on the light and the dark background; the first is that

@@ -5,13 +5,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heads.analysis.ablation import Ablation
-from heads.analysis.attribution_result import Attribution, Token
-from heads.analysis.counterfactuals import Counterfactual, Counterfactuals
-from heads.analysis.neighbors import Neighbourhood
-from heads.analysis.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import UNDECIDED, is_close
+from heads.explain.ablation import Ablation
+from heads.explain.attribution_result import Attribution, Token
+from heads.explain.counterfactuals import Counterfactual, Counterfactuals
+from heads.explain.neighbors import Neighbourhood
+from heads.explain.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.interfaces.views.descriptions import describe
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render

@@ -18,9 +18,9 @@ from heads.interfaces.views.html import render
 from heads.problem import ONE_VERSUS_REST
 
 if TYPE_CHECKING:
-    from heads.analysis.comparison import Comparison
     from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
+    from heads.explain.comparison import Comparison
 
 MOST_CLASSES = 5  # rows of a lane
 MOST_TOKENS = 26
@@ -129,7 +129,7 @@ def title_of(recipe: str) -> str:
 
 def lane(prediction: "Prediction", number: int) -> Lane:
     """The lane of a head that has answered."""
-    from heads.analysis.comparison import said
+    from heads.explain.comparison import said
 
     name = prediction.name
     is_own = name.startswith("own (")
@@ -228,7 +228,7 @@ def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
 
 def lead(comparison: "Comparison") -> str:
     """Say in a sentence which heads answer what."""
-    from heads.analysis.comparison import answer_key  # which imports torch
+    from heads.explain.comparison import answer_key  # which imports torch
 
     known = [one for one in comparison.predictions if not one.new]
     if not known:
@@ -256,7 +256,7 @@ def _says(group: "Sequence[Prediction]") -> str:
 
 
 def _answers(prediction: "Prediction", *, many: bool = False) -> str:
-    from heads.analysis.comparison import said
+    from heads.explain.comparison import said
 
     verbs = ("are", "say") if many else ("is", "says")
     return f"{verbs[0] if prediction.is_undecided else verbs[1]} {said(prediction)}"
@@ -268,7 +268,7 @@ def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
     Args:
         can_compare: Whether to offer a view of two heads that disagree.
     """
-    from heads.analysis.comparison import answer_key, rightness  # which imports torch
+    from heads.explain.comparison import answer_key, rightness  # which imports torch
 
     exclusive = [p for p in comparison.predictions if p.problem.is_exclusive and not p.new]
     return render(

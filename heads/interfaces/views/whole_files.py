@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from heads.analysis.answering import FileAnswers
-from heads.analysis.scoring import FileScores
 from heads.evaluation.metrics import SCORES
+from heads.inference.evaluate import FileScores
+from heads.inference.predict import FileAnswers
 from heads.interfaces.views.format import (
     accuracy,
     commonest,

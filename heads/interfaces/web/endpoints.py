@@ -124,8 +124,8 @@ def predict(
     Returns:
         Progress as it goes; then an account of the rows, and the file with the answers.
     """
-    from heads.analysis.answering import predicting
     from heads.data.formats.writers import ENDINGS
+    from heads.inference.predict import predicting
 
     with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
         target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
@@ -167,7 +167,7 @@ def evaluate(
     Returns:
         Progress as it goes; then the score, every measure and every class.
     """
-    from heads.analysis.scoring import LabelHints, iter_evaluation
+    from heads.inference.evaluate import LabelHints, iter_evaluation
 
     hints = LabelHints(
         label=label, labels=listed(label_columns), separator=separator or None, group=group

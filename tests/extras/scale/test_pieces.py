@@ -240,7 +240,7 @@ def test_what_cannot_be_read_is_told_in_a_sentence(
 
 
 def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path), LIMITS)
+    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     events = list(process(work_on(tmp_path / "to", log), source))
     assert all(isinstance(event, Progress) for event in events)
     assert sorted(shares := [event.share for event in events]) == shares

@@ -183,7 +183,7 @@ def test_several_heads_are_guessed_first(tiny):
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_computed(given, says, capfd, monkeypatch):
-    monkeypatch.setattr("heads.analysis.comparison.comparing", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr("heads.explain.comparison.comparing", lambda *_, **__: pytest.fail("ran"))
     for command in [["story", "Bad."]] * ("--to" in given) + [["demo"]]:
         assert main([*command, *given]) == 2
         assert says in " ".join(capfd.readouterr().err.split())

@@ -10,10 +10,10 @@ import pytest
 from few_runs import FewRuns
 from shell_runs import run as shell
 
-from heads.analysis import answering
 from heads.classifier.classifier import Classifier
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
+from heads.inference import predict
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_a_file_is_written_in_the_format_of_its_ending(capsys, run, tmp_path):
 
 
 def test_an_interruption_leaves_no_half_file_unsaid(capsys, monkeypatch, run, tmp_path):
-    monkeypatch.setattr(answering, "MOST", 50)
-    monkeypatch.setattr(answering, "FEWEST", 50)
+    monkeypatch.setattr(predict, "MOST", 50)
+    monkeypatch.setattr(predict, "FEWEST", 50)
     usual, asked = Classifier.logits, []
 
     def interrupted(self, texts, pairs=()):

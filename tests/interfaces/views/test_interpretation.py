@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from heads.analysis.ablation import Ablation, Effect, Worth
-from heads.analysis.attribution_result import Attribution, Token
-from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, pieces
-from heads.analysis.neighbors import Neighbour, Neighbourhood
-from heads.analysis.selection import HeadOutput, reading
+from heads.explain.ablation import Ablation, Effect, Worth
+from heads.explain.attribution_result import Attribution, Token
+from heads.explain.counterfactuals import Counterfactual, Counterfactuals, pieces
+from heads.explain.neighbors import Neighbour, Neighbourhood
+from heads.explain.selection import HeadOutput, reading
 from heads.interfaces.views import interpretation
 from heads.problem import REGRESSION, SINGLE_LABEL
 

@@ -52,9 +52,9 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
 
 
 def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
-    from heads.analysis.answering import predicting
-    from heads.analysis.scoring import Scoring
     from heads.data.formats.writers import ENDINGS
+    from heads.inference.evaluate import Scoring
+    from heads.inference.predict import predicting
     from heads.interfaces.views.sections import find_subject
     from heads.interfaces.views.whole_files import answered as shown
     from heads.runs.leaderboard import leaderboard

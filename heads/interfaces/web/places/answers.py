@@ -21,7 +21,7 @@ from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
 
 if TYPE_CHECKING:
-    from heads.analysis.comparison import Compared, Comparison
+    from heads.explain.comparison import Compared, Comparison
 
 PATIENCE = 0.3  # seconds of work that need no progress
 BEAT = 0.25  # seconds between two pictures of progress
@@ -164,7 +164,7 @@ def _at_once(question: PendingQuestion) -> Generator[Shown, None, bool]:
 
 
 def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
-    from heads.analysis.comparison import comparing
+    from heads.explain.comparison import comparing
 
     events = comparing(**asked.asked)
     return cast("Generator[Progress | Compared, None, None]", events)
@@ -172,7 +172,7 @@ def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
 
 def compared(asked: Location) -> "Comparison":
     """Return what the heads of a place say, all at once."""
-    from heads.analysis.comparison import Compared
+    from heads.explain.comparison import Compared
 
     (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
     return found.comparison

@@ -65,12 +65,12 @@ def draw_draft(asked: Location, draft: Draft) -> Any:
 
 
 def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
-    from heads.analysis.explanation import explain
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own, own_head
     from heads.data.corpus import check_text
     from heads.data.dataset import corpus_of
     from heads.data.samples import SAMPLES
+    from heads.explain.explanation import explain
     from heads.parts.resolve import resolve
 
     base_models.check_at_hand(asked)

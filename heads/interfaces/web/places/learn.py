@@ -86,7 +86,7 @@ def _example() -> list[Any]:
 
 def apart(one: str, other: str) -> list[Any]:
     """What sets two heads apart; and each of them, where it is a family's."""
-    from heads.analysis.differences import apart_by_name
+    from heads.explain.differences import apart_by_name
     from heads.interfaces.views import explanation
 
     try:

@@ -28,8 +28,8 @@ from heads.interfaces.web.temporary_files import exporting
 from heads.parts.resolved_recipe import JOINT
 
 if TYPE_CHECKING:
-    from heads.analysis.selection import HeadOutput, SelectedHeads
     from heads.classifier.classifier import Classifier
+    from heads.explain.selection import HeadOutput, SelectedHeads
 
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
@@ -44,7 +44,7 @@ def load_lane_heads(
     asked: Location, recipes: Sequence[str]
 ) -> "Generator[Progress, None, SelectedHeads]":
     """Load or train the heads of lanes, raw if the page shows raw logits; yield progress."""
-    from heads.analysis.selection import choosing
+    from heads.explain.selection import choosing
 
     base_models.check_at_hand(asked)
     if asked.run:
@@ -124,11 +124,11 @@ def _why(
     label: str,
     against: str,
 ) -> Stream:
-    from heads.analysis.ablation import ablating
-    from heads.analysis.attribution import attributions
-    from heads.analysis.comparison import script_notes
-    from heads.analysis.counterfactuals import suggested
-    from heads.analysis.neighbors import searching
+    from heads.explain.ablation import ablating
+    from heads.explain.attribution import attributions
+    from heads.explain.comparison import script_notes
+    from heads.explain.counterfactuals import suggested
+    from heads.explain.neighbors import searching
     from heads.interfaces.views import interpretation
 
     problem = classifier.head.problem
@@ -161,7 +161,7 @@ def _why(
 
 def retrained(asked: Location) -> Stream:
     """What the head says with a layer taken out and trained anew without it."""
-    from heads.analysis.ablation import ablating
+    from heads.explain.ablation import ablating
     from heads.interfaces.views import interpretation
 
     try:
@@ -175,7 +175,7 @@ def retrained(asked: Location) -> Stream:
 
 def edited(asked: Location, lines: str) -> Any:
     """What all heads side by side say of edits, one a line."""
-    from heads.analysis.counterfactuals import flipped
+    from heads.explain.counterfactuals import flipped
     from heads.interfaces.views import interpretation
 
     try:
@@ -192,7 +192,7 @@ def edited(asked: Location, lines: str) -> Any:
 
 def how(asked: Location) -> Stream:
     """Yield the chain of the head, from tokens to logits."""
-    from heads.analysis.explanation import explain
+    from heads.explain.explanation import explain
     from heads.interfaces.views import explanation
 
     try:
@@ -218,10 +218,10 @@ def compare_lanes(asked: Location, other: str) -> Stream:
     Args:
         other: The recipe of the other lane. Default: the first that answers differently.
     """
-    from heads.analysis.attribution import attributions
-    from heads.analysis.counterfactuals import flipped, without_each_word
-    from heads.analysis.differences import difference
-    from heads.analysis.selection import answered
+    from heads.explain.attribution import attributions
+    from heads.explain.counterfactuals import flipped, without_each_word
+    from heads.explain.differences import difference
+    from heads.explain.selection import answered
     from heads.interfaces.views import interpretation
 
     try:
@@ -276,8 +276,8 @@ def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOu
 
 def numbers(asked: Location) -> Stream:
     """Yield every class with its numbers, the temperature, and what the head says at it."""
-    from heads.analysis.selection import reading
     from heads.classifier.prediction import cuts_of
+    from heads.explain.selection import reading
     from heads.interfaces.views import interpretation
 
     try:
@@ -316,7 +316,7 @@ def tempered(asked: Location, power: Any) -> Any:
 
 def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
     """Return the head of the open lane and what it answers."""
-    from heads.analysis.selection import answered
+    from heads.explain.selection import answered
 
     _, classifier, second = result(load_open_head(asked))
     (output,) = answered([classifier], asked.text, second)
@@ -324,7 +324,7 @@ def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
 
 
 def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
-    from heads.analysis.selection import reading
+    from heads.explain.selection import reading
     from heads.interfaces.views import interpretation
 
     if not said.problem.has_classes:

@@ -11,20 +11,20 @@ from quick_heads import QUICK, classifiers
 from torch.nn.functional import normalize
 
 import heads as public
-from heads.analysis.ablation import ablated, ablating, kind_of, layers_named
-from heads.analysis.counterfactuals import Counterfactual, Counterfactuals, flipped, pieces
-from heads.analysis.neighbors import searching
-from heads.analysis.selection import (
+from heads.classifier.calibration import calibrate
+from heads.data.corpus import build
+from heads.errors import DataError, LimitError, RecipeError
+from heads.events import Progress
+from heads.explain.ablation import ablated, ablating, kind_of, layers_named
+from heads.explain.counterfactuals import Counterfactual, Counterfactuals, flipped, pieces
+from heads.explain.neighbors import searching
+from heads.explain.selection import (
     HeadOutput,
     SelectedHeads,
     choosing,
     reading,
     tempered,
 )
-from heads.classifier.calibration import calibrate
-from heads.data.corpus import build
-from heads.errors import DataError, LimitError, RecipeError
-from heads.events import Progress
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.trainer import first_split
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from heads import display
-from heads.analysis.attribution import encoded
-from heads.analysis.selection import SelectedHeads, check_texts, head_output
 from heads.backbone.states import states_of
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import RecipeModule
@@ -22,6 +20,8 @@ from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
+from heads.explain.attribution import encoded
+from heads.explain.selection import SelectedHeads, check_texts, head_output
 from heads.features.extraction import FeatureMatrices, extract
 
 MOST = 50

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from heads import display
-from heads.analysis.comparison import check_number, counted
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
@@ -21,6 +20,7 @@ from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, SAMPLES, Sample, sample_for
 from heads.errors import DataError, RecipeError
 from heads.events import Progress
+from heads.explain.comparison import check_number, counted
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, ProblemType, plain

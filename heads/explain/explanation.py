@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from heads import display
-from heads.analysis.differences import equivalent_heads
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
@@ -29,6 +28,7 @@ from heads.data.dataset import corpus_of
 from heads.data.samples import TEXT, sample_for
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
+from heads.explain.differences import equivalent_heads
 from heads.features.featurizer import Featurizer
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve

@@ -17,7 +17,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast
 
-from heads.analysis.comparison import Compared, Comparison, comparing, rightness, script_notes
 from heads.api import compare
 from heads.backbone.models import BUNDLED
 from heads.classifier import head_cache
@@ -26,6 +25,7 @@ from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
+from heads.explain.comparison import Compared, Comparison, comparing, rightness, script_notes
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.settings import PUBLIC, Limits, use_limits

@@ -11,8 +11,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from heads import display
-from heads.analysis.differences import same_in_training
-from heads.analysis.explanation import pooler_says
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
@@ -27,6 +25,8 @@ from heads.data.dataset import corpus_of
 from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
+from heads.explain.differences import same_in_training
+from heads.explain.explanation import pooler_says
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS, ResolvedRecipe
 from heads.problem import ProblemType

@@ -9,16 +9,16 @@ import slow
 import torch
 from quick_heads import classifiers
 
-from heads.analysis.attribution import attributions
-from heads.analysis.integrated_gradients import (
+from heads.backbone import loading
+from heads.errors import DataError, ModelError
+from heads.explain.attribution import attributions
+from heads.explain.integrated_gradients import (
     ExplainedLogits,
     _looked_up,
     embedding_gradients,
     input_embeddings,
     integrated,
 )
-from heads.backbone import loading
-from heads.errors import DataError, ModelError
 from heads.problem import MULTI_LABEL
 
 TEXT = "I expected more, but the ending won me over."

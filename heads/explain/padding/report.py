@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from heads import display
-from heads.analysis.budget import check_passes, products_of
-from heads.analysis.padding.cases import Perturbation, perturbations
-from heads.analysis.padding.reasons import (
+from heads.backbone.models import CHOOSE_ANOTHER
+from heads.errors import ModelError, RecipeError
+from heads.explain.budget import check_passes, products_of
+from heads.explain.padding.cases import Perturbation, perturbations
+from heads.explain.padding.reasons import (
     LogitScale,
     PerturbationEffect,
     advice,
@@ -18,10 +20,8 @@ from heads.analysis.padding.reasons import (
     reason,
     scale,
 )
-from heads.analysis.padding.subject import PaddedInput, Subject
-from heads.analysis.padding.subject import subject_of as admitted
-from heads.backbone.models import CHOOSE_ANOTHER
-from heads.errors import ModelError, RecipeError
+from heads.explain.padding.subject import PaddedInput, Subject
+from heads.explain.padding.subject import subject_of as admitted
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -13,11 +13,11 @@ from quick_heads import classifiers
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
 import heads
-from heads.analysis import scoring
 from heads.data.corpus import Corpus
 from heads.data.samples import SAMPLES
 from heads.errors import DataError
 from heads.evaluation.statistics import wilson
+from heads.inference import evaluate
 from heads.problem import SINGLE_OUTPUT
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import leaderboard
@@ -102,7 +102,7 @@ def test_unknown_labels_and_absent_classes_are_told(run, tmp_path):
     assert found.unknown == {"mixed": 2}
     assert found.absent == ("neutral",)
     assert {why: len(lines) for why, lines in found.left_out.items()} == {
-        scoring.UNKNOWN: 2, "no label": 1, "no text": 1
+        evaluate.UNKNOWN: 2, "no label": 1, "no text": 1
     }  # fmt: skip
     told = " ".join(found.told)
     share = 100 * found.score * found.measures.rows / (found.measures.rows + 2)
@@ -197,7 +197,7 @@ def test_one_versus_rest_and_spelled_numbers(rows: Corpus, small, tmp_path):
     found = heads.evaluate(path, recipe=head)
     given = head.predict(rows.texts)
     assert found.score == pytest.approx(accuracy_score(labels, given))
-    known = scoring._Known(problem=SINGLE_OUTPUT, classes={"1": 0, "2": 1, "x" * 9: 2},
+    known = evaluate._Known(problem=SINGLE_OUTPUT, classes={"1": 0, "2": 1, "x" * 9: 2},
                            plain={"1": "1", "2": "2"}, most=9)  # fmt: skip
     assert [known.place(one) for one in ("1", "2.0", "x" * 12, "3")] == [0, 1, 2, None]
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from quick_heads import classifiers
 
 import heads
-from heads.analysis import answering
-from heads.analysis.answering import block_rows, choosing_head, predicting
 from heads.classifier.answers import answer_columns
 from heads.classifier.classifier import Classifier
 from heads.data.files import open_table
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.events import result
+from heads.inference import predict
+from heads.inference.predict import block_rows, choosing_head, predicting
 from heads.settings import PUBLIC, Limits, use_limits
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -222,8 +222,8 @@ def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
 
 
 def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(answering, "FEWEST", 10)
-    monkeypatch.setattr(answering, "MOST", 10)
+    monkeypatch.setattr(predict, "FEWEST", 10)
+    monkeypatch.setattr(predict, "MOST", 10)
     to = tmp_path / "out.csv"
     work = predicting("sentiment", run=run("sentiment"), to=to)
     steps = [next(work) for _ in range(5)]

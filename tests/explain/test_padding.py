@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 from tiny_models import rewrite, save_tiny
 from transformers import AutoModelForSequenceClassification
 
-from heads.analysis.padding import subject as doctor_models
-from heads.analysis.padding.report import PaddingFinding, PaddingReport
-from heads.analysis.padding.subject import PaddedInput, subject_of
 from heads.api import examine
 from heads.catalog import tiny_models
 from heads.errors import ModelError
+from heads.explain.padding import subject as doctor_models
+from heads.explain.padding.report import PaddingFinding, PaddingReport
+from heads.explain.padding.subject import PaddedInput, subject_of
 from heads.settings import PUBLIC, Limits, use_limits
 
 CASES = (

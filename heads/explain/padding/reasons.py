@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 
-from heads.analysis.padding.cases import Perturbation
-from heads.analysis.padding.subject import PaddedInput, Subject
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
+from heads.explain.padding.cases import Perturbation
+from heads.explain.padding.subject import PaddedInput, Subject
 
 # A finding is a difference over this share of the range in which the logits lie,
 SHARE = 1e-4

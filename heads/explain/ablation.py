@@ -17,9 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from heads import display, interruption
-from heads.analysis.attribution import encoded
-from heads.analysis.neighbors import vectors_of
-from heads.analysis.selection import HeadOutput, SelectedHeads, check_texts, head_output
 from heads.classifier.calibration import calibrate
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus
@@ -29,6 +26,9 @@ from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
 from heads.events import Progress, within
+from heads.explain.attribution import encoded
+from heads.explain.neighbors import vectors_of
+from heads.explain.selection import HeadOutput, SelectedHeads, check_texts, head_output
 from heads.parts.modules import (
     Cuts,
     Neighbours,

@@ -3,14 +3,14 @@
 import torch
 from quick_heads import trained
 
-from heads.analysis.ablation import ablating
-from heads.analysis.selection import SelectedHeads
 from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import head_inputs
 from heads.classifier.prediction import predict
 from heads.data.corpus import Corpus
 from heads.events import result
+from heads.explain.ablation import ablating
+from heads.explain.selection import SelectedHeads
 from heads.runs.trainer import first_split
 from heads.settings import ExperimentConfig
 

@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.analysis.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
-from heads.analysis.budget import check_passes, passes_within, products_of
-from heads.analysis.integrated_gradients import (
+from heads.backbone.states import Encoded, States
+from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import check_second
+from heads.classifier.module import TrainedHead
+from heads.errors import DataError, ModelError, RecipeError, did_you_mean
+from heads.explain.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
+from heads.explain.budget import check_passes, passes_within, products_of
+from heads.explain.integrated_gradients import (
     NOT_TO_BE_HAD,
     ExplainedLogits,
     InputEmbeddings,
@@ -22,12 +27,7 @@ from heads.analysis.integrated_gradients import (
     input_embeddings,
     integrated,
 )
-from heads.analysis.selection import check_texts
-from heads.backbone.states import Encoded, States
-from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import check_second
-from heads.classifier.module import TrainedHead
-from heads.errors import DataError, ModelError, RecipeError, did_you_mean
+from heads.explain.selection import check_texts
 from heads.problem import ONE_VERSUS_REST
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.

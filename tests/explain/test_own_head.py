@@ -19,19 +19,19 @@ from tiny_models import (
     small_tokenizer,
 )
 
-from heads.analysis.comparison import (
-    Compared,
-    Comparison,
-    comparing,
-    is_unanimous,
-    verdict,
-)
 from heads.api import compare, load
 from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
 from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
+from heads.explain.comparison import (
+    Compared,
+    Comparison,
+    comparing,
+    is_unanimous,
+    verdict,
+)
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.recipe import Recipe
 from heads.settings import Limits, use_limits

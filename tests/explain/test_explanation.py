@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tiny_models import save_tiny
 
 from heads import api
-from heads.analysis import differences, explanation
-from heads.analysis.explanation import ORIGINS, Explanation, explaining
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.weights import pooler_of
 from heads.classifier.module import assemble
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
+from heads.explain import differences, explanation
+from heads.explain.explanation import ORIGINS, Explanation, explaining
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
 from heads.problem import SINGLE_LABEL

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 
-from heads.analysis.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
 from heads.backbone.weights import bare
@@ -30,6 +29,7 @@ from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
+from heads.explain.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt
 
 Inputs = dict[str, Tensor]
 Record = Callable[[str, object], None]

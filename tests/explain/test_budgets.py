@@ -12,14 +12,14 @@ from quick_heads import QUICK, classifiers
 
 import heads
 from heads import interruption
-from heads.analysis import ablation, attribution, neighbors, selection
-from heads.analysis.attribution import attributions
-from heads.analysis.counterfactuals import COMPARED, flipped, pieces, suggested
-from heads.analysis.padding import report
-from heads.analysis.selection import SelectedHeads
 from heads.backbone.backbone import _locks
 from heads.errors import DataError, LimitError
 from heads.events import result
+from heads.explain import ablation, attribution, neighbors, selection
+from heads.explain.attribution import attributions
+from heads.explain.counterfactuals import COMPARED, flipped, pieces, suggested
+from heads.explain.padding import report
+from heads.explain.selection import SelectedHeads
 from heads.runs.trainer import first_split
 from heads.settings import PUBLIC, Limits, set_limits, use_limits
 

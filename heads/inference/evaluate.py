@@ -15,14 +15,6 @@ import torch
 from torch import Tensor
 
 from heads import display, interruption
-from heads.analysis.answering import (
-    Asked,
-    ChosenHead,
-    FilePace,
-    block_rows,
-    choosing_head,
-    columns_read,
-)
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.label_names import ROWS, Names, other_names, rename_classes
@@ -62,6 +54,14 @@ from heads.evaluation.metrics import SCORES, MetricName, metric_of
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
+from heads.inference.predict import (
+    Asked,
+    ChosenHead,
+    FilePace,
+    block_rows,
+    choosing_head,
+    columns_read,
+)
 from heads.problem import ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.settings import current_limits
@@ -230,7 +230,7 @@ class FileScores(display.Displayed):
     def to_pandas(self) -> "DataFrame":
         """A row a class or a label, with how well it is found; of numbers one row of measures."""
         if self.measures.labels or self.by_class:
-            return display.data_frame(map(asdict, self.measures.labels or self.by_class))
+            return display.data_frame(asdict(row) for row in self.measures.labels or self.by_class)
         return display.data_frame([{"rows": self.measures.rows, **self.measures.values}])
 
     def as_json(self) -> dict[str, Any]:

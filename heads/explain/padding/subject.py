@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.analysis.catalog_check import texts
 from heads.backbone.backbone import panics_refused
 from heads.backbone.hub import cached_folder, full_id
 from heads.backbone.models import CHOOSE_ANOTHER
@@ -28,6 +27,7 @@ from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form, setting
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
+from heads.explain.catalog_check import texts
 from heads.hub import HUB_ID
 from heads.rng import IsolatedRng
 from heads.settings import current_limits

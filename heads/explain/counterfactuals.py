@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 
 from heads import display, interruption
-from heads.analysis.budget import check_passes, products_of
-from heads.analysis.selection import HeadOutput, check_texts, head_output
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, LimitError
+from heads.explain.budget import check_passes, products_of
+from heads.explain.selection import HeadOutput, check_texts, head_output
 from heads.problem import plain
 from heads.settings import current_limits
 

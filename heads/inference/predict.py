@@ -16,7 +16,6 @@ import numpy as np
 from torch import Tensor
 
 from heads import display, interruption
-from heads.analysis.selection import SelectedHeads, choosing
 from heads.backbone.downloads import fetching
 from heads.backbone.models import BUNDLED
 from heads.backbone.safety import absent
@@ -39,6 +38,7 @@ from heads.data.sources import on_disk, source_name, stream_source
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
+from heads.explain.selection import SelectedHeads, choosing
 from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs import spec

@@ -1,0 +1,1 @@
+"""Predict with a trained head, and score it on labelled rows."""
