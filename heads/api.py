@@ -24,7 +24,8 @@ from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
 from heads.explain.attribution_result import OTHERS, Attribution
-from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
+from heads.options import TableOptions, TrainOptions, merge_options, takes_options
+from heads.parts.resolved_recipe import JOINT
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, current_limits
 
@@ -186,62 +187,26 @@ def open_data(
     return data_of(table, columns, name=name)
 
 
+@takes_options(TrainOptions, TableOptions)
 def train_grid(
     data: str | Path | Frame | Data,
     *,
-    recipes: Sequence[str] = (),
-    grid: str = "small",
     test: str | Path | Frame | Data | None = None,
-    group: str = "",
-    vectors: str = "",
-    labels: Any = None,
-    test_labels: Any = None,
-    pairs: Sequence[str] = (JOINT,),
-    losses: Sequence[str] = (SOFTMAX,),
-    tune: Sequence[str] = (FROZEN,),
-    prefixes: Sequence[str] = (),
-    model: str = BUNDLED,
+    options: TrainOptions | None = None,
     config: ExperimentConfig | None = None,
     out: str | Path | None = None,
     on: str = HERE,
-    label_names: Sequence[str] | Mapping[str, str] = (),
+    **changes: Any,
 ) -> Leaderboard:
     """Trains every recipe of a grid on the same rows and compares them.
 
     Args:
         data: A sample, a file, a folder or a table as `heads.read` takes it, or what it gave.
-        recipes: The heads, such as mean+linear or cls+roberta; own, the head that a fine-tuned
-            model came with, is scored beside them and not trained.
-        grid: Where no recipes are given: small, as it is without, or full; layers, each under a
-            linear layer (of another pooling: layers:cls); heads, each on the mean (or heads:cls);
-            poolings that are not learned, each under a linear layer (or poolings:mlp); tunes, the
-            recipe mean+linear frozen and fine-tuned in four ways (or tunes:cls+roberta).
         test: Rows that are scored; without them some of the data are held out, several times.
-        group: The column that says which rows belong together, such as their author: no split
-            parts them.
-        vectors: The column of vectors to learn from in the place of texts, whichever engine made
-            them; one is taken by itself where there are no texts. All heads then have one reading,
-            as in vectors+linear, and no base model is loaded.
-        labels: The labels of vectors that have none beside them, one a row in the same order: a
-            CSV, JSONL or .npy file, or a list or an array.
-        test_labels: The same of the test.
-        pairs: How two texts enter: joint, as one sequence; siamese, each by itself; features, in
-            all ways of putting two vectors together; or a pairing by name, such as uv_diff.
-        losses: What one class a row is learned by: softmax, ovr (one versus the rest), ordinal,
-            hinge.
-        tune: What is learned of the base model besides the heads: frozen, nothing; last2, its last
-            two layers; lora; full, everything; lpft, the head first and then everything; bitfit;
-            layernorm; setfit, everything on pairs of texts and then the head (by the library of
-            that name, `pip install setfit`). Each gives cells of its own, which are
-            compared on the same rows.
-        prefixes: What is written before every text: a text such as "query: ", or the name of a
-            prompt that the base model has; none for nothing. Each gives cells of its own.
-        model: The base model: the bundled one, a Hub id, or (locally) a folder.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
         config: Seeds, splits and the like; see `heads.ExperimentConfig`.
         out: A new folder for the run; without it the run is kept where runs are kept.
         on: Where heads are trained: here, or a run backend of an extra (docs/extras.md).
-        label_names: Other names for the classes of own, such as neg, neu, pos for LABEL_0 and so
-            on: in the order of its logits, or by the names that it has.
 
     Returns:
         The leaderboard: `.verdict`, `.cells`, `.best`, `.classifier(name)`, `.to_pandas()`,
@@ -253,24 +218,15 @@ def train_grid(
     from heads.runs.runner import begin, working
     from heads.runs.spec import RunRequest, named_recipes
 
-    recipes = _several(recipes)
-    named_recipes(recipes)  # before anything is read
-    rows = _data(data, ColumnHints(group=group, vectors=vectors), labels)
+    chosen: TrainOptions
+    chosen, tables = merge_options((options or TrainOptions(), TableOptions()), changes)
+    named_recipes(chosen.recipes)  # before anything is read
+    hints = ColumnHints(group=tables.group, vectors=tables.vectors)
+    rows = _data(data, hints, tables.labels)
     if not isinstance(data, Data):
-        rows = warn_of_cuts(rows, model)
-    request = RunRequest(
-        data=rows,
-        test=open_test(test, rows, labels=test_labels),
-        recipes=recipes,
-        grid=grid,
-        pairs=_several(pairs),
-        losses=_several(losses),
-        tunes=_several(tune),
-        prefixes=_several(prefixes),
-        model=model,
-        config=config or ExperimentConfig(),
-        label_names=label_names,
-    )
+        rows = warn_of_cuts(rows, chosen.model)
+    scored = open_test(test, rows, labels=tables.test_labels)
+    request = RunRequest.of(rows, scored, chosen, config or ExperimentConfig())
     place = scheduler(on)  # before anything is written
     run = begin(request, out=Path(out) if out else None)
     return _last(working(run, place))
@@ -285,10 +241,6 @@ def scheduler(on: str) -> Scheduler:
     from heads.training.scheduler import run_trials
 
     return run_trials if on in ("", HERE) else plugins.load_run_backend(on)
-
-
-def _several(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def open_test(

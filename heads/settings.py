@@ -17,14 +17,25 @@ from heads.errors import LimitError
 
 def _setting(
     default: Any,
+    title: str,
     says: str,
     *,
     low: float | None = None,
     high: float | None = None,
     among: tuple[str, ...] | None = None,
+    of: str = "",
 ) -> Any:
-    """A field with the sentence and the range or choices of which forms and flags are made."""
-    known = {"says": says, "low": low, "high": high, "among": among}
+    """Return a field with what forms and flags need to know of a setting.
+
+    Args:
+        title: Its title on the page.
+        says: Its description.
+        low, high: The range of a number.
+        among: The choices of a text.
+        of: "head" if it concerns the training of one head, "classifier" if only of one with
+            classes: the estimators have these. Else it concerns the comparison.
+    """
+    known = {"title": title, "says": says, "low": low, "high": high, "among": among, "of": of}
     return field(default=default, metadata={k: v for k, v in known.items() if v is not None})
 
 
@@ -46,6 +57,7 @@ class ExperimentConfig:
 
     seeds: int = _setting(
         0,
+        "Seeds, with a test set",
         f"Repetitions on a test set: other new weights, and other development rows. 0: {SEEDS}, "
         f"and {TUNED_SEEDS} where a base model is tuned.",
         low=0,
@@ -53,81 +65,106 @@ class ExperimentConfig:
     )
     folds: int = _setting(
         5,
+        "Folds, without a test set",
         "Without a test set: into how many parts the rows are split; each is scored by heads "
         "that learned from the others.",
         low=2,
         high=20,
     )
     repetitions: int = _setting(
-        1, "Without a test set: how often all rows are scored, in other folds.", low=1, high=20
+        1,
+        "Repetitions of the folds",
+        "Without a test set: how often all rows are scored, in other folds.",
+        low=1,
+        high=20,
     )
     metric: str = _setting(
         "auto",
+        "Ranked by",
         "What heads are ranked and compared and their settings chosen by; auto: accuracy, or "
         "macro_f1 where 70 % of the rows are of one class, micro_f1 of several labels, spearman of "
         "numbers.",
         among=METRICS,
+        of="head",
     )
     held_out: float = _setting(
         0.25,
+        "Rows that are scored, with few rows a class",
         "With a few rows a class and without a test set: the share of the rows that is scored.",
         low=0.05,
         high=0.9,
     )
     development: float = _setting(
         0.15,
+        "Rows that settings are chosen on",
         "Share of the rows that a seed learns from, drawn anew for each, on which it chooses its "
         "settings and when to stop.",
         low=0.05,
         high=0.5,
+        of="head",
     )
     learning_rate: float = _setting(
         0.0,
+        "Learning rate",
         "Step size of AdamW for heads with hidden layers on a frozen base model; 0: searched, with "
         "the weight decay. Linear heads are solved without steps.",
         low=0.0,
         high=1.0,
+        of="head",
     )
     steps: int = _setting(
         0,
+        "Steps",
         "How many steps heads with hidden layers take; 0: until the development loss stops "
         "falling.",
         low=0,
         high=1_000_000,
+        of="head",
     )
     trials: int = _setting(
         0,
+        "Settings tried",
         "How many settings every head tries on its development rows. 0: as many as each kind of "
         "head needs; 3 of every kind where a base model is tuned, so that none is searched longer.",
         low=0,
         high=3,
+        of="head",
     )
     epochs: int = _setting(
         0,
+        "Passes over the rows, of a tuned base model",
         "Passes over the rows in which a base model is tuned, at most; 0: 3 to 10, fewer the "
         "more rows there are.",
         low=0,
         high=100,
+        of="head",
     )
     tuning_rate: float = _setting(
         0.0,
+        "Learning rate, of a tuned base model",
         "Learning rate of the last layer of a base model that is tuned, or of its adapter; 0: "
         "searched.",
         low=0.0,
         high=1.0,
+        of="head",
     )
     gradient_checkpointing: bool = _setting(
         False,
+        "Spare memory, of a tuned base model",
         "A tuned base model computes its layers twice instead of keeping what they gave: about a "
         "third more time, and much less memory. Not on an Apple GPU.",
+        of="head",
     )
     standardise: str = _setting(
         SEARCHED,
+        "Standardise",
         "Whether heads see every number of a vector with mean 0 and deviation 1.",
         among=(SEARCHED, "yes", "no"),
+        of="head",
     )
     per_class: int = _setting(
         0,
+        "Few rows a class",
         "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
         "several labels a row counts for its rarest.",
         low=0,
@@ -135,75 +172,101 @@ class ExperimentConfig:
     )
     class_weights: bool = _setting(
         False,
+        "Weigh classes alike",
         "Rows of rare classes count more, so that all classes count alike; not in "
         "ridge, lda, centroid, cosine and knn.",
+        of="classifier",
     )
     focal: float = _setting(
         0.0,
+        "Focal loss",
         "Focal loss: how much less rows count that are right already; 0: all alike.",
         low=0.0,
         high=10.0,
+        of="classifier",
     )
     smoothing: float = _setting(
-        0.0, "Label smoothing: how far goals of 0 and 1 are drawn together.", low=0.0, high=0.5
+        0.0,
+        "Label smoothing",
+        "Label smoothing: how far goals of 0 and 1 are drawn together.",
+        low=0.0,
+        high=0.5,
+        of="classifier",
     )
-    curve: bool = _setting(True, "Also train the leaders on a quarter and on half of the rows.")
+    curve: bool = _setting(
+        True, "Learning curve", "Also train the leaders on a quarter and on half of the rows."
+    )
     race: bool = _setting(
         False,
+        "Race",
         "Stop recipes that are behind by more than chance on the development rows; they are "
         "listed without a score.",
     )
     precision: str = _setting(
         "auto",
+        "Precision",
         "auto: matrix products in 16 bits where the processor or GPU has instructions for them; "
         "exact: 32 bits, for numbers to compare with float32 ones; fast: 16 bits wherever torch "
         "has kernels for them.",
         among=PRECISIONS,
+        of="head",
     )
     unseen: str = _setting(
         "aside",
+        "Classes never met",
         "Rows for scoring of a class that no row to learn from has: aside: left out, and counted; "
         "wrong: scored, and no head gets them right.",
         among=UNSEEN,
     )
     budget_seconds: int = _setting(
         0,
+        "Time allowed, in seconds",
         "Stop after that many seconds and keep what is done; 0: no end.",
         low=0,
         high=1_000_000,
     )
     budget_cells: int = _setting(
         0,
+        "Recipes trained at most",
         "Stop after that many recipes and keep what is done; 0: all.",
         low=0,
         high=1_000_000,
     )
-    seed: int = _setting(0, "Seed of splits, new weights and dropout.", low=0, high=2**32 - 1)
+    seed: int = _setting(
+        0,
+        "Seed",
+        "Seed of splits, new weights and dropout.",
+        low=0,
+        high=2**32 - 1,
+        of="head",
+    )
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value, among = getattr(self, one.name), one.metadata.get("among")
-            if isinstance(one.default, bool):
-                among = (True, False)
-            if among is None:
-                _check_range(one, value)
-                if not isinstance(one.default, float):
-                    object.__setattr__(self, one.name, int(value))  # 3.0 is 3
-            elif not isinstance(value, type(one.default)) or value not in among:
-                known = f"{', '.join(map(str, among[:-1]))} or {among[-1]}"
-                raise LimitError(f"{one.name} must be {known}, not {value!r:.40}.", "Change it.")
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            check_setting(setting, value, setting.name)
+            if type(setting.default) is int:
+                object.__setattr__(self, setting.name, int(value))  # 3.0 is 3
 
 
-def _check_range(one: Field[Any], value: Any) -> None:
-    """Refuses what is no number, or none within the range of a setting."""
-    low, high = one.metadata["low"], one.metadata["high"]
+def check_setting(setting: Field[Any], value: Any, name: str) -> None:
+    """Raise LimitError if a setting cannot have a value; the sentence calls it by `name`."""
+    choices = setting.metadata.get("among")
+    if isinstance(setting.default, bool):
+        choices = (True, False)
+    if choices:
+        if not isinstance(value, type(setting.default)) or value not in choices:
+            known = f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}"
+            raise LimitError(f"{name} must be {known}, not {value!r:.40}.", "Change it.")
+        return
+    low, high = setting.metadata["low"], setting.metadata["high"]
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    is_whole = isinstance(one.default, float) or (is_number and value % 1 == 0)
+    is_whole = isinstance(setting.default, float) or (is_number and value % 1 == 0)
     if not (is_number and is_whole and low <= value <= high):
-        number = "a number" if isinstance(one.default, float) else "a whole number"
-        came = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "larger"
-        what = f"{one.name} must be {number} of at least {low:g} and at most {high:,.10g}, not "
-        raise LimitError(f"{what}{came}.", "Change it.")
+        number = "a number" if isinstance(setting.default, float) else "a whole number"
+        is_short = not isinstance(value, int) or abs(value) < 10**40
+        what = f"{name} must be {number} of at least {low:g} and at most {high:,.10g}, not "
+        raise LimitError(f"{what}{f'{value!r:.40}' if is_short else 'larger'}.", "Change it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from docstring_parser import Docstring, DocstringStyle, parse
 
@@ -41,6 +41,21 @@ def flag(says: str) -> str:
     return says if says[1:2].isupper() else says[:1].lower() + says[1:]
 
 
+def options_class(parameter: inspect.Parameter) -> Any:
+    """Return the dataclass that annotates a parameter, whose fields are arguments, or None."""
+    annotations = (parameter.annotation, *get_args(parameter.annotation))
+    return next(filter(is_dataclass, annotations), None)
+
+
+def list_options(endpoint: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parameters that have a description, with the options class of each, or None."""
+    return {
+        name: options_class(parameter)
+        for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items()
+        if getattr(parameter.annotation, "__name__", "") != "Request"  # Gradio's own
+    }
+
+
 def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint]:
     """Completes the docstring of an endpoint by those of what it calls.
 
@@ -59,19 +74,20 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
         if not (docstring.short_description or sources):
             raise TypeError(f"{endpoint.__name__} has no docstring")
         known: dict[str, str] = {}
-        for source in (*reversed(sources), endpoint):
+        options = list_options(endpoint)
+        for source in (*reversed(sources), *filter(None, options.values()), endpoint):
             known |= arguments(source)
-        asked = [
-            name
-            for name, one in inspect.signature(endpoint).parameters.items()
-            if getattr(one.annotation, "__name__", "") != "Request"  # Gradio's own
+        names = [
+            argument
+            for name, kind in options.items()
+            for argument in ([field.name for field in fields(kind)] if kind else [name])
         ]
-        if missing := [name for name in asked if not known.get(name)]:
+        if missing := [name for name in names if not known.get(name)]:
             raise TypeError(f"{endpoint.__name__}: nothing describes {', '.join(missing)}")
         gives = docstring.returns.description if docstring.returns else returns
         lines = [_plain(docstring.short_description) or summary(sources[0])]
-        if asked:
-            lines += ["", "Args:", *(f"    {name}: {known[name]}" for name in asked)]
+        if names:
+            lines += ["", "Args:", *(f"    {name}: {known[name]}" for name in names)]
         if gives:
             lines += ["", "Returns:", f"    {_plain(gives)}"]
         endpoint.__doc__ = "\n".join(lines)

@@ -7,7 +7,7 @@ scikit-learn knows better (what labels are, which rows are fitted, tags, scores)
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, make_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,24 +67,21 @@ def _with_settings(kind: Kind) -> Kind:
     return kind
 
 
+def _setting_fields(kind: str, bases: tuple[type, ...] = ()) -> Any:
+    """Return a base class with the settings of one head as arguments; see `ExperimentConfig`."""
+    settings = [one for one in fields(ExperimentConfig) if one.metadata.get("of") == kind]
+    arguments = [(one.name, one.type, field(default=one.default)) for one in settings]
+    name = f"_{kind.title()}Settings"
+    return make_dataclass(name, arguments, bases=bases, eq=False, repr=False, kw_only=True)
+
+
 @dataclass(eq=False, repr=False)  # scikit-learn compares and prints estimators itself
-class _HeadEstimator(BaseEstimator):
+class _HeadEstimator(_setting_fields("head"), BaseEstimator):
     """Hold what both estimators share: options, texts in, logits out, and the trained head."""
 
     recipe: Recipe | str = "mean+linear"
     _: KW_ONLY
     model: str = BUNDLED
-    seed: int = 0
-    metric: str = "auto"
-    trials: int = 0
-    development: float = 0.15
-    standardise: str = "searched"
-    learning_rate: float = 0.0
-    steps: int = 0
-    epochs: int = 0
-    tuning_rate: float = 0.0
-    gradient_checkpointing: bool = False
-    precision: str = "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -206,7 +203,7 @@ class _HeadEstimator(BaseEstimator):
 
 @_with_settings
 @dataclass(eq=False, repr=False, kw_only=True)
-class HeadClassifier(ClassifierMixin, _HeadEstimator):
+class HeadClassifier(ClassifierMixin, _setting_fields("classifier"), _HeadEstimator):
     """A head on a transformer as a classifier of scikit-learn, trained as `heads.train_grid` does.
 
     X is a list, an array or a column of texts; or of pairs of texts, as a list of tuples, an array
@@ -240,10 +237,6 @@ class HeadClassifier(ClassifierMixin, _HeadEstimator):
         n_features_in_: How many columns X had, where it had any.
         feature_names_in_: Their names, where X was a data frame.
     """
-
-    class_weights: bool = False
-    focal: float = 0.0
-    smoothing: float = 0.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import product
@@ -19,7 +19,7 @@ from heads.caching import writing
 from heads.checked_files import CRC, crc_of_file
 from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import check_pairs
-from heads.classifier.label_names import Names, own_on_rows
+from heads.classifier.label_names import own_on_rows
 from heads.classifier.module import assemble
 from heads.classifier.pretrained import is_own
 from heads.data.checks import SKEWED, majority_share
@@ -31,6 +31,7 @@ from heads.data.vectors import Vectors
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.evaluation.metrics import AUTO, MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, OWN, TFIDF, EvaluationTask, strata
+from heads.options import TrainOptions
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
 from heads.parts.resolved_recipe import (
@@ -58,42 +59,27 @@ NONE = "none"  # of what is written before a text
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RunRequest:
-    """What a user asks, before it is held to the base model and to what this place allows.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunRequest(TrainOptions):
+    """What a user asks, before it is checked against the base model and the limits.
 
     Attributes:
         data: The rows.
         test: Rows that are scored; without them some of the data are held out.
-        recipes: The heads; without any, those of the grid. "own" is the head that the base model's
-            checkpoint came with: it is scored beside them and not trained.
-        grid: small, full, layers (layers:cls for another pooling), heads (heads:cls on another
-            reading than the mean) or poolings (poolings:mlp under another head than linear).
-        pairs: How two texts enter: joint, siamese, features (all that Sentence-BERT compares),
-            or pairings by name; each gives a cell of its own.
-        losses: softmax, ovr, ordinal or hinge, where a row has one class; each gives a cell of
-            its own.
-        tunes: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
-            layernorm, setfit (by the library of that name); each gives a cell of its own.
-        prefixes: What is written before every text: texts such as "query: ", names of prompts of
-            the base model, or none; each gives a cell of its own.
-        model: The base model; where the data hold vectors, there is none.
         config: The settings.
-        label_names: The names of the classes of "own", in the order of its logits or by those that
-            its config has; those of the config, if none are given.
     """
 
     data: Data
     test: Data | None = None
-    recipes: Sequence[str] = ()
-    grid: str = "small"
-    pairs: Sequence[str] = (JOINT,)
-    losses: Sequence[str] = (SOFTMAX,)
-    tunes: Sequence[str] = (FROZEN,)
-    prefixes: Sequence[str] = (NONE,)
-    model: str = BUNDLED
     config: ExperimentConfig = field(default_factory=ExperimentConfig)
-    label_names: Names = ()
+
+    @classmethod
+    def of(
+        cls, data: Data, test: Data | None, options: TrainOptions, config: ExperimentConfig
+    ) -> "RunRequest":
+        """Return a request with these options."""
+        values = {known.name: getattr(options, known.name) for known in fields(options)}
+        return cls(data=data, test=test, config=config, **values)
 
     @property
     def base(self) -> str:
@@ -397,6 +383,7 @@ def _open_vectors(run: RunFolder, facts: Mapping[str, Any]) -> Vectors:
 
 # --- Which cells a question comes to: the recipes of a grid in every way in and under every loss.
 
+SMALL = "small"
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
 # One recipe, this one if none is named, frozen and in the usual ways to learn the base model.
 TUNES, TUNED = "tunes", "mean+linear"
@@ -404,7 +391,7 @@ USUAL_TUNES = (FROZEN, "last2", "lora", "full", "lpft")
 # Read besides where a base model says how it was trained to be read, unless that is the average.
 TRAINED, AVERAGE = "trained", "mean"
 GRIDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "small": (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
+    SMALL: (("cls", "last", "mean", "max"), ("linear", "roberta", "distilbert", "modernbert")),
     "full": (
         ("cls", "last", "mean", "mean_content", "max", "weighted", "mean@{middle}", "mean@mean4"),
         ("linear", "gpt2", "bert", "roberta", "distilbert", "electra", "modernbert", "mlp"),
@@ -495,13 +482,14 @@ def chosen_recipes(
         raise DataError(what, "Name the column of second texts, or leave the way in joint.")
     for name in losses:
         loss[name]  # says what there is, where there is none of that name
-    tunes = [tuned(name) for name in request.tunes or (FROZEN,)]
+    tunes = [tuned(name) for name in request.tune or (FROZEN,)]
     prefixes = ["" if one == NONE else as_value(one) for one in request.prefixes or (NONE,)]
     found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
     recipes = named_recipes(request.recipes)
     if not recipes:
-        recipes, notes = _grid(request, backbone)
-        if request.grid.partition(":")[0] == TUNES:
+        grid = request.grid or SMALL
+        recipes, notes = _grid(grid, request, backbone)
+        if grid.partition(":")[0] == TUNES:
             tunes = [FROZEN, *tunes]
     for recipe in recipes:
         own = list(_each(recipe, ways, losses, tunes, prefixes))
@@ -514,10 +502,12 @@ def chosen_recipes(
     return list(found.values()), notes
 
 
-def _grid(request: RunRequest, backbone: Backbone) -> tuple[list[ResolvedRecipe], list[str]]:
+def _grid(
+    grid: str, request: RunRequest, backbone: Backbone
+) -> tuple[list[ResolvedRecipe], list[str]]:
     """The recipes of a grid that suit, and a sentence on those that do not."""
-    recipes = recipes_of(request.grid, backbone)
-    if request.grid.partition(":")[0] not in (HEADS, POOLINGS, TUNES):
+    recipes = recipes_of(grid, backbone)
+    if grid.partition(":")[0] not in (HEADS, POOLINGS, TUNES):
         return recipes, []
     corpus, found = request.data.corpus, list[ResolvedRecipe]()
     for recipe in recipes:
@@ -528,7 +518,7 @@ def _grid(request: RunRequest, backbone: Backbone) -> tuple[list[ResolvedRecipe]
                 plan_of(recipe, backbone)  # it says where there is nothing of it to learn
             found.append(recipe)
     unsuited = ", ".join(str(recipe) for recipe in recipes if recipe not in found)
-    says = f"Left out of the grid {request.grid}: {unsuited}. Asked for by name, each says why."
+    says = f"Left out of the grid {grid}: {unsuited}. Asked for by name, each says why."
     return found, [says] * bool(unsuited)
 
 

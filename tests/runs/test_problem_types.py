@@ -616,7 +616,7 @@ def test_one_recipe_in_every_usual_way_that_its_base_model_can_be_learned(
         "mean+linear",
         *(f"mean+linear?tune={tune}" for tune in ("last2", "lora", "full", "lpft")),
     ]
-    found = chosen(small, data, grid="tunes:cls+roberta", tunes=("bitfit",))
+    found = chosen(small, data, grid="tunes:cls+roberta", tune=("bitfit",))
     assert {"cls+roberta", "cls+roberta?tune=bitfit", "cls+roberta?tune=full"} <= set(found)
     assert len(found) == 6
     question = RunRequest(data=data, grid="tunes:mean@0+linear")

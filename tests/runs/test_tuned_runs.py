@@ -111,7 +111,7 @@ def test_a_chosen_number_of_seeds_and_trials_is_never_changed(seeds: int, trials
 
 
 def test_grids_are_crossed_with_what_is_learned(start) -> None:
-    run = start(["mean+linear", "cls+mlp?tune=lora"], tunes=("frozen", "last1"))
+    run = start(["mean+linear", "cls+mlp?tune=lora"], tune=("frozen", "last1"))
     names = json.loads((run.path / "run.json").read_text())["recipes"]
     assert {*names} == {"mean+linear", "mean+linear?tune=last1", "cls+mlp?tune=lora"}
 

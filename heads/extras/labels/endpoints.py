@@ -4,12 +4,12 @@ from typing import Any
 
 from heads.extras.labels.verbs import doubtful_labels
 from heads.interfaces.docstrings import described
-from heads.interfaces.web.guards import typed
+from heads.interfaces.web.arguments import check_types
 
 NO_RECIPES: list[str] = []
 
 
-@typed
+@check_types
 @described(
     doubtful_labels,
     returns="The labels from the most doubtful on, each with its line, what is suggested and how "

@@ -12,7 +12,7 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from inspect import Parameter
 from json import dumps
 from pathlib import Path
@@ -23,7 +23,13 @@ import typer
 
 from heads.data.table import listed
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.docstrings import arguments, described, flag, summary
+from heads.interfaces.docstrings import (
+    arguments,
+    described,
+    flag,
+    options_class,
+    summary,
+)
 from heads.plugins import log_clash
 from heads.settings import current_limits, parts_file, set_parts_file, set_public
 
@@ -153,7 +159,7 @@ def _describe_parameters(function: Callable[..., Any]) -> Iterator[tuple[Paramet
     """Yield the parameters of a function with their help; of a dataclass, a flag for each field."""
     help_texts = arguments(function)
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        if held := _held(parameter):
+        if held := options_class(parameter):
             yield from _describe_fields(held)
         else:
             yield parameter, help_texts[name]
@@ -164,6 +170,8 @@ def _describe_fields(held: Any) -> Iterator[tuple[Parameter, str]]:
     for field in fields(held):
         kind = type(field.default) if isinstance(field.type, str) else field.type
         kind = bool | None if kind is bool else kind  # so that --no-FLAG exists too
+        # A name for each of several, where Python takes a mapping as well.
+        kind = next((k for k in get_args(kind) if get_origin(k) is Sequence), kind)
         parameter = Parameter(
             field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=kind
         )
@@ -210,17 +218,12 @@ def _gathered(
     """What a function is called with: dataclasses of what was said, None where nothing was."""
     values = dict(given)
     for name, one in inspect.signature(function, eval_str=True).parameters.items():
-        if held := _held(one):
+        if held := options_class(one):
             found = {field.name: values.pop(field.name) for field in fields(held)}
             sources = {key: getattr(context.get_parameter_source(key), "name", "") for key in found}
             said = {key: found[key] for key in found if sources[key] == "COMMANDLINE"}
             values[name] = held(**said) if said or one.default is not None else None
     return values
-
-
-def _held(one: Parameter) -> Any:
-    """The dataclass whose fields are flags, if a parameter is one."""
-    return next(filter(is_dataclass, (one.annotation, *get_args(one.annotation))), None)
 
 
 def _take(path: Path) -> None:

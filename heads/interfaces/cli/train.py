@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from heads.data.table import ColumnHints
 from heads.errors import DataError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
+from heads.options import TrainOptions
 from heads.settings import ExperimentConfig
 
 Header = Literal["guess", "yes", "no"]
@@ -62,66 +63,60 @@ def _tell(data: Any, name: str) -> list[str]:
     return told
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Name the files beside the data, and say how they are read.
+
+    Attributes:
+        test: Rows that are scored; without them some of the data are held out, several times.
+        labels_file: The labels of vectors that have none beside them, one a row in the same order:
+            a CSV, JSONL or .npy file.
+        test_labels_file: The same of the test.
+        header: Whether the first line names the columns; found out, if not given.
+    """
+
+    test: str = ""
+    labels_file: str = ""
+    test_labels_file: str = ""
+    header: Header = "guess"
+
+
 @command(read, api.train_grid)
 def train(
     data: str = "",
     *,
-    recipes: Sequence[str] = (),
-    grid: str = "",
-    pairs: Sequence[str] = (),
-    losses: Sequence[str] = (),
-    tune: Sequence[str] = (),
-    prefixes: Sequence[str] = (),
-    test: str = "",
+    options: TrainOptions | None = None,
+    files: Files,
     columns: ColumnHints,
-    labels_file: str = "",
-    test_labels_file: str = "",
-    header: Header = "guess",
-    model: str = BUNDLED,
     out: Path | None = None,
     resume: str = "",
     on: str = api.HERE,
-    label_names: Sequence[str] = (),
     config: ExperimentConfig | None = None,
 ) -> Answers:
     """Compares a grid of heads on your own data.
 
     Args:
-        labels_file: The labels of vectors that have none beside them, one a row in the same order:
-            a CSV, JSONL or .npy file.
-        test_labels_file: The same of the test.
         resume: Go on with a run that was stopped.
     """
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
-    from heads.runs.runner import begin, foreseen, working
-    from heads.runs.spec import RunRequest, load, named_recipes
+    from heads.runs.runner import working
+    from heads.runs.spec import load
 
-    told: list[str] = []
-    options: dict[str, Any] = {"recipes": recipes, "grid": grid, "pairs": pairs, "losses": losses}
-    options |= {"tunes": tune, "prefixes": prefixes, "config": config, "label_names": label_names}
-    options = {name: value for name, value in options.items() if value}
+    notes: list[str] = []
     scheduler = api.scheduler(on)  # before files are read: the place may not be there
     if resume:
-        if data or test or out or options:
+        if data or files.test or out or options or config:
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
         run = find(resume)
     elif not data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
-    elif recipes and grid:
-        raise DataError("Recipes are chosen, and a grid as well.", "Leave out -r or --grid.")
     else:
-        named_recipes(recipes)  # before files are read, which may take long
-        rows = _read(data, columns, header, model, labels_file)
-        scored = api.open_test(test or None, rows, HEADERS[header], test_labels_file)
-        told += _tell(rows, data)
-        told += [f"In the test file: {says}" for says in _tell(scored, test)] if test else []
-        request = RunRequest(data=rows, test=scored, model=model, **options)
-        run = begin(request, out=out)
-        if any(one.is_tuned for one in load(run).resolved):
-            print("heads: timing some steps of what learns the base model", file=sys.stderr)
-        print(f"heads: {foreseen(run).says}", file=sys.stderr)
+        request, notes = _request_run(
+            data, options or TrainOptions(), files, columns, config or ExperimentConfig()
+        )
+        run = _begin(request, out)
     if warning := load(run).account.get("warning"):
         print(f"heads: warning: {warning}", file=sys.stderr)
     events = working(run, scheduler)
@@ -129,11 +124,38 @@ def train(
         board = _follow_events(run, events, live=sys.stderr.isatty())
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
-        yield _answer_run(leaderboard(run), run, told)
+        yield _answer_run(leaderboard(run), run, notes)
         says = f"heads: stopped; go on with heads train --resume {out or run.id}"
         print(says, file=sys.stderr)
         raise
-    yield _answer_run(board, run, told)
+    yield _answer_run(board, run, notes)
+
+
+def _request_run(
+    data: str, options: TrainOptions, files: Files, columns: ColumnHints, config: ExperimentConfig
+) -> tuple[Any, list[str]]:
+    """Read the files of a run; return its request, and notes on how they were read."""
+    from heads.runs.spec import RunRequest, named_recipes
+
+    named_recipes(options.recipes)  # before files are read, which may take long
+    rows = _read(data, columns, files.header, options.model, files.labels_file)
+    header, test_labels = HEADERS[files.header], files.test_labels_file
+    test = api.open_test(files.test or None, rows, header, test_labels)
+    notes = _tell(rows, data)
+    notes += [f"In the test file: {note}" for note in _tell(test, files.test)] if test else []
+    return RunRequest.of(rows, test, options, config), notes
+
+
+def _begin(request: Any, out: Path | None) -> Any:
+    """Begin a run, and print how long it will take."""
+    from heads.runs.runner import begin, foreseen
+    from heads.runs.spec import load
+
+    run = begin(request, out=out)
+    if any(recipe.is_tuned for recipe in load(run).resolved):
+        print("heads: timing some steps of what learns the base model", file=sys.stderr)
+    print(f"heads: {foreseen(run).says}", file=sys.stderr)
+    return run
 
 
 def _answer_run(board: Any, run: Any, known_notes: Sequence[str]) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ with the call.
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from heads.events import Progress
 from heads.interfaces.docstrings import described
 from heads.interfaces.views.dataset import build_hints
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import show_progress, typed, unchecked
+from heads.interfaces.web.arguments import Texts, check_types, expand_options
+from heads.interfaces.web.guards import show_progress, unchecked
 from heads.interfaces.web.slots import pool, pools
 from heads.interfaces.web.temporary_files import exporting
 from heads.interfaces.web.training_process import (
@@ -36,12 +37,12 @@ from heads.interfaces.web.training_process import (
     worked,
 )
 from heads.interfaces.web.visitors import address_of
-from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
+from heads.options import TrainOptions
 from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, current_limits
 
 PUBLIC_REPETITIONS = 10
-INPUTS: dict[Any, Any] = {str: gr.Textbox, float: gr.Number, bool: gr.Checkbox}
+INPUTS: dict[Any, Any] = {str: gr.Textbox, Texts: gr.Textbox, float: gr.Number, bool: gr.Checkbox}
 
 
 def build(slots: TrainingSlots) -> None:
@@ -98,7 +99,7 @@ def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: 
     gr.Button().click(endpoint, inputs, [*outputs], **event)
 
 
-@typed
+@check_types
 @described(api.predict)
 def predict(
     file: str | None,
@@ -142,7 +143,7 @@ def predict(
         yield report.as_json() | {"to": target.name}, str(target)
 
 
-@typed
+@check_types
 @described(api.evaluate, api.predict)
 def evaluate(
     file: str | None,
@@ -223,81 +224,69 @@ def answered_ending(path: Path, form: str = "") -> str:
     return ".csv"
 
 
-@typed
-@described(api.read, ColumnHints)
-def read(
-    file: str | None = None,
-    text: str = "",
-    label: str = "",
-    pair: str = "",
-    split: str = "",
-    labels_are: str = "",
-    label_columns: str = "",
-    order: str = "",
-    group: str = "",
-    dataset: str = "",
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnArguments:
+    """Name the columns of a file, as a program does.
+
+    Attributes:
+        text: The column of the texts, or of the vectors; guessed, if not named.
+        label: The column of the labels; guessed, if not named.
+        pair: The column of the second texts; guessed, if not named.
+        split: The column that says train, validation or test; guessed, if not named.
+        group: The column that says which rows belong together, such as their author: no split
+            parts them.
+        labels_are: What the labels are: one, number, columns, or the sign between several.
+        label_columns: Columns of 0 and 1, one for each label, separated by commas.
+        order: The classes from low to high, separated by commas.
+    """
+
+    text: str = ""
+    label: str = ""
+    pair: str = ""
+    split: str = ""
+    group: str = ""
+    labels_are: str = ""
+    label_columns: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+    def hints(self) -> ColumnHints:
+        """Return what they say of the columns; raise DataError if that does not fit together."""
+        columns = (self.text, self.label, self.pair, self.split, self.group)
+        return build_hints(columns, self.labels_are, self.label_columns, self.order)
+
+
+@check_types
+@expand_options
+@described(api.read)
+def read(file: str | None = None, *, columns: ColumnArguments, dataset: str = "") -> dict[str, Any]:
     """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
     Args:
         file: The texts and labels; a CSV, TSV, JSON, JSONL, Parquet, Excel or .npz file.
             Vectors may stand in the place of texts: their column is the text then.
-        labels_are: What the labels are: one, number, columns, or the sign between several.
-        label_columns: Columns of 0 and 1, one for each label, separated by commas.
-        order: The classes from low to high, separated by commas.
         dataset: The name of a data set to fetch instead of a file, such as hub:owner/name; locally.
     """
-    columns = (text, label, pair, split, group)
     with uploads.lent(file) as (name,):
-        hints = build_hints(columns, labels_are, listed(label_columns), listed(order))
-        return _read(name, hints, dataset=dataset).as_json()
+        return _read(name, columns.hints(), dataset=dataset).as_json()
 
 
 def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     """Return the endpoint `train_grid`, whose trainings take turns in these slots."""
 
-    # Gradio tells callers these names and defaults, in this order.
-    @typed
+    @check_types
+    @expand_options
     @described(api.train_grid, ExperimentConfig, read)
     def train_grid(
         request: gr.Request,
         file: str | None = None,
         test: str | None = None,
-        text: str = "",
-        label: str = "",
-        pair: str = "",
-        split: str = "",
-        recipes: str = "",
-        grid: str = "small",
-        model: str = BUNDLED,
-        seeds: float = 0,
-        per_class: float = 0,
-        labels_are: str = "",
-        label_columns: str = "",
-        order: str = "",
-        pairs: str = JOINT,
-        losses: str = SOFTMAX,
-        race: bool = False,
-        precision: str = "auto",
-        metric: str = "auto",
-        group: str = "",
-        unseen: str = "aside",
-        folds: float = 5,
-        repetitions: float = 1,
-        tune: str = FROZEN,
-        epochs: float = 0,
-        trials: float = 0,
-        tuning_rate: float = 0,
+        *,
+        columns: ColumnArguments,
+        options: TrainOptions,
+        config: ExperimentConfig,
         dataset: str = "",
     ) -> Iterator[dict[str, Any]]:
         """Trains every recipe of a grid on a file and compares them, with intervals.
-
-        Args:
-            recipes: The heads, such as mean+linear or cls+roberta, separated by spaces.
-            pairs: How two texts enter: joint, siamese, features or a pairing by name, by commas.
-            losses: What one class a row is learned by: softmax, ovr, ordinal, hinge, by commas.
-            tune: What is learned of the base model: frozen, last2, lora, full, lpft, bitfit,
-                layernorm, setfit, by commas; each gives cells of its own.
 
         Returns:
             Progress as it goes; then the verdict and every cell.
@@ -305,42 +294,17 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
         from heads.backbone.safety import admit
         from heads.runs.spec import RunRequest
 
-        settings: dict[str, Any] = {  # Gradio's numbers are floats; the config checks them
-            "seeds": seeds,
-            "folds": folds,
-            "repetitions": repetitions,
-            "per_class": per_class,
-            "race": race,
-            "precision": precision or "auto",
-            "metric": metric or "auto",
-            "unseen": unseen or "aside",
-            "epochs": epochs,
-            "trials": trials,
-            "tuning_rate": tuning_rate,
-        }
-        config, model = ExperimentConfig(**settings), model or BUNDLED
         _check_repetitions(config)
-        columns = (text, label, pair, split, group)
         # At once: where Gradio put files nothing stays for long, and others may train first.
         with uploads.lent(file, test) as (name, test_name):
-            admit(model)  # fetched before its turn: others train meanwhile
+            admit(options.model)  # fetched before its turn: others train meanwhile
 
             def request_run() -> RunRequest:
-                hints = build_hints(columns, labels_are, listed(label_columns), listed(order))
-                data = _read(name, hints, model, dataset)
+                hints = columns.hints()
+                data = _read(name, hints, options.model, dataset)
                 # The classes of a test are ordered by the other data.
-                scored = _read(test_name, replace(hints, order=()), model) if test else None
-                return RunRequest(
-                    data=data,
-                    test=scored,
-                    recipes=[recipe.rstrip(",") for recipe in recipes.split()],
-                    grid=grid or "small",
-                    pairs=listed(pairs or JOINT),
-                    losses=listed(losses or SOFTMAX),
-                    tunes=listed(tune or FROZEN),
-                    model=model,
-                    config=config,
-                )
+                scored = _read(test_name, replace(hints, order=()), options.model) if test else None
+                return RunRequest.of(data, scored, options, config)
 
             with slots.taken(address_of(request.client)) as place:
                 yield from waiting(slots, place)
@@ -413,7 +377,7 @@ COMMON: list[str] = list(RECIPES)  # shown as the default
 NO_RECIPES: list[str] = []
 
 
-@typed
+@check_types
 @described(
     api.compare,
     returns="The classes, and for each recipe its logits, probabilities and held-out accuracy.",
@@ -431,7 +395,7 @@ def compare(
     return api.compare(text, pair, **asked).as_json()
 
 
-@typed
+@check_types
 @described(
     api.explain,
     returns="The steps from tokens to logits with their tensors, and each token's share.",
@@ -446,7 +410,7 @@ def explain(
     return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
-@typed
+@check_types
 @described(
     api.catalogue,
     returns="The family, its class, its form, its recipe, and the reason where there is none.",
@@ -455,7 +419,7 @@ def families() -> list[dict[str, Any]]:
     return [entry.as_json() for entry in api.catalogue()]
 
 
-@typed
+@check_types
 @described(
     api.difference,
     returns="The two names and the difference, a few sentences.",
@@ -464,7 +428,7 @@ def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
 
-@typed
+@check_types
 @described(
     api.examine,
     returns="Each change with the largest difference of two logits, the reason and what to do.",
@@ -473,7 +437,7 @@ def doctor(model: str) -> dict[str, Any]:
     return api.examine(model).as_json()
 
 
-@typed
+@check_types
 @described(api.Inspector.attribute, api.compare, api.Inspector)
 def look(
     text: str,
@@ -498,7 +462,7 @@ def look(
     }
 
 
-@typed
+@check_types
 @described(
     api.Inspector.flips,
     api.compare,
@@ -516,7 +480,7 @@ def edit(
     return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
 
 
-@typed
+@check_types
 @described(
     api.Inspector.ablate,
     api.compare,
@@ -537,7 +501,7 @@ def ablate(
     return [one.as_json() for one in found]
 
 
-@typed
+@check_types
 @described(
     api.Inspector.readings,
     api.compare,
@@ -563,7 +527,7 @@ def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED)
     return api.Inspector(recipes=recipes, model=model, sample=sample, run=run)
 
 
-@typed
+@check_types
 def parts() -> dict[str, Any]:
     """Lists every pooling, choice of layers and head, with a sentence and the source of each.
 

@@ -1,27 +1,22 @@
 """What stands between a handler and the page: errors in one sentence, never a traceback."""
 
 import csv
-import functools
 import html
-import inspect
 import io
-import json
 import logging
-import math
 import secrets
 import time
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.components import Component
 from markupsafe import Markup
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from heads import plugins
 from heads.caching import refusal
 from heads.data.table import written_cell
-from heads.errors import DataError, HeadsError
+from heads.errors import HeadsError
 from heads.events import Progress
 from heads.interfaces.views.html import failure
 from heads.interfaces.web.slots import QUIET, pool
@@ -29,10 +24,8 @@ from heads.interruption import Interrupted
 from heads.settings import current_limits
 
 Result = TypeVar("Result")
-Handler = TypeVar("Handler", bound=Callable[..., Any])
 Asks = TypeVar("Asks", bound=Component)
 BEAT = 0.25  # seconds between two pictures of progress
-SHOWN = 40  # signs of a text that came in the place of something else
 LONGEST = 600  # characters of a sentence
 log = logging.getLogger("heads")
 
@@ -42,88 +35,6 @@ class Notice(gr.Error):
 
     def __init__(self, says: str, *, visible: bool = True) -> None:
         super().__init__(says, duration=8, visible=visible, print_exception=False)
-
-
-# What JSON has and a signature asks for, to the letter: no number is made of a text.
-STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-KINDS: dict[Any, str] = {
-    str: "a text", str | None: "a text", list[str]: "a list of texts",
-    float: "a number", bool: "true or false",
-}  # fmt: skip
-
-
-CHECKS = {kind: TypeAdapter(kind, config=STRICT) for kind in KINDS}
-
-
-def typed(endpoint: Handler) -> Handler:
-    """Let an endpoint raise DataError for an argument that is not what its signature says."""
-    signature, hints = inspect.signature(endpoint), get_type_hints(endpoint)
-    kinds = {name: hints[name] for name in signature.parameters if hints[name] in KINDS}
-
-    @functools.wraps(endpoint)
-    def call(*inputs: Any, **named: Any) -> Any:
-        try:
-            given = signature.bind(*inputs, **named)
-        except TypeError:
-            what = f"The arguments are {', '.join(kinds) or 'none'}, in this order."
-            raise DataError(what, "Leave out only the last ones.") from None
-        for name in filter(kinds.__contains__, given.arguments):
-            given.arguments[name] = _check(name, given.arguments[name], kinds[name])
-        return endpoint(*given.args, **given.kwargs)
-
-    @functools.wraps(endpoint)
-    def stream(*inputs: Any, **named: Any) -> Any:
-        yield from call(*inputs, **named)
-
-    return cast("Handler", stream if inspect.isgeneratorfunction(endpoint) else call)
-
-
-def _check(name: str, value: Any, kind: Any) -> Any:
-    """Return an argument if it is of its kind; raise DataError otherwise."""
-    value = _recipes(value, kind) if name == "recipes" else value
-    try:
-        CHECKS[kind].validate_python(value)
-    except ValidationError as error:
-        raise _misfit(name, KINDS[kind], error) from None
-    return value
-
-
-def _recipes(value: Any, kind: Any) -> Any:
-    """Recipes as a list or as one text, separated by spaces: every endpoint takes both.
-
-    >>> _recipes("mean+linear, cls+linear", list[str]), _recipes(["mean+linear"], str)
-    (['mean+linear', 'cls+linear'], 'mean+linear')
-    """
-    if kind is str and isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return " ".join(value)
-    if kind == list[str] and isinstance(value, str):
-        return [one.rstrip(",") for one in value.split()]
-    return value
-
-
-def _misfit(name: str, kind: str, error: ValidationError) -> DataError:
-    """What to say of an argument that is of another kind."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = "".join(f" (entry {one + 1})" for one in first["loc"] if isinstance(one, int))
-    must = kind.replace("a list of texts", "a list of texts alone") if place else kind
-    return DataError(f"{name} must be {must}, not {_kind(first['input'])}{place}.", "Change it.")
-
-
-def _kind(value: Any) -> str:
-    """What came in the place of something else, as JSON calls it.
-
-    >>> _kind(None), _kind(float("nan")), _kind(["x"]), _kind("x" * 100)
-    ('null', 'NaN', 'a list', "the text 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'")
-    """
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, str):
-        return f"the text {value if len(value) <= SHOWN else value[: SHOWN - 1] + '…'!r}"
-    if isinstance(value, float):
-        return f"the number {value}" if math.isfinite(value) else json.dumps(value)
-    if isinstance(value, int):
-        return f"the number {value}" if abs(value) < 10**SHOWN else "a number that long"
-    return "a list" if isinstance(value, list | tuple) else "an object"
 
 
 def sentence(error: Exception) -> str:

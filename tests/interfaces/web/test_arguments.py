@@ -26,8 +26,8 @@ FITTING = {
     "readings": ["Bad.", "", ["mean+linear"], 1.0, "", ""],
     "read": [None, "", "", "", "", "", "", "", ""],
     "train_grid": [
-        None, None, "", "", "", "", "", "small", "", 3, 0, "", "", "", "joint", "softmax", False,
-        "auto", "auto", "", "aside", 5, 1, "frozen", 0, 0, 0,
+        None, None, "", "", "", "", "", "", "", "", "", "small", "joint", "softmax", "frozen", "",
+        "", "", 3, 5, 1, "auto",
     ],
 }  # fmt: skip
 ODD = [
@@ -118,10 +118,16 @@ def server(page_url, tmp_path_factory):
         ("readings", 3, math.nan, "temperature must be a number, not N"),
         ("readings", 3, True, "temperature must be a number, not true."),
         ("read", 1, ["a"], "text must be a text, not a list."),
-        ("train_grid", 9, "three", "seeds must be a number, not the text 'three'."),
-        ("train_grid", 9, 2.5, "seeds must be a whole number of at least 0 and at most 50, not"),
-        ("train_grid", 16, 1, "race must be true or false, not the number 1."),
-        ("train_grid", 26, 7, "tuning_rate must be a number of at least 0 and at most 1, not"),
+        ("train_grid", 18, "three", "seeds must be a number, not the text 'three'."),
+        ("train_grid", 18, 2.5, "seeds must be a whole number of at least 0 and at most 50, not"),
+        ("train_grid", 20, 7000, "repetitions must be a whole number of at least 1 and at most"),
+        ("train_grid", 12, 1, "pairs must be a text or a list, not the number 1."),
+        (
+            "train_grid",
+            12,
+            ["a", 5],
+            "pairs must be a list of texts alone, not",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_is_named(server, name, place, value, says):

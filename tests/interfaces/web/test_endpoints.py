@@ -1,6 +1,7 @@
 """The page without a browser: endpoints, their types, and what handlers answer."""
 
 import json
+from dataclasses import fields
 
 import numpy
 import pandas
@@ -12,8 +13,11 @@ from gradio_client.exceptions import AppError
 from heads import plugins
 from heads.errors import DataError, HeadsError
 from heads.interfaces.web import endpoints
+from heads.interfaces.web.endpoints import ColumnArguments
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.answers import PendingQuestion, answering
+from heads.options import TrainOptions
+from heads.settings import ExperimentConfig
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +149,16 @@ def test_a_grid_is_trained_over_the_api(client, tmp_path):
     rows += [f"The train number {n} is late again,travel" for n in range(20)]
     (tmp_path / "mine.csv").write_text("\n".join(rows), "utf-8")
     file = handle_file(str(tmp_path / "mine.csv"))
-    given = [file, None, "", "", "", "", "mean+linear max+linear", "small", "", 1, 0]
-    job = client.submit(*given, api_name="/train_grid")
+    asked = {"recipes": "mean+linear max+linear", "seeds": 1}
+    job = client.submit(file, **asked, api_name="/train_grid")
     job.result()
     *events, board = job.outputs()
     named = client.view_api(return_format="dict")["named_endpoints"]["/train_grid"]["parameters"]
     asked = [one["parameter_name"] for one in named if not one["parameter_has_default"]]
     assert asked == []  # a data set of the Hub may stand in the place of a file
-    assert [one["parameter_name"] for one in named][-5:] == [
-        "tune", "epochs", "trials", "tuning_rate", "dataset"
+    options = (ColumnArguments, TrainOptions, ExperimentConfig)
+    assert [one["parameter_name"] for one in named] == [
+        "file", "test", *(field.name for kind in options for field in fields(kind)), "dataset"
     ]  # fmt: skip
     assert {event["event"] for event in events} >= {"progress", "cell"}
     assert [cell["recipe"] for cell in board["cells"] if not cell["baseline"]]
@@ -187,26 +192,20 @@ def test_what_is_learned_is_asked_over_the_api(client, tmp_path, tiny):
         client.predict(file, **asked, tune="ful", api_name="/train_grid")
 
 
-def test_bad_numbers_over_the_api_get_a_sentence(client, tmp_path):
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("seeds", -1), ("seeds", 2.5), ("seeds", 1000), ("precision", "double"), ("metric", "auc"),
+        ("tune", "everything"), ("focal", -1), ("smoothing", 0.9), ("development", 0),
+        ("standardise", "maybe"), ("class_weights", "yes"), ("curve", 1), ("seed", -1),
+    ],
+)  # fmt: skip
+def test_a_bad_setting_over_the_api_is_named(client, tmp_path, setting, value):
     (tmp_path / "mine.csv").write_text("text,label\na,x\nb,y\n", "utf-8")
-    for seeds in (-1, 2.5, 1000):
-        file = handle_file(str(tmp_path / "mine.csv"))
-        given = [file, None, "", "", "", "", "", "small", "", seeds, 0]
-        with pytest.raises(
-            AppError, match="seeds must be a whole number of at least 0 and at most"
-        ):
-            client.predict(*given, api_name="/train_grid")
     file = handle_file(str(tmp_path / "mine.csv"))
-    given = [file, None, "", "", "", "", "", "small", "", 1, 0, "", "", "", "", ""]
-    with pytest.raises(AppError, match="precision must be auto, exact or fast, not 'double'"):
-        client.predict(*given, False, "double", api_name="/train_grid")
-    file = handle_file(str(tmp_path / "mine.csv"))
-    with pytest.raises(AppError, match=r"metric must be auto, accuracy, .* not 'auc'"):
-        client.predict(file, *given[1:], False, "auto", "auc", api_name="/train_grid")
-    file = handle_file(str(tmp_path / "mine.csv"))
-    last = ["auto", "", "aside", 5, 1, "everything"]
-    with pytest.raises(AppError, match="everything"):
-        client.predict(file, *given[1:], False, "auto", *last, api_name="/train_grid")
+    with pytest.raises(AppError) as refused:
+        client.predict(file, **{setting: value}, api_name="/train_grid")
+    assert ("everything" if setting == "tune" else setting) in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path,
     rows = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}
     pandas.DataFrame(rows).to_parquet(place / "train-00000-of-00001.parquet")
     fake.datasets["me/mine"] = Repository(folder=tmp_path / "main")
-    found = endpoints.read(None, *[""] * 8, dataset="hub:me/mine")
+    found = endpoints.read(dataset="hub:me/mine")
     assert found["classes"] == {"no": 10, "yes": 10}
     path = str(place / "train-00000-of-00001.parquet")
     for name, says in (
@@ -260,10 +259,10 @@ def test_a_data_set_of_the_hub_is_read_in_local_mode_and_no_path(fake, tmp_path,
         ("", "There is no file."),
     ):
         with pytest.raises(DataError, match=says):
-            endpoints.read(None, *[""] * 8, dataset=name)
+            endpoints.read(dataset=name)
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     with pytest.raises(HeadsError, match="for local use"):
-        endpoints.read(None, *[""] * 8, dataset="hub:me/mine")
+        endpoints.read(dataset="hub:me/mine")
 
 
 @pytest.mark.slow

@@ -7,12 +7,13 @@ import gradio as gr
 
 from heads.backbone.models import BUNDLED
 from heads.data.dataset import Data
-from heads.errors import DataError, RecipeError
+from heads.errors import RecipeError
 from heads.evaluation.metrics import metrics_of
 from heads.interfaces.web.guards import unchecked
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.slots import QUIET
 from heads.interfaces.web.startup import Opening
+from heads.options import TrainOptions
 from heads.parts import tunings as _tunings  # noqa: F401  fills the registry
 from heads.parts.registry import tuning
 from heads.parts.resolved_recipe import (
@@ -26,7 +27,7 @@ from heads.parts.resolved_recipe import (
     SOFTMAX,
 )
 from heads.problem import SINGLE_LABEL
-from heads.settings import ExperimentConfig, current_limits
+from heads.settings import ExperimentConfig, check_setting, current_limits
 
 if TYPE_CHECKING:
     from heads.runs.spec import RunRequest
@@ -36,32 +37,6 @@ if TYPE_CHECKING:
 OWN = "own"
 PUBLIC_SECONDS = 120
 FORM = tuple(field for field in fields(ExperimentConfig) if field.name != "seeds")
-TITLES = {
-    "seeds": "Seeds, with a test set",
-    "metric": "Ranked by",
-    "folds": "Folds, without a test set",
-    "repetitions": "Repetitions of the folds",
-    "held_out": "Rows that are scored, with few rows a class",
-    "development": "Rows that settings are chosen on",
-    "learning_rate": "Learning rate",
-    "steps": "Steps",
-    "trials": "Settings tried",
-    "epochs": "Passes over the rows, of a tuned base model",
-    "tuning_rate": "Learning rate, of a tuned base model",
-    "gradient_checkpointing": "Spare memory, of a tuned base model",
-    "standardise": "Standardise",
-    "per_class": "Few rows a class",
-    "class_weights": "Weigh classes alike",
-    "focal": "Focal loss",
-    "smoothing": "Label smoothing",
-    "curve": "Learning curve",
-    "race": "Race",
-    "precision": "Precision",
-    "unseen": "Classes never met",
-    "budget_seconds": "Time allowed, in seconds",
-    "budget_cells": "Recipes trained at most",
-    "seed": "Seed",
-}
 
 
 def build_request(
@@ -85,33 +60,26 @@ def build_request(
     ):
         if not ticked:
             raise RecipeError(what, hint)
-    values = {field.name: value for field, value in zip(FORM, form, strict=True)}
-    return RunRequest(
-        data=data,
+    options = TrainOptions(
         recipes=recipes,
-        grid="small" if recipes else str(grid),
-        pairs=tuple(pairs),
-        losses=tuple(losses),
-        tunes=tuple(tunes),
+        grid="" if recipes else str(grid),
+        pairs=pairs,
+        losses=losses,
+        tune=tunes,
         model=str(model or BUNDLED),
-        config=build_config(values | {"seeds": seeds}),
     )
+    values = {field.name: value for field, value in zip(FORM, form, strict=True)}
+    return RunRequest.of(data, None, options, build_config(values | {"seeds": seeds}))
 
 
 def build_config(values: dict[str, Any]) -> ExperimentConfig:
     """Return the settings of an experiment; raise HeadsError if one is out of its range."""
     checked: dict[str, Any] = {}
     for field in fields(ExperimentConfig):
-        value, kind = values[field.name], type(field.default)
-        if kind in (int, float):
-            low, high = field.metadata.get("low", 0), field.metadata.get("high", 2**31)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not low <= value <= high:  # NaN is in no range
-                title = TITLES.get(field.name, field.name)
-                raise DataError(f"'{title}' must be between {low} and {high:,}.", "Change it.")
-            value = kind(value)
-        # Of texts, the experiment itself knows which there are.
-        checked[field.name] = value is True if kind is bool else value
+        kind = type(field.default)
+        value = values[field.name] is True if kind is bool else values[field.name]
+        check_setting(field, value, f"'{field.metadata['title']}'")
+        checked[field.name] = kind(value)
     if current_limits().public:
         seconds = checked["budget_seconds"] or PUBLIC_SECONDS
         checked["budget_seconds"] = min(seconds, PUBLIC_SECONDS)
@@ -338,7 +306,7 @@ def _control(name: str, *, is_slider: bool = False) -> Any:
     """Draw the control of a setting, made from what the setting says of itself."""
     field = ExperimentConfig.__dataclass_fields__[name]
     default, says = field.default, field.metadata
-    look: dict[str, Any] = {"label": TITLES.get(name, name), "info": says["says"], "min_width": 240}
+    look: dict[str, Any] = {"label": says["title"], "info": says["says"], "min_width": 240}
     is_rate = name.endswith("_rate")  # it is chosen by its order of magnitude
     if isinstance(default, bool):
         return gr.Checkbox(default, **look)

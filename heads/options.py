@@ -1,0 +1,143 @@
+"""Options of the verbs: the signatures of Python, shell, page and endpoints follow from them.
+
+An option is described once, at its field. Nothing here imports torch.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from heads.backbone.models import BUNDLED
+from heads.errors import RecipeError, did_you_mean
+from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def option(default: Any, says: str) -> Any:
+    """Return a field with its description, from which flags and endpoints take theirs."""
+    return dataclasses.field(default=default, metadata={"says": says})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Options of `heads.train_grid`: which heads are trained on which base model.
+
+    A list of one text may be given as that text.
+    """
+
+    recipes: Sequence[str] = option(
+        (),
+        "The heads, such as mean+linear or cls+roberta; own, the head that a fine-tuned model "
+        "came with, is scored beside them and not trained.",
+    )
+    grid: str = option(
+        "",
+        "Instead of recipes: small, the default, or full; layers, each under a linear layer (of "
+        "another pooling: layers:cls); heads, each on the mean (or heads:cls); poolings that are "
+        "not learned, each under a linear layer (or poolings:mlp); tunes, the recipe mean+linear "
+        "frozen and fine-tuned in four ways (or tunes:cls+roberta).",
+    )
+    pairs: Sequence[str] = option(
+        (JOINT,),
+        "How two texts enter: joint, as one sequence; siamese, each by itself; features, in all "
+        "ways of putting two vectors together; or a pairing by name, such as uv_diff.",
+    )
+    losses: Sequence[str] = option(
+        (SOFTMAX,),
+        "What one class a row is learned by: softmax, ovr (one versus the rest), ordinal, hinge.",
+    )
+    tune: Sequence[str] = option(
+        (FROZEN,),
+        "What is learned of the base model besides the heads: frozen, nothing; last2, its last two "
+        "layers; lora; full, everything; lpft, the head first and then everything; bitfit; "
+        "layernorm; setfit, everything on pairs of texts and then the head (by the library of that "
+        "name, pip install setfit). Each gives cells of its own, which are compared on the same "
+        "rows.",
+    )
+    prefixes: Sequence[str] = option(
+        (),
+        'What is written before every text: a text such as "query: ", or the name of a prompt that '
+        "the base model has; none for nothing. Each gives cells of its own.",
+    )
+    model: str = option(
+        BUNDLED, "The base model: the bundled one, a Hub id, or (locally) a folder."
+    )
+    label_names: Sequence[str] | Mapping[str, str] = option(
+        (),
+        "Other names for the classes of own, such as neg, neu, pos for LABEL_0 and so on: in the "
+        "order of its logits, or by the names that it has.",
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("recipes", "pairs", "losses", "tune", "prefixes"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        if self.recipes and self.grid:
+            raise RecipeError("Recipes are chosen, and a grid as well.", "Leave out one of them.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Options of tables that a verb reads by itself; `heads.read` takes all there are."""
+
+    group: str = option(
+        "",
+        "The column that says which rows belong together, such as their author: no split parts "
+        "them.",
+    )
+    vectors: str = option(
+        "",
+        "The column of vectors to learn from in the place of texts, whichever engine made them; "
+        "one is taken by itself where there are no texts. All heads then have one reading, as in "
+        "vectors+linear, and no base model is loaded.",
+    )
+    labels: Any = option(
+        None,
+        "The labels of vectors that have none beside them, one a row in the same order: a CSV, "
+        "JSONL or .npy file, or a list or an array.",
+    )
+    test_labels: Any = option(None, "The same of the test.")
+
+
+def merge_options(given: Sequence[Any], changes: Mapping[str, Any]) -> list[Any]:
+    """Return options with the changes that are fields of theirs.
+
+    Raises:
+        TypeError: A change is a field of none of them.
+    """
+    names = {known.name: at for at, kind in enumerate(given) for known in fields(kind)}
+    for name in changes:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise TypeError(f"There is no argument '{name}'. {hint}".rstrip())
+    return [
+        replace(options, **{name: changes[name] for name in changes if names[name] == at})
+        for at, options in enumerate(given)
+    ]
+
+
+def takes_options(*kinds: Any) -> Callable[[Verb], Verb]:
+    """Show the fields of options classes as keyword arguments of a function.
+
+    The function takes them as ``**changes``. Its signature and its docstring then name each of
+    them, as if they were written out.
+    """
+    known = [one for kind in kinds for one in fields(kind)]
+
+    def complete(verb: Verb) -> Verb:
+        signature = inspect.signature(verb)
+        *parameters, _ = signature.parameters.values()
+        for field in known:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            settings = {"default": field.default, "annotation": field.type}
+            parameters.append(inspect.Parameter(field.name, kind, **settings))
+        verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        lines = [f"        {field.name}: {field.metadata['says']}" for field in known]
+        before, mark, after = (verb.__doc__ or "").partition("\n\n    Returns:")
+        verb.__doc__ = "\n".join([before, *lines]) + mark + after
+        return verb
+
+    return complete
