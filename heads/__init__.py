@@ -24,6 +24,7 @@ _HOME = {
     "resume": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
+    "TrainOptions": ".options",
     "Columns": ".data.table",
     "load": ".api",
     "Classifier": ".classifier.classifier",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from heads.explain.comparison import Comparison
     from heads.explain.explanation import Explanation
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
+    from heads.options import TrainOptions
     from heads.parts.modules import chain
     from heads.parts.pooled import Pooled
     from heads.parts.resolve import head, pooling

@@ -371,7 +371,7 @@ def _endpoints() -> list[Property]:
 
         return Property(name=f"/{name}", values=odd_values.arguments(taken), ask=ask)
 
-    names = ("compare", "explain", "difference", "doctor", "look", "edit", "ablate", "readings")
+    names = ("compare", "explain", "difference", "padding", "inspect", "edit", "ablate", "readings")
     return [of(name) for name in names]
 
 

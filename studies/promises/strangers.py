@@ -32,7 +32,7 @@ VICTIMS, SHORT_VICTIMS = 20, 2
 MOST_BYTES, MOST_SECONDS = 5_000_000, 3.0  # of an answer that goes on
 AT_ONCE = 4  # calls: an address has no more of them that wait
 ROWS = 40
-ASKING_RUNS = ("look", "edit", "ablate", "readings", "labels")
+ASKING_RUNS = ("inspect", "edit", "ablate", "readings", "labels")
 ROUTES = (
     "config",
     "gradio_api/info",
@@ -50,7 +50,7 @@ ROUTES = (
     "?run={guess}&result={guess}",
     "?view=api",
     "gradio_api/queue/data?session_hash={guess}",
-    "gradio_api/call/look/{guess}",
+    "gradio_api/call/inspect/{guess}",
     "gradio_api/call/read/{guess}",
     "gradio_api/proxy=http://127.0.0.1/",
     "gradio_api/stream/{guess}/1/x",
@@ -288,7 +288,7 @@ def _endpoint(
     """A published endpoint, of a run that is guessed."""
     name, run = chance.choice(ASKING_RUNS), _guess(chance)
     given = {
-        "look": ["A film.", "", ["mean+ridge"], "all-MiniLM-L6-v2", "", run, "", "others"],
+        "inspect": ["A film.", "", ["mean+ridge"], "all-MiniLM-L6-v2", "", run, "", "others"],
         "edit": ["A film.", ["A b."], "", ["mean+ridge"], "", run],
         "ablate": ["A film.", "", ["mean+ridge"], "", "", run, False],
         "readings": ["A film.", "", ["mean+ridge"], 1.0, "", run],

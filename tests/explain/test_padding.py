@@ -1,4 +1,4 @@
-"""The padding doctor finds what is known of each family, and nothing where there is nothing."""
+"""`examine` reports what is known of each family, and nothing where there is nothing."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification
 from heads.api import examine
 from heads.catalog import tiny_models
 from heads.errors import ModelError
-from heads.explain.padding import subject as doctor_models
+from heads.explain.padding import subject
 from heads.explain.padding.report import PaddingFinding, PaddingReport
 from heads.explain.padding.subject import PaddedInput, subject_of
 from heads.settings import PUBLIC, Limits, use_limits
@@ -225,7 +225,7 @@ def test_small_leaks_are_told_from_rounding(family, leaks, monkeypatch) -> None:
     """With the small weights of a fresh model they are a ten-thousandth, and still no rounding."""
     monkeypatch.setattr(tiny_models, "NOISE", 0.005)
     small = functools.partial(tiny_models.tiny_model, initializer_range=0.02)
-    monkeypatch.setattr(doctor_models, "tiny_model", small)
+    monkeypatch.setattr(subject, "tiny_model", small)
     diagnosis = examine(family)
     found = next(each for each in diagnosis.findings if each.case == "in_batch")
     assert found.changes is leaks

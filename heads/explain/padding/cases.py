@@ -1,4 +1,4 @@
-"""The changes that the doctor tries: harmless by their looks, and what each is held against."""
+"""Changes of padding and truncation that look harmless, and what each is compared with."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

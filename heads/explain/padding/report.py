@@ -1,4 +1,4 @@
-"""The padding doctor: which harmless-looking changes of its input change a classifier's logits.
+"""Which harmless-looking changes of its input change a classifier's logits.
 
 Every change is measured against the same text alone, on the class of Transformers as it is.
 """
@@ -57,7 +57,7 @@ class PaddingFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddingReport(display.Displayed):
-    """What the doctor found.
+    """Report what padding and truncation change.
 
     Attributes:
         model: What was examined: an id, a folder or a family.

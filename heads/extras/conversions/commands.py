@@ -6,7 +6,7 @@ from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
 
 
-@command(formerly="twin")
+@command()
 def convert(family: str = "") -> Answers:
     """Makes the bundled model one of another family.
 

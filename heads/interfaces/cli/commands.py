@@ -118,7 +118,7 @@ def _check_families(model_types: Sequence[str]) -> dict[str, dict[str, Any]]:
     return checks
 
 
-@command(api.examine, formerly="doctor")
+@command(api.examine)
 def padding(model: str) -> Answers:
     """Shows what padding does to a classifier's logits, and why."""
     found = api.examine(model)

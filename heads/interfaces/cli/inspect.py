@@ -10,7 +10,7 @@ from heads.interfaces.cli.commands import compare
 from heads.interfaces.cli.shell import Answers, command, sentence
 
 
-@command(compare, api.Inspector.attribute, formerly="look")
+@command(compare, api.Inspector.attribute)
 def inspect(
     text: str,
     *,

@@ -61,7 +61,6 @@ shell = typer.Typer(
 
 def command(
     *sources: Any,
-    formerly: str = "",
     inherits: bool = False,
     flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     repeated: Collection[str] = (),
@@ -71,7 +70,6 @@ def command(
     Args:
         sources: What describes arguments that the docstring of the function does not; the flags
             of the last one stand in the place of `**options`.
-        formerly: The name that the command had, to which it still answers.
         inherits: Whether it takes the parts that the process which started it was given.
         flags: The flags of arguments that are not called as they are, besides `FLAGS`.
         repeated: Arguments with a flag for each value, besides `REPEATED`.
@@ -112,8 +110,6 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         shell.command(name, help=summary(function))(run)
-        if formerly:
-            shell.command(formerly, help=summary(function), hidden=True)(run)
         return function
 
     return register

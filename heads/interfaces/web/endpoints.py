@@ -6,9 +6,9 @@ with the call.
 """
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ INPUTS: dict[Any, Any] = {str: gr.Textbox, Texts: gr.Textbox, float: gr.Number, 
 def build(slots: TrainingSlots) -> None:
     """Add all endpoints to the page; nothing of them is to be seen."""
     quick = (compare, explain, difference, families, parts, readings)
-    slow = (doctor, look, edit, ablate)
+    slow = (padding, inspect, edit, ablate)
     core = [(endpoint, "infer") for endpoint in quick] + [
         (endpoint, "inspect") for endpoint in slow
     ]
@@ -90,7 +90,7 @@ def _add_endpoints_of_extras(names: set[str]) -> None:
 def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: Any) -> None:
     """Add an endpoint that takes a file, which `gr.api` cannot, with a component per argument."""
     inputs = []
-    for name, parameter in inspect.signature(endpoint).parameters.items():
+    for name, parameter in signature(endpoint).parameters.items():
         if component := INPUTS.get(parameter.annotation):
             inputs.append(unchecked(component(parameter.default, label=name)))
         elif parameter.annotation is not gr.Request:
@@ -433,13 +433,13 @@ def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     api.examine,
     returns="Each change with the largest difference of two logits, the reason and what to do.",
 )
-def doctor(model: str) -> dict[str, Any]:
+def padding(model: str) -> dict[str, Any]:
     return api.examine(model).as_json()
 
 
 @check_types
 @described(api.Inspector.attribute, api.compare, api.Inspector)
-def look(
+def inspect(
     text: str,
     pair: str = "",
     recipes: list[str] = COMMON,

@@ -141,7 +141,7 @@ def test_one_file_at_a_time_and_of_its_size(public_url):
 
 def test_who_floods_is_refused_and_nobody_else(public_url):
     """Also where a session's hash is another one each time: an address is the key."""
-    url, refused = public_url + "gradio_api/call/look", []
+    url, refused = public_url + "gradio_api/call/inspect", []
 
     data = [*asked("A film of which one remembers every word, " * 40)[:5], "", "", "others"]
     with httpx.Client(headers={"X-Forwarded-For": "192.0.2.1"}, timeout=60) as client:
@@ -186,7 +186,7 @@ def test_what_nobody_reads_ends_and_holds_up_nobody(public_url):
     begun = time.perf_counter()
     for _ in range(2):
         data = [*asked(long, RECIPES)[:5], "", "", "others"]
-        assert post(public_url, f"{API}/call/look", data).status_code == 200
+        assert post(public_url, f"{API}/call/inspect", data).status_code == 200
     took = []
     while time.perf_counter() - begun < GRACE + 6:
         first = time.perf_counter()
@@ -200,7 +200,7 @@ def test_what_nobody_reads_ends_and_holds_up_nobody(public_url):
 def looked(url, text):
     """Seconds that an answer takes which needs one of the slots."""
     first = time.perf_counter()
-    answered(url, "look", [*asked(text, RECIPES[:1])[:5], "", "", "others"])
+    answered(url, "inspect", [*asked(text, RECIPES[:1])[:5], "", "", "others"])
     return time.perf_counter() - first
 
 

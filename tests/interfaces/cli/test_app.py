@@ -314,13 +314,6 @@ def test_the_command_alone_shows_its_help(capsys):
     assert run(capsys, "--version") == (0, f"heads {heads.__version__}\n", "")
 
 
-@pytest.mark.parametrize(("old", "name"), [("doctor", "padding"), ("look", "inspect")])
-def test_a_command_answers_to_the_name_that_it_had(capsys, old, name):
-    shown = run(capsys, name, "--help")[1]
-    assert run(capsys, old, "--help") == (0, shown.replace(f"heads {name}", f"heads {old}"), "")
-    assert f"  {old} " not in run(capsys)[1]
-
-
 @pytest.mark.parametrize("text", ["- not bad", "-5", "-1 of 10 stars", "--- all of it"])
 def test_a_text_may_begin_with_a_dash(capsys, text):
     code, out, err = run(capsys, "compare", text, "-r", "mean+linear", "--json")

@@ -159,7 +159,7 @@ def test_an_agent_walks_every_tool(folder, known):
             ("families", {}),
             ("parts", {}),
             ("readings", {"text": "Bad.", "recipes": RECIPES}),
-            ("look", {"text": "Bad.", "recipes": RECIPES[:1]}),
+            ("inspect", {"text": "Bad.", "recipes": RECIPES[:1]}),
             ("edit", {"text": "Bad.", "edits": ["Good."], "recipes": RECIPES}),
             ("ablate", {"text": "Bad.", "recipes": RECIPES[1:], "retrain": False}),
             ("read", {"file": file}),
@@ -171,7 +171,7 @@ def test_an_agent_walks_every_tool(folder, known):
             ("read", {"file": "/etc/passwd"}),
             ("read", {"file": "http://127.0.0.1:1/my.csv"}),
             ("read", {"file": f"{where}/file=/etc/passwd"}),
-            ("doctor", {"model": "no/such/model"}),
+            ("padding", {"model": "no/such/model"}),
             ("labels", {"run": "none"}),
         ]
         told = shell(

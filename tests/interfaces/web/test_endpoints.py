@@ -48,12 +48,12 @@ def test_compare_reads_two_sentences_each_by_itself(client):
         client.predict(*asked, pairs="siamse", api_name="/compare")
 
 
-def test_families_difference_and_doctor_answer(client):
+def test_families_difference_and_padding_answer(client):
     rows = {row["model_type"]: row for row in client.predict(api_name="/families")}
     assert rows["bert"]["recipe"] == "cls+bert"
     found = client.predict("bert", "roberta", api_name="/difference")
     assert "adds a dropout" in found["difference"]
-    found = client.predict("xlnet", api_name="/doctor")
+    found = client.predict("xlnet", api_name="/padding")
     assert next(f for f in found["findings"] if f["case"] == "right_padded")["changes"]
 
 
@@ -107,8 +107,8 @@ def test_bad_input_is_a_sentence(client, arguments, sentence):
 
 def test_only_the_typed_endpoints_are_public(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    typed = {"/compare", "/explain", "/difference", "/families", "/doctor", "/parts"}
-    typed |= {"/read", "/train_grid", "/look", "/edit", "/ablate", "/readings"}
+    typed = {"/compare", "/explain", "/difference", "/families", "/padding", "/parts"}
+    typed |= {"/read", "/train_grid", "/inspect", "/edit", "/ablate", "/readings"}
     typed |= {"/predict", "/evaluate"}
     for extra in filter(lambda extra: extra.endpoints, plugins.extras()):
         typed |= {f"/{function.__name__}" for function, _ in plugins.load(extra.endpoints)}
@@ -219,7 +219,7 @@ def test_a_bad_setting_over_the_api_is_named(client, tmp_path, setting, value):
             "recipes must be a list of texts, not an object.",
         ),
         (
-            "look",
+            "inspect",
             {"text": "a", "recipes": [None]},
             "recipes must be a list of texts alone, not null",
         ),

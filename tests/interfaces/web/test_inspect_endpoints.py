@@ -15,7 +15,7 @@ def client(page_url):
 
 
 def test_look_answers_with_scores_that_add_up(client):
-    found = client.predict(TEXT, "", HEADS, api_name="/look")
+    found = client.predict(TEXT, "", HEADS, api_name="/inspect")
     for one, same in zip(
         found["attributions"], heads.Inspector(recipes=HEADS).attribute(TEXT), strict=True
     ):
@@ -27,7 +27,7 @@ def test_look_answers_with_scores_that_add_up(client):
 
 def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
     asked = (TEXT, "", HEADS, "all-MiniLM-L6-v2", "", "", "negative", "runner-up")
-    for one in client.predict(*asked, api_name="/look")["attributions"]:
+    for one in client.predict(*asked, api_name="/inspect")["attributions"]:
         assert one["label"] == "negative"
         assert one["rival"] in ("neutral", "positive")
         total = sum(token["score"] for token in one["tokens"])
@@ -49,7 +49,7 @@ def test_edit_ablate_and_readings(client):
 @pytest.mark.parametrize(
     ("call", "arguments", "sentence"),
     [
-        ("/look", ("",), "The sentence is empty."),
+        ("/inspect", ("",), "The sentence is empty."),
         ("/edit", (TEXT, []), "no edited sentence"),
         ("/ablate", (TEXT, "", HEADS, "tahn"), "no layer"),
         ("/readings", (TEXT, "", HEADS, 99.0), "The temperature must lie"),
