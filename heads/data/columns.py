@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heads.data.labels import are_lists, cells_of, find_separator, flag_columns, is_measured
-from heads.data.numbers import notation_of
-from heads.data.table import (
+from heads.data.column_names import (
     ABOUT,
     ANSWERS,
     LABELS,
-    LISTS,
     OPINIONS,
     PAIRS,
     PARTS,
@@ -26,15 +23,20 @@ from heads.data.table import (
     TEXTS,
     VECTORS,
     WEAK,
+    plain,
+    words,
+)
+from heads.data.labels import are_lists, cells_of, find_separator, flag_columns, is_measured
+from heads.data.numbers import notation_of
+from heads.data.table import (
+    LISTS,
     ColumnHints,
     Columns,
     Finding,
     Table,
     finding,
     members,
-    plain,
     short,
-    words,
 )
 from heads.errors import DataError
 

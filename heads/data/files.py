@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heads import plugins
+from heads.data.column_names import PARTS
 from heads.data.formats import excel_files, numpy_files, parquet_files
 from heads.data.formats.delimited import (
     TextSource,
@@ -27,7 +28,7 @@ from heads.data.formats.parquet_files import read_columnar, stream_columnar
 from heads.data.formats.table_stream import Delimited, TableStream
 from heads.data.formats.vector_reading import of_cells, vector_places
 from heads.data.samples import SAMPLES
-from heads.data.table import PARTS, Finding, Table, finding, short
+from heads.data.table import Finding, Table, finding, short
 from heads.errors import DataError, LimitError
 from heads.settings import current_limits
 

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from heads.data.column_names import PARTS
 from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import BATCH_ROWS, Gathered, compute
-from heads.data.table import PARTS, Table, check_size, count, short
+from heads.data.table import Table, check_size, count, short
 from heads.data.vectors import BLOCK
 from heads.errors import DataError
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, takewhile
 
+from heads.data.column_names import PARTS
 from heads.data.corpus import check_text
 from heads.data.labels import label_cells
 from heads.data.table import (
     LISTS,
     MOST_LINES,
-    PARTS,
     Columns,
     Finding,
     Table,

@@ -26,7 +26,7 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
 from heads.data.files import open_table
-from heads.data.formats.grid import WRONG_COUNT
+from heads.data.formats.header import WRONG_COUNT
 from heads.data.formats.table_stream import Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
 from heads.data.formats.vector_stream import block_vectors, vector_columns

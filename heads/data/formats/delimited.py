@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
 
-from heads.data.formats.grid import (
+from heads.data.column_names import is_known
+from heads.data.formats.header import (
     HEADER_ROWS,
     NAMES_AGAIN,
     WRONG_COUNT,
@@ -28,7 +29,7 @@ from heads.data.formats.table_stream import (
     filled,
     named_columns,
 )
-from heads.data.table import Finding, Table, check_size, count, finding, is_known, where
+from heads.data.table import Finding, Table, check_size, count, finding, where
 from heads.errors import DataError
 
 # --- Which sign parts the cells of a file.

@@ -21,7 +21,8 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from heads import interruption
-from heads.data.formats.grid import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
+from heads.data.column_names import is_known
+from heads.data.formats.header import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
 from heads.data.formats.table_stream import (
     TEXT,
     Row,
@@ -38,7 +39,6 @@ from heads.data.table import (
     check_unpacked,
     count,
     finding,
-    is_known,
     short,
     where,
 )

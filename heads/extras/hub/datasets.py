@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from heads.checked_files import read_json, write_json
+from heads.data.column_names import PARTS
 from heads.data.columns import is_named
 from heads.data.files import SPLIT
 from heads.data.formats.parquet_files import read_columnar
-from heads.data.table import PARTS, Table, count, short
+from heads.data.table import Table, count, short
 from heads.errors import DataError, LimitError, did_you_mean
 from heads.hub import HUB_ID, MARGIN, TIMEOUT, asking, free_bytes, repo_folder, size
 from heads.settings import current_limits, is_offline

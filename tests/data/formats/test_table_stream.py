@@ -16,7 +16,7 @@ from openpyxl import Workbook
 from pyarrow import parquet
 
 from heads.data.files import open_stream, open_table
-from heads.data.formats.grid import NAMES_AGAIN, WRONG_COUNT
+from heads.data.formats.header import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
 from heads.data.table import CELL, guard_cell, unguard_cell

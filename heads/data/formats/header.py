@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from heads.data.column_names import is_known
 from heads.data.numbers import notation_of
-from heads.data.table import Finding, Table, check_size, count, finding, is_known, short, where
+from heads.data.table import Finding, Table, check_size, count, finding, short, where
 from heads.errors import DataError
 
 WRONG_COUNT = "wrong number of cells"
