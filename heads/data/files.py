@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from heads import plugins
 from heads.data.column_names import PARTS
@@ -92,7 +92,7 @@ def refuse_text(text: str, name: str) -> None:
         raise DataError(f"{name} is not a text table.", _TABLE)
 
 
-# --- Bytes to text: the encoding is decided on the whole file, and never guessed in silence.
+# --- Bytes to text: the encoding is never guessed in silence.
 #
 # charset-normalizer reads hostile/c12_latin1.csv as Nordic, messy/kaggle_spam_latin1.csv as Central
 # European, the Japanese of hostile/c17_shiftjis.csv as Korean, and the damaged UTF-8 of
@@ -107,6 +107,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
 )
 _SAVE = "Save it as UTF-8."
+_HEAD = 4_096  # bytes
+_PIECE = 1_000_000  # an even number: UTF-16 has two bytes a letter
 _RUNS = re.compile(rb"[\x80-\xff]+")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _MOST_RUNS = 20_000
@@ -115,35 +117,6 @@ _LETTERS = frozenset(range(0xC0, 0x100)) - {0xD7, 0xF7} | {0x8A, 0x8C, 0x8E, 0x9
 _LETTERS |= {0xAA, 0xBA, 0xB5}
 _NEVER_BESIDE = frozenset((0x83, 0x86, 0x87, 0x88, 0x89, 0x98))  # ƒ † ‡ ˆ ‰ ˜ beside a letter
 _SIGNS = frozenset((0x80, 0x84, 0x85, *range(0x91, 0x98), 0xA0, 0xAB, 0xAD, 0xB4, 0xB7, 0xBB))
-
-
-def decode(raw: bytes, name: str) -> tuple[str, list[str], list[Finding]]:
-    """Decode a file as its mark says, as UTF-8, UTF-16 or Windows-1252; with notes and warnings.
-
-    Raises:
-        DataError: It is none of these; names the line.
-    """
-    for mark, codec, title in _MARKS:
-        if raw.startswith(mark):
-            note = [] if title == "UTF-8" else [f"Read as {title}."]
-            return _strictly(raw[len(mark) :], codec, title, name), note, []
-    codec = _unmarked_utf16(raw)
-    if codec:
-        return _strictly(raw, codec, "UTF-16", name), ["Read as UTF-16."], []
-    try:
-        return raw.decode("utf-8"), [], []
-    except UnicodeDecodeError as error:
-        return _western(raw, name, error.start)
-
-
-def _strictly(raw: bytes, codec: str, title: str, name: str) -> str:
-    try:
-        return raw.decode(codec)
-    except UnicodeDecodeError as error:
-        before = raw[: error.start].decode(codec, "ignore")
-        line = len(re.findall(r"\r\n|\r|\n", before)) + 1
-        what = f"{name} begins like {title} but is damaged on line {line}."
-        raise DataError(what, _SAVE, line=line) from None
 
 
 def _unmarked_utf16(raw: bytes) -> str:
@@ -157,7 +130,8 @@ def _unmarked_utf16(raw: bytes) -> str:
     return "utf-16-be" if odd <= 0.05 * zeros else ""
 
 
-def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Finding]]:
+def _check_western(raw: bytes, name: str, start: int) -> Finding:
+    """Return a warning of Windows-1252; raise DataError for bytes that may be anything else."""
     line = len(re.findall(rb"\r\n|\r|\n", raw[:start])) + 1
     lenient = raw.decode("utf-8", "replace")
     broken = lenient.count("\ufffd")
@@ -165,12 +139,13 @@ def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Fi
         what = f"{name} is UTF-8 with damaged letters, the first on line {line}."
         raise DataError(what, "Mend that line, or save the file as UTF-8 again.", line=line)
     try:
-        text = raw.decode("cp1252")
+        raw.decode("cp1252")
+        fits = True
     except UnicodeDecodeError:
-        text = ""
+        fits = False
     # Bytes beyond ASCII stand where Western European letters and signs stand.
     runs = list(islice(_RUNS.finditer(raw), _MOST_RUNS))
-    if not text or sum(_is_odd(raw, run) for run in runs) > 0.1 * len(runs):
+    if not fits or sum(_is_odd(raw, run) for run in runs) > 0.1 * len(runs):
         control = len(_CONTROL.findall(raw, 0, _HEAD))
         if control > _BINARY * min(len(raw), _HEAD):
             raise DataError(f"{name} is not a text table.", _TABLE)
@@ -180,7 +155,7 @@ def _western(raw: bytes, name: str, start: int) -> tuple[str, list[str], list[Fi
         f"{name} is not UTF-8; it was read as Windows-1252 (Western European), the first such "
         f"letter on line {line}. If letters look wrong, save it as UTF-8."
     )
-    return text, ["Read as Windows-1252, not UTF-8."], [finding("encoding", says, [line])]
+    return finding("encoding", says, [line])
 
 
 def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
@@ -191,6 +166,73 @@ def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
     if len(letters) > 2 or ((before or after) and not _NEVER_BESIDE.isdisjoint(letters)):
         return True
     return before and after and any(byte not in _LETTERS for byte in letters)
+
+
+def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding]]:
+    """Return a file as lines of text in its encoding, notes and warnings; or raise DataError."""
+    codec, mark, notes, findings = _encoding(path, name)
+
+    def lines() -> Iterator[str]:
+        with path.open("rb") as file:
+            file.seek(mark)
+            with io.TextIOWrapper(file, encoding=codec, newline="") as text:
+                yield from text
+
+    first = next(lines(), "")
+    facts = Delimited(
+        line_end="\r\n" if first.endswith("\r\n") else "\n",
+        mark=mark > 0 or codec != "utf-8",  # a spreadsheet wrote it, and needs the mark to read one
+    )
+    head = head_of(lines())
+    refuse_text(head, name)
+    return TextSource(lines=lines, head=head, facts=facts), notes, findings
+
+
+def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]]:
+    """Return how a file is encoded, how long its mark is, notes and warnings.
+
+    It is decided on all of it, a piece at a time: as its mark says, UTF-8, UTF-16 or Windows-1252.
+
+    Raises:
+        DataError: It is none of these; names the line.
+    """
+    with path.open("rb") as file:
+        head = file.read(max(len(mark) for mark, _, _ in _MARKS))
+        marked = next((one for one in _MARKS if head.startswith(one[0])), None)
+        mark, codec, title = marked or (b"", "utf-8", "UTF-8")
+        file.seek(len(mark))
+        fits, zeros, size = _fits(file, codec)
+    notes = [] if title == "UTF-8" else [f"Read as {title}."]
+    if fits and (marked or zeros * 20 < size or size % 2):
+        return codec, len(mark), notes, []
+    raw = path.read_bytes()[len(mark) :]
+    if not marked and (unmarked := _unmarked_utf16(raw)):
+        codec, title, notes = unmarked, "UTF-16", ["Read as UTF-16."]
+    try:
+        raw.decode(codec)
+    except UnicodeDecodeError as error:
+        if title == "UTF-8" and not marked:
+            note = "Read as Windows-1252, not UTF-8."
+            return "cp1252", 0, [note], [_check_western(raw, name, error.start)]
+        before = raw[: error.start].decode(codec, "ignore")
+        line = len(re.findall(r"\r\n|\r|\n", before)) + 1
+        what = f"{name} begins like {title} but is damaged on line {line}."
+        raise DataError(what, _SAVE, line=line) from None
+    return codec, len(mark), notes, []
+
+
+def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
+    """Whether the rest of a file is in an encoding; its zero bytes and all up to an error."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    zeros = size = 0
+    try:
+        while piece := file.read(_PIECE):
+            zeros, size = zeros + piece.count(0), size + len(piece)
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False, zeros, size
+    return True, zeros, size
 
 
 # --- A folder as `datasets` saves it: one data set, or one for each of train, validation and test.
@@ -253,9 +295,6 @@ def _listed(path: Path, key: str) -> list[str]:
     return names
 
 
-_HEAD = 4_096  # bytes
-
-
 def place_of(data: str | Path) -> Path:
     """Return the file of a sample, or the one at a path; raise DataError if there is neither."""
     if str(data) in SAMPLES:
@@ -272,8 +311,11 @@ def place_of(data: str | Path) -> Path:
     raise DataError(what, hint)
 
 
+_LINES = (".txt", ".text", ".log")  # files whose lines may be texts, and no rows of cells
+
+
 def open_table(path: Path, header: bool | None = None, *, of_labels: bool = False) -> Table:
-    """Reads a CSV, TSV, JSON, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
+    """Read a CSV, TSV, JSON, Parquet, Excel or NumPy file, or a folder of `datasets`, as cells.
 
     Args:
         header: Whether the first line names the columns; None finds out.
@@ -285,28 +327,22 @@ def open_table(path: Path, header: bool | None = None, *, of_labels: bool = Fals
     """
     name = short(path.name, 60)
     with _readable(name):
-        if path.is_dir():
+        form = _form_of(path, name)
+        if form == "folder":
             files, name, split = _parts_of(path)
             return read_columnar(files, name, _OF_DATASETS, split)
-        head = _head(path, name)
-        if head.startswith(parquet_files.MAGIC):
-            _check_bytes(path.stat().st_size, name)
-            return read_columnar([(path, "")], name, "Read as Parquet.")
-        if numpy_files.is_numpy(path):
+        if form == "numpy":
             return numpy_files.read_numpy(path, name, of_labels=of_labels)
-        refuse_container(head, name)  # before the size: what it is says more
-        with path.open("rb") as file:
-            raw = file.read(current_limits().upload_bytes + 1)
-    _check_bytes(len(raw), name)
-    if raw.startswith(excel_files.MAGIC):
-        return read_excel(path, header)
-    text, notes, findings = decode(raw, name)
-    del raw
-    refuse_text(text, name)
-    if is_json(text, path.suffix.lower()):
-        table = read_objects(text, name)
-    else:
-        table = read_delimited(text, name, header)
+        _check_bytes(path, name)
+        if form == "parquet":
+            return read_columnar([(path, "")], name, "Read as Parquet.")
+        if form == "excel":
+            return read_excel(path, header)
+        source, notes, findings = _text_of(path, name)
+        if is_json(source.head, path.suffix.lower()):
+            table = read_objects(source, name)
+        else:
+            table = read_delimited(source, name, header)
     vectors = {
         table.columns[at]: partial(
             of_cells,
@@ -323,37 +359,6 @@ def open_table(path: Path, header: bool | None = None, *, of_labels: bool = Fals
     )
 
 
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
-    """Within it, a file that the disk does not give is said to be unreadable."""
-    try:
-        yield
-    except OSError as error:
-        what = f"{name} cannot be read ({error.strerror or 'unknown reason'})."
-        raise DataError(what, "Check the file.") from None
-
-
-def _head(path: Path, name: str) -> bytes:
-    """Return the first bytes of a file; raise DataError for what is no file."""
-    if path.exists() and not path.is_file():
-        raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
-    with path.open("rb") as file:
-        return file.read(_HEAD)
-
-
-def _check_bytes(size: int, name: str) -> None:
-    limits = current_limits()
-    if size > limits.upload_bytes:
-        what = f"{name} is larger than the {limits.upload_bytes // 1_000_000:,} MB allowed."
-        raise LimitError(what, "Choose a smaller file, or a part of the rows.")
-
-
-# --- The same as a stream, of which no row is left out.
-
-_PIECE = 1_000_000  # an even number: UTF-16 has two bytes a letter
-_LINES = (".txt", ".text", ".log")  # files whose lines may be texts, and no rows of cells
-
-
 def open_stream(
     path: Path,
     header: bool | None = None,
@@ -361,7 +366,9 @@ def open_stream(
     *,
     of_lines: bool = False,
 ) -> TableStream:
-    """Looks through any file that `open_table` reads, to read it again row by row.
+    """Look through any file that `open_table` reads, to read it again row by row.
+
+    No row is left out: each comes, with the reason why it cannot be used.
 
     Args:
         header: Whether the first line names the columns; None finds out.
@@ -374,75 +381,59 @@ def open_stream(
     """
     name = short(path.name, 60)
     with _readable(name):
-        if path.is_dir():
+        form = _form_of(path, name)
+        if form == "folder":
             files, name, split = _parts_of(path)
             return stream_columnar(files, name, _OF_DATASETS, split)
-        head = _head(path, name)
-        if head.startswith(parquet_files.MAGIC):
-            return stream_columnar([(path, "")], name, "Read as Parquet.")
-        if numpy_files.is_numpy(path):
-            return stream_columnar([(path, "")], name, "Read as arrays of NumPy.")
-        if head.startswith(excel_files.MAGIC):
+        if form in ("parquet", "numpy"):
+            note = "Read as Parquet." if form == "parquet" else "Read as arrays of NumPy."
+            return stream_columnar([(path, "")], name, note)
+        if form == "excel":
             return stream_excel(path, header, known)
-        refuse_container(head, name)
-        _check_bytes(path.stat().st_size, name)
+        _check_bytes(path, name)
         source, notes, findings = _text_of(path, name)
-        refuse_text(source.head, name)
         ending = path.suffix.lower()
         if not of_lines and is_json(source.head, ending):
-            found = stream_objects(source, name)
+            stream = stream_objects(source, name)
         else:
-            found = stream_delimited(
+            stream = stream_delimited(
                 source, name, header, known, of_lines=of_lines,
                 may_be_lines=ending in _LINES,
             )  # fmt: skip
-    sample = replace(found.sample, findings=(*findings, *found.sample.findings))
-    return replace(found, sample=sample, notes=(*notes, *found.notes))
+    sample = replace(stream.sample, findings=(*findings, *stream.sample.findings))
+    return replace(stream, sample=sample, notes=(*notes, *stream.notes))
 
 
-def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding]]:
-    """A file as lines of text, in the encoding that `decode` finds; notes and warnings."""
-    codec, mark, notes, findings = _encoding(path, name)
-
-    def lines() -> Iterator[str]:
-        with path.open("rb") as file:
-            file.seek(mark)
-            with io.TextIOWrapper(file, encoding=codec, newline="") as text:
-                yield from text
-
-    first = next(lines(), "")
-    facts = Delimited(
-        line_end="\r\n" if first.endswith("\r\n") else "\n",
-        mark=mark > 0 or codec != "utf-8",  # a spreadsheet wrote it, and needs the mark to read one
-    )
-    return TextSource(lines=lines, head=head_of(lines()), facts=facts), notes, findings
-
-
-def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]]:
-    """How a file is encoded, and how long its mark is: by all of it, a piece at a time."""
+def _form_of(path: Path, name: str) -> Literal["folder", "parquet", "numpy", "excel", "text"]:
+    """Return what a file is by its first bytes, or raise DataError for what is never opened."""
+    if path.is_dir():
+        return "folder"
+    if path.exists() and not path.is_file():
+        raise DataError(f"{name} cannot be read (not a file).", "Choose a file.")
     with path.open("rb") as file:
-        head = file.read(max(len(mark) for mark, _, _ in _MARKS))
-        found = next((one for one in _MARKS if head.startswith(one[0])), None)
-        mark, codec, title = found or (b"", "utf-8", "UTF-8")
-        file.seek(len(mark))
-        fits, zeros, size = _fits(file, codec)
-    if fits and (found or zeros * 20 < size or size % 2):
-        return codec, len(mark), [] if title == "UTF-8" else [f"Read as {title}."], []
-    # What is damaged, or in another encoding, is told by the whole: it says which, and where.
-    raw = path.read_bytes()
-    _, notes, findings = decode(raw, name)
-    return ("cp1252" if findings else _unmarked_utf16(raw) or "utf-8"), 0, notes, findings
+        head = file.read(_HEAD)
+    if head.startswith(parquet_files.MAGIC):
+        return "parquet"
+    if numpy_files.is_numpy(path):
+        return "numpy"
+    if head.startswith(excel_files.MAGIC):
+        return "excel"
+    refuse_container(head, name)  # before the size: what it is says more
+    return "text"
 
 
-def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
-    """Whether the rest of a file is in an encoding; its zero bytes and all up to an error."""
-    decoder = codecs.getincrementaldecoder(codec)()
-    zeros = size = 0
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Within it, a file that the disk does not give is said to be unreadable."""
     try:
-        while piece := file.read(_PIECE):
-            zeros, size = zeros + piece.count(0), size + len(piece)
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False, zeros, size
-    return True, zeros, size
+        yield
+    except OSError as error:
+        what = f"{name} cannot be read ({error.strerror or 'unknown reason'})."
+        raise DataError(what, "Check the file.") from None
+
+
+def _check_bytes(path: Path, name: str) -> None:
+    most = current_limits().upload_bytes
+    if path.stat().st_size > most:
+        what = f"{name} is larger than the {most // 1_000_000:,} MB allowed."
+        raise LimitError(what, "Choose a smaller file, or a part of the rows.")

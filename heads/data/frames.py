@@ -6,8 +6,8 @@ for it: who gives a frame has imported its own.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -54,76 +54,92 @@ def _kinds(module: str, *names: str) -> tuple[type, ...]:
     return tuple(kind for name in names if isinstance(kind := getattr(found, name, None), type))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ArrowRows:
+    """A table in memory as Arrow hands it out: the one border that every library's frame passes.
+
+    Attributes:
+        schema: Of its columns, with the names of classes that `datasets` keeps.
+        count: How many rows it has.
+        batches: Gives so many rows at a time, of one column or (with "") of all.
+    """
+
+    schema: "pyarrow.Schema"
+    count: int
+    batches: "Callable[[int, str], Iterator[pyarrow.RecordBatch]]"
+
+    @classmethod
+    def of(cls, data: Any) -> "_ArrowRows":
+        """Return the rows of a frame; raise DataError or LimitError."""
+        if isinstance(data, _kinds("datasets", "Dataset")):
+            return cls._of_dataset(data)
+        table = _as_arrow(data)
+
+        def batches(size: int, column: str) -> "Iterator[pyarrow.RecordBatch]":
+            return iter((table.select([column]) if column else table).to_batches(size))
+
+        return cls(schema=table.schema, count=table.num_rows, batches=batches)
+
+    @classmethod
+    def _of_dataset(cls, data: Any) -> "_ArrowRows":
+        """Return the rows of a data set, in the order that they have after a shuffle or filter."""
+
+        def batches(size: int, column: str) -> "Iterator[pyarrow.RecordBatch]":
+            some = data.select_columns([column]) if column else data
+            for table in some.with_format("arrow").iter(batch_size=size):
+                yield from table.cast(some.features.arrow_schema).to_batches()
+
+        return cls(schema=data.features.arrow_schema, count=len(data), batches=batches)
+
+
 def read_frame(data: Any) -> Table:
     """Read a table in memory as cells, its rows counted from 1; raise DataError or LimitError."""
     if isinstance(data, _kinds("datasets", "IterableDataset", "IterableDatasetDict")):
         what = "A data set that is streamed has no number of rows."
         raise DataError(what, "Load it without streaming=True.")
-    if isinstance(data, _kinds("datasets", "DatasetDict")):
-        return _of_splits(data)
-    if isinstance(data, _kinds("datasets", "Dataset")):
-        gathered = Gathered(name=called(data))
-        _add(gathered, data)
-        return gathered.table(read_as(data), again=partial(_column_of, [data]))
-    table = _as_arrow(data)
-    gathered = Gathered(name=called(data))
-    gathered.add(table.schema, table.num_rows, 0, table.to_batches(BATCH_ROWS))
+    has_split = isinstance(data, _kinds("datasets", "DatasetDict"))
+    parts, note = _choose_splits(data) if has_split else ({"": data}, read_as(data))
+    gathered = Gathered(name=frame_name(data), has_split=has_split)
+    opened = {name: _ArrowRows.of(part) for name, part in parts.items()}
+    for name, rows in opened.items():
+        gathered.add(rows.schema, rows.count, 0, rows.batches(BATCH_ROWS, ""), name)
 
     def again(column: str) -> "Iterator[pyarrow.Array]":
-        return (batch.column(0) for batch in table.select([column]).to_batches(BLOCK))
+        for rows in opened.values():
+            yield from (batch.column(0) for batch in rows.batches(BLOCK, column))
 
-    return gathered.table(read_as(data), again=again)
+    return gathered.table(note, SPLIT if has_split else "", again)
 
 
-def called(data: Any) -> str:
-    """What a table in memory is called: the name of a data set where it has one, or of its kind."""
+def frame_name(data: Any) -> str:
+    """Return what a table in memory is called: the name of a data set, or of its kind."""
     one = next(iter(data.values()), data) if isinstance(data, Mapping) else data
     known = getattr(getattr(one, "info", None), "dataset_name", None)
     return short(str(known or type(data).__name__), 60)
 
 
-def _of_splits(data: Mapping[Any, Any]) -> Table:
-    """The parts of a data set, with the name of each in a column called split."""
+def _choose_splits(data: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
+    """Return the parts of a data set that are splits, and a note on those left out."""
     named = {str(name): part for name, part in data.items()}
     parts = {name: part for name, part in named.items() if name.lower() in PARTS}
     if not parts:
         names = ", ".join(short(name) for name in [*named][:8])
-        what = f"None of the parts of {called(data)} ({names}) is called train, validation or test."
-        raise DataError(what, _ONE)
-    gathered = Gathered(name=called(data), has_split=True)
-    for name, part in parts.items():
-        _add(gathered, part, name)
+        what = f"None of the parts of {frame_name(data)} ({names}) is called train, validation or "
+        raise DataError(f"{what}test.", _ONE)
     left = [
         f"{short(name)} ({count(len(part), 'row')})"
         for name, part in named.items()
         if name not in parts
     ]
     note = "Read as a DatasetDict of the datasets library."
-    told = f"{note} Left out: {', '.join(left)}." if left else note
-    return gathered.table(told, SPLIT, partial(_column_of, list(parts.values())))
-
-
-def _column_of(parts: Sequence[Any], column: str) -> "Iterator[pyarrow.Array]":
-    """One column of some data sets, in the order that they have after a shuffle or a filter."""
-    for part in parts:
-        arrow = part.select_columns([column]).with_format("arrow")
-        for table in arrow.iter(batch_size=BLOCK):
-            yield from table.column(0).chunks
-
-
-def _add(gathered: Gathered, data: Any, part: str = "") -> None:
-    """Takes the rows of a data set in, in the order that it has after a shuffle or a filter."""
-    arrow = data.with_format("arrow")
-    tables = (table.to_batches() for table in arrow.iter(batch_size=BATCH_ROWS))
-    batches = (batch for several in tables for batch in several)
-    gathered.add(data.features.arrow_schema, len(data), 0, batches, part)
+    return parts, f"{note} Left out: {', '.join(left)}." if left else note
 
 
 def _as_arrow(data: Any) -> "pyarrow.Table":
     """The same as Arrow has it, every column of one type."""
     import pyarrow as pa
 
-    name = called(data)
+    name = frame_name(data)
     try:
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, rows=len(data), columns=len(data.columns))
@@ -195,17 +211,12 @@ def write_frame(data: Any, path: Path) -> None:
     if isinstance(data, streamed):
         what = f"A {type(data).__name__} is not one table with a number of rows."
         raise DataError(what, "Give one of its data sets, such as data['test'], not streamed.")
-    if isinstance(data, _kinds("datasets", "Dataset")):
-        schema = data.features.arrow_schema
-        tables = (table.cast(schema) for table in data.with_format("arrow").iter(BATCH_ROWS))
-    else:
-        table = _as_arrow(data)
-        if not table.num_rows:
-            raise DataError(f"{called(data)} has no rows.", "Give one with some.")
-        schema, tables = table.schema, iter([table])
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for table in tables:
-            writer.write_table(table, BATCH_ROWS)
+    rows = _ArrowRows.of(data)
+    if not rows.count:
+        raise DataError(f"{frame_name(data)} has no rows.", "Give one with some.")
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        for batch in rows.batches(BATCH_ROWS, ""):
+            writer.write_batch(batch)
 
 
 def _names(columns: Iterable[Any], name: str) -> list[str]:
@@ -235,10 +246,12 @@ def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.Chu
             yield pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):  # cells of several kinds
             cells = zip(series.tolist(), missing, strict=True)
-            yield pa.array([None if lacks else _told(cell) for cell, lacks in cells], pa.string())
+            yield pa.array(
+                [None if lacks else _spell_cell(cell) for cell, lacks in cells], pa.string()
+            )
 
 
-def _told(cell: Any) -> str:
+def _spell_cell(cell: Any) -> str:
     """A cell beside others of another kind, as a file would have it; a list as JSON."""
     if isinstance(cell, set | frozenset):  # which pyarrow does not know, and has no order
         cell = sorted(cell, key=str)

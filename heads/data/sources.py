@@ -23,7 +23,7 @@ from heads.data.files import open_stream, open_table, place_of
 from heads.data.formats.parquet_files import stream_columnar
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
-from heads.data.frames import called, is_frame, read_as, read_frame, write_frame
+from heads.data.frames import frame_name, is_frame, read_as, read_frame, write_frame
 from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 
@@ -70,7 +70,7 @@ def on_disk(data: Any) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         if is_frame(data):
             path = Path(folder) / "rows.arrow"
-            with writing(f"{called(data)} in a temporary file", _TEMPORARY):
+            with writing(f"{frame_name(data)} in a temporary file", _TEMPORARY):
                 write_frame(data, path)
         elif is_array(data):
             path = Path(folder) / "rows.npy"
@@ -85,7 +85,7 @@ def source_name(data: Any) -> str:
     """What is said of a file, a table in memory or an array where it is named."""
     if isinstance(data, str | Path):
         return short(place_of(data).name, 60)
-    return called(data) if is_frame(data) else VECTOR_COLUMN
+    return frame_name(data) if is_frame(data) else VECTOR_COLUMN
 
 
 def stream_source(
@@ -178,7 +178,7 @@ def _opened(data: Any, header: bool | None) -> tuple[Table, str]:
         path = place_of(data)
         return open_table(path, header), name_of(path)
     if is_frame(data):
-        return read_frame(data), called(data)
+        return read_frame(data), frame_name(data)
     if is_array(data):
         return table_of_vectors(data), VECTOR_COLUMN
     raise _unknown(data)

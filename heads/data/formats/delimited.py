@@ -4,7 +4,7 @@ import contextlib
 import csv
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
@@ -184,105 +184,147 @@ class CsvFormat:
         return line if TAKES_ZEROS else line.replace("\0", "\x01")
 
 
+ONE = "\x1f"  # parts units in no text; where a file has one column nothing parts its cells
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What is counted of the rows that a reading gives.
+class _Split:
+    """The split of a text into rows; without a `reading` each of its lines is one text."""
+
+    reading: CsvFormat | None
+    lines: Callable[[], Iterator[str]]
+    name: str
+    is_one: bool = False
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield rows with their lines, without lines on which there is none."""
+        if self.reading is None:
+            for number, line in enumerate(self.lines(), start=1):
+                yield number, [line.rstrip("\r\n")]
+            return
+        for line, row in self.reading.rows(self.lines(), self.name):
+            if self.is_one:
+                if row:
+                    yield line, [ONE.join(row)]
+            elif len(row) > 1 or (row and row[0].strip()):
+                yield line, row
+
+
+@dataclass(kw_only=True, slots=True)
+class _Scan:
+    """One pass over all rows of a file.
 
     Attributes:
-        rows: How many there are, without empty lines.
+        split: How the rows are made.
+        is_whole: Whether all rows are kept, as a table has them, instead of a sample.
+        rows: The first rows; all, if `is_whole`.
+        lines: Their lines.
+        drawn: The sample.
+        count: How many rows there are.
         ragged: How many differ from the first in their number of cells.
-        is_odd: Whether a cell holds a line end and the sign between cells: it may be two rows.
+        is_odd: Whether a cell holds a line end and the delimiter: it may be two rows.
+        widest: The most cells of a row.
+        odd: The number of cells of rows that cannot be made as wide as the first, by line.
     """
 
-    rows: int
-    ragged: int
-    is_odd: bool
+    split: _Split
+    is_whole: bool
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    drawn: Sampler = field(default_factory=Sampler)
+    count: int = 0
+    ragged: int = 0
+    is_odd: bool = False
+    widest: int = 0
+    odd: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        return len(self.rows[0])
+
+    def run(self) -> "_Scan":
+        """Read all rows; raise DataError for quotes that do not fit, LimitError for too many."""
+        name = self.split.name
+        reading = self.split.reading
+        sign = ONE if reading is None else reading.delimiter
+        first: list[str] = []
+        for line, row in self.split.rows():
+            first = first or row
+            fitted = row
+            if len(row) != len(first):
+                self.ragged += 1
+                fitted = _fitted(row, first)
+                if len(fitted) != len(first):
+                    self.odd[line] = len(row)
+            self.is_odd = self.is_odd or any("\n" in cell and sign in cell for cell in row)
+            self.widest = max(self.widest, len(fitted))
+            # The first row may name the columns; of a table only its width counts.
+            columns = len(first) if self.is_whole else self.widest
+            check_size(name, rows=self.count, columns=columns)
+            self.count += 1
+            if self.is_whole or len(self.rows) <= HEADER_ROWS:
+                self.rows.append(fitted)
+                self.lines.append(line)
+            if not self.is_whole:
+                self.drawn.add(line, fitted)
+        return self
+
+    def check(self) -> None:
+        """Raise DataError for an empty file, or if over a tenth of the rows are odd."""
+        if not self.rows:
+            raise nothing_in(self.split.name)
+        if len(self.odd) > _MOST_RAGGED * self.count:
+            line, cells = next(iter(self.odd.items()))
+            what = (
+                f"Line {line} of {self.split.name} has {count(cells, 'cell')} where the first has "
+                f"{self.width}; {len(self.odd):,} of {self.count:,} rows do not have {self.width}."
+            )
+            hint = "Part all cells by one sign; quote cells that hold it."
+            raise DataError(what, hint, line=line)
 
 
-def shape_of(rows: Iterable[Sequence[str]], sign: str) -> Shape:
-    """Counts rows, without keeping them."""
-    count = ragged = width = 0
-    is_odd = False
-    for row in rows:
-        width = width or len(row)
-        count += 1
-        ragged += len(row) != width
-        is_odd = is_odd or any("\n" in cell and sign in cell for cell in row)
-    return Shape(rows=count, ragged=ragged, is_odd=is_odd)
-
-
-def settled(
-    shape: Callable[[CsvFormat], Shape],
-    lines: Callable[[], Iterable[str]],
-    dialect: Dialect,
-    name: str,
-) -> tuple[CsvFormat, list[Finding]]:
-    r"""How a text is read: with quotes; where they do not add up, as they stand or with escapes.
+def _scan_quoted(split: _Split, *, quote: str, is_whole: bool) -> tuple[_Scan, list[Finding]]:
+    r"""Read rows with quotes; where these do not add up, as they stand or with escapes.
 
     In messy/msr_paraphrase_train_bom.txt and messy/stsb_dev_tabs_named_csv.csv quotes do not come
     in pairs, and pandas loses 138 and 35 rows within others; in hostile/c27_backslash_escapes.csv
     and c23_unclosed_quote.csv it loses texts. It says nothing of either.
 
-    Args:
-        shape: Reads the text so, and says what that gives.
-        lines: Gives the lines of the text, from the first.
-
     Raises:
         DataError: Quotes do not fit, however they are read; names the line.
     """
-    sign, quote = dialect.delimiter, dialect.quote
+    name, usual = split.name, split.reading
+    assert usual is not None
+    sign = usual.delimiter
+
+    def scan(reading: CsvFormat) -> _Scan:
+        return _Scan(split=replace(split, reading=reading), is_whole=is_whole).run()
+
     if quote != '"':
-        return CsvFormat(delimiter=sign, quote=quote, escape="\\" + quote), []
-    usual, error = CsvFormat(delimiter=sign), None
+        return scan(replace(usual, quote=quote, escape="\\" + quote)), []
+    found, error = None, None
     try:
-        found = shape(usual)
+        found = scan(usual)
     except DataError as broken:
-        found, error = None, broken
+        error = broken
     is_odd = found is None or found.is_odd
-    if is_odd and sign in "\t|" and not next(iter(lines()), "").startswith('"'):
-        bare = CsvFormat(delimiter=sign, quoting=csv.QUOTE_NONE)
-        plain = shape(bare)
-        if plain.ragged <= (_MOST_RAGGED * plain.rows if error else 0):
+    if is_odd and sign in "\t|" and not next(iter(split.lines()), "").startswith('"'):
+        bare = scan(replace(usual, quoting=csv.QUOTE_NONE))
+        if bare.ragged <= (_MOST_RAGGED * bare.count if error else 0):
             says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
             return bare, [finding("quotes", says)]
-    if error is None:
-        return usual, []
-    escaped = CsvFormat(delimiter=sign, escape='\\"')
-    places = [number for number, line in enumerate(lines(), start=1) if '\\"' in line]
+    if found:
+        return found, []
+    places = [number for number, line in enumerate(split.lines(), start=1) if '\\"' in line]
     with contextlib.suppress(DataError):
-        if places and not shape(escaped).ragged:
+        if places and not (escaped := scan(replace(usual, escape='\\"'))).ragged:
             says = f'Read \\" as a quote inside a cell: {where(places)}. Write it as "" to be safe.'
             return escaped, [finding("backslash", says, places)]
+    assert error is not None
     raise error
 
 
-def read_delimited(text: str, name: str, header: bool | None = None) -> Table:
-    """Reads cells separated by commas, tabs, semicolons or vertical bars.
-
-    Args:
-        header: Whether the first line names the columns; None finds out.
-
-    Raises:
-        DataError: Quotes or numbers of cells do not fit; names the line.
-        LimitError: More rows or columns than this place allows.
-    """
-    dialect = choose_dialect(text)
-    # Empty lines, so that all that come after keep their numbers.
-    before = sum(1 for _ in lines_of(text[: dialect.start]))
-    text = "\n" * before + text[dialect.start :]
-    grids: dict[CsvFormat, Grid] = {}
-
-    def shape(reading: CsvFormat) -> Shape:
-        grids[reading] = grid = _parsed(text, reading, name)
-        return shape_of(grid.rows, reading.delimiter)
-
-    reading, findings = settled(shape, lambda: lines_of(text), dialect, name)
-    grid = grids.get(reading) or _parsed(text, reading, name)
-    even = _even(grid, name, dialect.title)
-    return table_of(even, name, header, notes_on(dialect), findings)
-
-
-def notes_on(dialect: Dialect) -> list[str]:
+def _notes(dialect: Dialect) -> list[str]:
     """What one should know of the signs in a file."""
     notes = []
     if dialect.delimiter != ",":
@@ -293,20 +335,8 @@ def notes_on(dialect: Dialect) -> list[str]:
     return notes
 
 
-def _parsed(text: str, reading: CsvFormat, name: str) -> Grid:
-    grid = Grid(rows=[], lines=[])
-    for line, row in _Parting(reading=reading, lines=lambda: lines_of(text), name=name).rows():
-        grid.rows.append(row)
-        grid.lines.append(line)
-        # The first row may name the columns, and only its width is that of the table.
-        check_size(name, rows=len(grid.rows) - 1, columns=len(grid.rows[0]))
-    if not grid.rows:
-        raise nothing_in(name)
-    return grid
-
-
 def nothing_in(name: str) -> DataError:
-    """What is said of a file without a letter, whether it is to be learned from or answered."""
+    """Return the error of a file without a letter."""
     return DataError(f"{name}: The file is empty.", "Choose one with rows.")
 
 
@@ -320,34 +350,6 @@ def _broken(name: str, start: int, end: int, error: str) -> DataError:
         return DataError(what, "Close it, or double a quote that is part of the text.", line=start)
     what = f"Line {start} of {name} has a quote in the middle of a quoted cell."
     return DataError(what, 'Write a quote that is part of the text as "".', line=start)
-
-
-def _even(grid: Grid, name: str, title: str) -> Grid:
-    """Rows of equal length, and the lines of those that were left out.
-
-    pandas fills up the short rows of hostile/c22_ragged_rows.csv in silence.
-    """
-    first, even, odd = grid.rows[0], Grid(rows=[], lines=[], title=title), {}
-    for line, row in zip(grid.lines, grid.rows, strict=True):
-        fitted = _fitted(row, first)
-        if len(fitted) != len(first):
-            odd[line] = len(row)
-        else:
-            even.rows.append(fitted)
-            even.lines.append(line)
-    check_even(name, odd, len(grid.rows), len(first))
-    return replace(even, odd=tuple(odd))
-
-
-def check_even(name: str, odd: Mapping[int, int], rows: int, width: int) -> None:
-    """Raise DataError if over a tenth of the rows have another number of cells (`odd`, by line)."""
-    if len(odd) > _MOST_RAGGED * rows:
-        line, cells = next(iter(odd.items()))
-        what = (
-            f"Line {line} of {name} has {count(cells, 'cell')} where the first has {width}; "
-            f"{len(odd):,} of {rows:,} rows do not have {width}."
-        )
-        raise DataError(what, "Part all cells by one sign; quote cells that hold it.", line=line)
 
 
 def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
@@ -364,9 +366,8 @@ def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
     return row
 
 
-# --- The same as a stream, of which no row is left out.
+# --- A file: a table where all of it is kept, a stream where it is read again row by row.
 
-ONE = "\x1f"  # parts units in no text; where a file has one column nothing parts its cells
 _FEW_LINES = 5
 _HEAD_CHARACTERS = 4 * 64 * 1024 * 16
 
@@ -388,39 +389,46 @@ class TextSource:
 
 def head_of(lines: Iterable[str]) -> str:
     """Return the beginning of a text: as much as is looked at to see what it is."""
-    found, size = [], 0
+    head, size = [], 0
     for line in lines:
-        found.append(line)
+        head.append(line)
         size += len(line)
         if size > _HEAD_CHARACTERS:
             break
-    return "".join(found)
+    return "".join(head)
 
 
-@dataclass(kw_only=True, slots=True)
-class _Parting:
-    """The split of a text into rows; without a `reading` each of its lines is one text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A file that was read once: its rows, and what one should know of how they were made."""
 
-    reading: CsvFormat | None
-    lines: Callable[[], Iterator[str]]
-    name: str
+    scan: _Scan
     title: str = ""
-    is_one: bool = False
-    notes: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The rows with their lines, without lines on which there is none."""
-        if self.reading is None:
-            for number, line in enumerate(self.lines(), start=1):
-                yield number, [line.rstrip("\r\n")]
-            return
-        for line, row in self.reading.rows(self.lines(), self.name):
-            if self.is_one:
-                if row:
-                    yield line, [ONE.join(row)]
-            elif len(row) > 1 or (row and row[0].strip()):
-                yield line, row
+
+def read_delimited(source: TextSource, name: str, header: bool | None = None) -> Table:
+    """Read cells separated by commas, tabs, semicolons or vertical bars.
+
+    pandas fills up the short rows of hostile/c22_ragged_rows.csv in silence; they are left out.
+
+    Args:
+        header: Whether the first line names the columns; None finds out.
+
+    Raises:
+        DataError: Quotes or numbers of cells do not fit; names the line.
+        LimitError: More rows or columns than this place allows.
+    """
+    read = _read(source, name, choose_dialect(source.head), is_whole=True)
+    scan = read.scan
+    scan.check()
+    rows, lines = scan.rows, scan.lines
+    if scan.odd:
+        rows = [row for line, row in zip(lines, rows, strict=True) if line not in scan.odd]
+        lines = [line for line in lines if line not in scan.odd]
+    grid = Grid(rows=rows, lines=lines, title=read.title, odd=tuple(scan.odd))
+    return table_of(grid, name, header, read.notes, read.findings)
 
 
 def stream_delimited(
@@ -432,7 +440,7 @@ def stream_delimited(
     of_lines: bool = False,
     may_be_lines: bool = False,
 ) -> TableStream:
-    """Looks through cells separated by a sign, or through a text of which each line is a row.
+    """Look through cells separated by a sign, or through a text of which each line is a row.
 
     Args:
         header: Whether the first line names the columns; None finds out.
@@ -444,142 +452,114 @@ def stream_delimited(
         DataError: Quotes or numbers of cells do not fit; names the line.
         LimitError: More rows or columns than this place allows.
     """
-    try:
-        parting = _parting(source, name, of_lines=of_lines, keeps_title=header is False)
-        return _looked_through(parting, source, header, known)
-    except DataError:
-        if of_lines or not may_be_lines or _has_names(source.head):
-            raise
-    lines = _Parting(reading=None, lines=source.lines, name=name, is_one=True)
-    lines.notes.append("No sign parts its lines evenly: each was read as one text.")
-    return _looked_through(lines, source, header, known)
-
-
-def _parting(source: TextSource, name: str, *, of_lines: bool, keeps_title: bool) -> _Parting:
+    lines = _Split(reading=None, lines=source.lines, name=name, is_one=True)
     if of_lines:
-        return _Parting(reading=None, lines=source.lines, name=name, is_one=True)
+        read = _Read(scan=_Scan(split=lines, is_whole=False).run())
+        return _stream(read, source, header, known)
+    try:
+        return _stream(_read_rows(source, name, header), source, header, known)
+    except DataError:
+        if not may_be_lines or _has_names(source.head):
+            raise
+    note = "No sign parts its lines evenly: each was read as one text."
+    read = _Read(scan=_Scan(split=lines, is_whole=False).run(), notes=[note])
+    return _stream(read, source, header, known)
+
+
+def _read_rows(source: TextSource, name: str, header: bool | None) -> _Read:
+    """Read the rows of a stream, which may be of one column of texts that hold commas."""
     dialect = choose_dialect(source.head)
-    if is_one_column(source.head, dialect):
-        return _one_column(source, name)
-    if keeps_title and dialect.title:
-        dialect = replace(dialect, start=0, title="")
+    if not is_one_column(source.head, dialect):
+        if header is False and dialect.title:
+            dialect = replace(dialect, start=0, title="")
+        return _read(source, name, dialect, is_whole=False)
+    quoted = CsvFormat(delimiter=ONE)
+    split = _Split(reading=quoted, lines=source.lines, name=name, is_one=True)
+    try:
+        return _Read(scan=_Scan(split=split, is_whole=False).run())
+    except DataError:
+        says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
+        scan = _Scan(split=replace(split, reading=None), is_whole=False).run()
+        return _Read(scan=scan, findings=[finding("quotes", says)])
+
+
+def _read(source: TextSource, name: str, dialect: Dialect, *, is_whole: bool) -> _Read:
     before = sum(1 for _ in lines_of(source.head[: dialect.start]))
 
     def lines() -> Iterator[str]:
-        for number, line in enumerate(source.lines()):
-            yield "\n" if number < before else line
+        # Empty ones in the place of a title, so that all that come after keep their numbers.
+        found = source.lines()
+        yield from ("\n" for _ in islice(found, before))
+        yield from found
 
-    def shape(reading: CsvFormat) -> Shape:
-        parted = _Parting(reading=reading, lines=lines, name=name)
-        return shape_of((row for _, row in parted.rows()), reading.delimiter)
-
-    reading, findings = settled(shape, lines, dialect, name)
-    return _Parting(
-        reading=reading, lines=lines, name=name, title=dialect.title, notes=notes_on(dialect),
-        findings=findings,
-    )  # fmt: skip
+    split = _Split(reading=CsvFormat(delimiter=dialect.delimiter), lines=lines, name=name)
+    scan, findings = _scan_quoted(split, quote=dialect.quote, is_whole=is_whole)
+    return _Read(scan=scan, title=dialect.title, notes=_notes(dialect), findings=findings)
 
 
 def _has_names(head: str) -> bool:
-    """Whether the first row of a text names columns as those of labelled tables are called."""
+    """Return True if the first row of a text names columns as labelled tables do."""
     return _best(head, '"')[1][1]
 
 
 def is_one_column(head: str, dialect: Dialect) -> bool:
-    """Whether no sign parts the first row of a text, which is no title of others either."""
+    """Return True if no sign parts the first row of a text, which is no title of others either."""
     if dialect.title and not _has_names(head[dialect.start :]):
         below = islice(lines_of(head[dialect.start :]), _FEW_LINES)
         return sum(1 for _ in below) < _FEW_LINES  # that they are even is chance
     return not dialect.start and _best(head, dialect.quote)[1][0] == 0.0
 
 
-def _one_column(source: TextSource, name: str) -> _Parting:
-    """A file of one column, whose texts hold commas; with quotes around them, or without."""
-    reading = CsvFormat(delimiter=ONE)
-    parting = _Parting(reading=reading, lines=source.lines, name=name, is_one=True)
-    try:
-        for _ in parting.rows():
-            pass
-    except DataError:
-        says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
-        parting.reading, parting.findings = None, [finding("quotes", says)]
-    return parting
-
-
-@dataclass(kw_only=True, slots=True)
-class _Counted:
-    """The counts of a pass over all rows; `odd` has the sizes of unlike rows by their lines."""
-
-    first: list[tuple[int, list[str]]] = field(default_factory=list)
-    widest: int = 0
-    odd: dict[int, int] = field(default_factory=dict)
-    drawn: Sampler = field(default_factory=Sampler)
-
-    @property
-    def width(self) -> int:
-        return len(self.first[0][1])
-
-
-def _counted(parting: _Parting) -> _Counted:
-    found = _Counted()
-    for line, row in parting.rows():
-        names = found.first[0][1] if found.first else row
-        fitted = _fitted(row, names)
-        found.widest = max(found.widest, len(fitted))
-        check_size(parting.name, rows=found.drawn.seen, columns=found.widest)
-        if len(fitted) != len(names):
-            found.odd[line] = len(row)
-        if len(found.first) <= HEADER_ROWS:
-            found.first.append((line, fitted))
-        found.drawn.add(line, fitted)
-    if not found.first:
-        raise nothing_in(parting.name)
-    check_even(parting.name, found.odd, found.drawn.seen, found.width)
-    return found
-
-
-def _looked_through(
-    parting: _Parting,
-    source: TextSource,
-    header: bool | None,
-    known: Collection[str],
+def _stream(
+    read: _Read, source: TextSource, header: bool | None, known: Collection[str]
 ) -> TableStream:
-    found = _counted(parting)
-    top = _top(parting, found, header, known)
+    scan, split = read.scan, read.scan.split
+    scan.check()
+    top = _top(read, header, known)
     names = dict(enumerate(top.table.columns))
-    if parting.is_one and not top.table.has_header:
+    if split.is_one and not top.table.has_header:
         names = {0: TEXT}
-    columns = named_columns(found.widest, names)
+    columns = named_columns(scan.widest, names)
     titles = tuple(top.names) or columns
-    before = found.first[top.skipped - 1][0] if top.skipped else 0
-    sample = [(line, row) for line, row in found.drawn.drawn() if line > before]
+    before = scan.lines[top.skipped - 1] if top.skipped else 0
+    sample = [(line, row) for line, row in scan.drawn.drawn() if line > before]
+    if not sample:
+        raise DataError(f"{split.name} has no data rows.", "Add rows below the names.")
     table = replace(
         top.table,
         columns=columns,
         rows=[filled(row, len(columns)) for _, row in sample],
         lines=[line for line, _ in sample],
-        unnamed=top.table.unnamed | frozenset(columns[found.width :]),
-        findings=(*parting.findings, *top.table.findings, *_few_cells(found)),
+        unnamed=top.table.unnamed | frozenset(columns[scan.width :]),
+        findings=(*read.findings, *top.table.findings, *_few_cells(scan)),
     )
-    if not table.rows:
-        raise DataError(f"{parting.name} has no data rows.", "Add rows below the names.")
-    delimiter = parting.reading.delimiter if parting.reading else ","
+    delimiter = split.reading.delimiter if split.reading else ","
+
+    def rows() -> Iterator[Row]:
+        first = scan.rows[0]
+        for line, row in islice(split.rows(), top.skipped, None):
+            fitted = _fitted(row, first)
+            odd = WRONG_COUNT if len(fitted) > scan.width else ""
+            if top.names and fitted == top.names:
+                odd = NAMES_AGAIN
+            yield Row(line=line, cells=filled(fitted, len(columns)), odd=odd)
+
     return TableStream(
-        name=parting.name,
+        name=split.name,
         form="delimited",
         columns=columns,
         titles=(*titles, *[""] * (len(columns) - len(titles))),
-        rows=found.drawn.seen - top.skipped,
+        rows=scan.count - top.skipped,
         sample=table,
-        blocks=lambda most: blocked(_rows(parting, found, top, len(columns)), most),
+        blocks=lambda most: blocked(rows(), most),
         facts=replace(source.facts, delimiter="," if delimiter == ONE else delimiter),
-        notes=tuple(parting.notes),
+        notes=tuple(read.notes),
     )
 
 
-def _few_cells(found: _Counted) -> list[Finding]:
-    """A warning of rows that were filled up with empty cells."""
-    few = [line for line, cells in found.odd.items() if cells < found.width]
+def _few_cells(scan: _Scan) -> list[Finding]:
+    """Return a warning of rows that were filled up with empty cells."""
+    few = [line for line, cells in scan.odd.items() if cells < scan.width]
     if not few:
         return []
     have = "has" if len(few) == 1 else "have"
@@ -587,28 +567,13 @@ def _few_cells(found: _Counted) -> list[Finding]:
     return [finding("few_cells", f"{says} They were filled with empty ones.", few)]
 
 
-def _top(
-    parting: _Parting,
-    found: _Counted,
-    header: bool | None,
-    known: Collection[str],
-) -> Top:
-    rows = [filled(row, found.width)[: found.width] for _, row in found.first]
-    first = found.first[0][1]
-    if header is None and any(cell.strip() in known for cell in first):
+def _top(read: _Read, header: bool | None, known: Collection[str]) -> Top:
+    scan = read.scan
+    rows = [filled(row, scan.width)[: scan.width] for row in scan.rows]
+    if header is None and any(cell.strip() in known for cell in rows[0]):
         header = True
-    elif header is None and parting.is_one:
+    elif header is None and scan.split.is_one:
         # The first of many short texts looks like a name; only a name that is known is one.
-        header = is_known(first[0])
-    grid = Grid(rows=rows, lines=[line for line, _ in found.first], title=parting.title)
-    return top_of(grid, parting.name, header, parting.notes)
-
-
-def _rows(parting: _Parting, found: _Counted, top: Top, columns: int) -> Iterator[Row]:
-    first = found.first[0][1]
-    for line, row in islice(parting.rows(), top.skipped, None):
-        fitted = _fitted(row, first)
-        odd = WRONG_COUNT if len(fitted) > found.width else ""
-        if top.names and fitted == top.names:
-            odd = NAMES_AGAIN
-        yield Row(line=line, cells=filled(fitted, columns), odd=odd)
+        header = is_known(rows[0][0])
+    grid = Grid(rows=rows, lines=scan.lines, title=read.title)
+    return top_of(grid, scan.split.name, header, read.notes)

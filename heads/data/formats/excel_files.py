@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
@@ -64,8 +64,11 @@ _TITLE_ROWS = 5
 _WHOLE = 1e15  # whole numbers below are exact, and Excel shows them with all their digits
 
 
+ERROR = "e"  # openpyxl's word for a cell that holds #N/A and the like
+
+
 def read_excel(path: Path, header: bool | None = None) -> Table:
-    """Reads the first sheet of a workbook; macros in it are never run.
+    """Read the first sheet of a workbook; macros in it are never run.
 
     Args:
         header: Whether the first row names the columns; None finds out.
@@ -74,38 +77,74 @@ def read_excel(path: Path, header: bool | None = None) -> Table:
         DataError: It is another zip archive, is damaged, or its first sheet is empty.
         LimitError: It holds more than this place allows.
     """
+    scan = _scan(path, is_whole=True)
+    grid = _grid(scan.rows, scan.lines, titled=header is not False)
+    return table_of(grid, scan.name, header, [scan.note], scan.findings)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Scan:
+    """One pass over the first sheet that is not hidden.
+
+    Attributes:
+        place: Which of the sheets it is.
+        note: What it is called, and which were left out.
+        rows: The first rows that are not empty; all, for a table.
+        lines: Their numbers.
+        drawn: A sample of all rows.
+        count: How many rows there are.
+        width: The most cells of a row.
+        findings: Warnings of cells that hold no value.
+    """
+
+    name: str
+    place: int = 0
+    note: str = ""
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    drawn: Sampler = field(default_factory=Sampler)
+    count: int = 0
+    width: int = 0
+    findings: Sequence[Finding] = ()
+
+
+def _scan(path: Path, *, is_whole: bool) -> _Scan:
     name = short(path.name, 60)
     _check_archive(path, name)
-    with _opened(path, name, current_limits().read_seconds) as book:
-        sheet = _shown(book)
-        rows, lines, errors = _rows(book, sheet.place, name)
-    unsaved = list(_without_results(path, name, sheet.place))
-    if not rows:
-        raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
-    grid = _grid(rows, lines, titled=header is not False)
-    return table_of(grid, name, header, [sheet.note], _account(errors, unsaved))
+    scan, errors = _Scan(name=name), list[int]()
+    with _open_book(path, name, current_limits().read_seconds) as book:
+        which = _choose_sheet(book, scan)
+        for number, cells in _cells(book, scan.place):
+            if any(cell.data_type == ERROR for cell in cells):
+                errors.append(number)
+            if not (row := _texts(cells)):
+                continue
+            scan.count, scan.width = scan.count + 1, max(scan.width, len(row))
+            check_size(name, rows=scan.count - 1, columns=len(row))
+            if is_whole or len(scan.rows) <= HEADER_ROWS:
+                scan.rows.append(row)
+                scan.lines.append(number)
+            if not is_whole:
+                scan.drawn.add(number, row)
+    unsaved = list(_without_results(path, name, scan.place))
+    if not scan.rows:
+        raise _no_rows(name, which, has_formulas=bool(unsaved))
+    scan.findings = _list_findings(errors, unsaved)
+    return scan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sheet:
-    """The place of a sheet among all, what it is called within a sentence, and a note on it."""
-
-    place: int
-    which: str
-    note: str
-
-
-def _shown(book: "Workbook") -> _Sheet:
-    """The first sheet that is not hidden."""
+def _choose_sheet(book: "Workbook", scan: _Scan) -> str:
+    """Take the first sheet that is not hidden; return what it is called within a sentence."""
     shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
     sheet = (shown or book.worksheets)[0]
-    place, others = book.worksheets.index(sheet), len(book.worksheets) - 1
+    scan.place, others = book.worksheets.index(sheet), len(book.worksheets) - 1
     which = f"the sheet '{short(sheet.title)}'"
     note = f"Read {which} of the Excel workbook"
     if others:
-        first = "the first that is not hidden" if place else "the first"
+        first = "the first that is not hidden" if scan.place else "the first"
         note += f", {first}; {count(others, 'other sheet was', 'other sheets were')} left out"
-    return _Sheet(place=place, which=which, note=f"{note}.")
+    scan.note = f"{note}."
+    return which
 
 
 def _no_rows(name: str, which: str, *, has_formulas: bool) -> DataError:
@@ -115,7 +154,7 @@ def _no_rows(name: str, which: str, *, has_formulas: bool) -> DataError:
     return DataError(f"In {name}, {which} is empty.", hint)
 
 
-def _account(errors: Sequence[int], unsaved: Sequence[int]) -> list[Finding]:
+def _list_findings(errors: Sequence[int], unsaved: Sequence[int]) -> list[Finding]:
     """Warnings of cells that hold no value."""
     findings: list[Finding] = []
     for kind, places, what in (
@@ -189,7 +228,7 @@ class _TimedFile(io.FileIO):
 
 
 @contextmanager
-def _opened(
+def _open_book(
     path: Path, name: str, seconds: int = 0, *, formulas: bool = False
 ) -> "Iterator[Workbook]":
     """A workbook whose cells are values, or the formulas that gave them."""
@@ -220,23 +259,9 @@ def _cells(book: "Workbook", place: int) -> Iterator[tuple[int, Sequence[Any]]]:
             yield number, cells
 
 
-def _rows(book: "Workbook", place: int, name: str) -> tuple[list[list[str]], list[int], list[int]]:
-    """The rows that are not empty, their numbers, and the numbers of those with errors."""
-    rows, lines, errors = [], [], []
-    for number, cells in _cells(book, place):
-        row = _texts(cells)
-        if any(cell.data_type == "e" for cell in cells):
-            errors.append(number)
-        if row:
-            rows.append(row)
-            lines.append(number)
-            check_size(name, rows=len(rows) - 1, columns=len(row))
-    return rows, lines, errors
-
-
 def _texts(cells: Sequence[Any]) -> list[str]:
     """The cells of a row as texts, to the last that is filled; none of an empty row."""
-    row = ["" if cell.data_type == "e" else _text(cell.value) for cell in cells]
+    row = ["" if cell.data_type == ERROR else _text(cell.value) for cell in cells]
     while row and not row[-1]:
         row.pop()
     return row if any(map(str.strip, row)) else []
@@ -277,74 +302,6 @@ def _text(value: Any) -> str:
     return str(value).replace("_x000D_", "\r")
 
 
-# --- The same as a stream: cells keep their values, and how these are shown.
-
-ERROR = "e"  # openpyxl's word for a cell that holds #N/A and the like
-
-
-@dataclass(frozen=True, slots=True)
-class SheetCell:
-    """A cell of a sheet as a writer needs it: its value, how it is shown, and of which kind."""
-
-    value: Any
-    shown_as: str
-    kind: str
-
-
-def stream_excel(
-    path: Path, header: bool | None = None, known: Collection[str] = ()
-) -> TableStream:
-    """Looks through the first sheet of a workbook.
-
-    Args:
-        header: Whether the first row names the columns; None finds out.
-        known: Names of columns: a first row that holds one names all of them.
-
-    Raises:
-        DataError: It is another zip archive, is damaged, or its first sheet is empty.
-        LimitError: It holds more than this place allows.
-    """
-    name = short(path.name, 60)
-    _check_archive(path, name)
-    first: list[tuple[int, list[str]]] = []
-    drawn, errors, width = Sampler(), list[int](), 0
-    with _opened(path, name, current_limits().read_seconds) as book:
-        sheet = _shown(book)
-        for number, cells in _cells(book, sheet.place):
-            if not (row := _texts(cells)):
-                continue
-            width = max(width, len(row))
-            if len(first) <= HEADER_ROWS:
-                first.append((number, row))
-            drawn.add(number, row)
-            check_size(name, rows=drawn.seen - 1, columns=len(row))
-            if any(cell.data_type == ERROR for cell in cells):
-                errors.append(number)
-    unsaved = list(_without_results(path, name, sheet.place))
-    if not first:
-        raise _no_rows(name, sheet.which, has_formulas=bool(unsaved))
-    top = _top(first, name, header, known, [sheet.note])
-    places = [at for at in range(width) if any(at < len(row) and row[at] for _, row in first)]
-    names = dict(zip(places, top.table.columns, strict=True))
-    if len(places) == 1 and not top.table.has_header:
-        names = {places[0]: TEXT}
-    columns = named_columns(width, names)
-    before = first[top.skipped - 1][0] if top.skipped else 0
-    rows = [(number, filled(row, width)) for number, row in drawn.drawn() if number > before]
-    table = replace(
-        top.table, columns=columns, rows=[row for _, row in rows],
-        lines=[number for number, _ in rows],
-        unnamed=top.table.unnamed | {columns[at] for at in range(width) if at not in names},
-        findings=(*top.table.findings, *_account(errors, unsaved)),
-    )  # fmt: skip
-    titles = dict(zip(places, top.names, strict=True)) if top.names else names
-    return TableStream(
-        name=name, form="excel", columns=columns, sample=table, notes=(sheet.note,),
-        titles=tuple(titles.get(at, "") for at in range(width)), rows=drawn.seen - top.skipped,
-        blocks=lambda most: blocked(_read_rows(path, name, sheet.place, top, places, width), most),
-    )  # fmt: skip
-
-
 _FORMULA = re.compile(rb"<f[ >/]")
 
 
@@ -354,8 +311,8 @@ def _without_results(path: Path, name: str, place: int) -> Iterator[int]:
     if not _has_formulas(path):
         return
     with (
-        _opened(path, name, limits.read_seconds) as values,
-        _opened(path, name, limits.read_seconds, formulas=True) as book,
+        _open_book(path, name, limits.read_seconds) as values,
+        _open_book(path, name, limits.read_seconds, formulas=True) as book,
     ):
         others = _cells(values, place)
         at, row = next(others, (_LAST_ROW + 1, ()))
@@ -385,32 +342,75 @@ def _has_formulas(path: Path) -> bool:
     return False
 
 
-def _top(
-    first: Sequence[tuple[int, list[str]]],
-    name: str,
-    header: bool | None,
-    known: Collection[str],
-    notes: Sequence[str],
-) -> Top:
-    """What the first rows say; of titles above the names as well."""
-    lines, rows = [number for number, _ in first], [list(row) for _, row in first]
+# --- A stream: cells keep their values, and how these are shown.
+
+
+@dataclass(frozen=True, slots=True)
+class SheetCell:
+    """A cell of a sheet as a writer needs it: its value, how it is shown, and of which kind."""
+
+    value: Any
+    shown_as: str
+    kind: str
+
+
+def stream_excel(
+    path: Path, header: bool | None = None, known: Collection[str] = ()
+) -> TableStream:
+    """Look through the first sheet of a workbook.
+
+    Args:
+        header: Whether the first row names the columns; None finds out.
+        known: Names of columns: a first row that holds one names all of them.
+
+    Raises:
+        DataError: It is another zip archive, is damaged, or its first sheet is empty.
+        LimitError: It holds more than this place allows.
+    """
+    scan = _scan(path, is_whole=False)
+    width = scan.width
+    # The columns of the grid: what stands in the titles alone, or is blank, has no name.
+    below = scan.rows[_titles(scan.rows) if header is not False else 0 :]
+    places = [at for at in range(width) if any("".join(row[at : at + 1]).strip() for row in below)]
+    top = _top(scan, header, known)
+    names = dict(zip(places, top.table.columns, strict=True))
+    if len(places) == 1 and not top.table.has_header:
+        names = {places[0]: TEXT}
+    columns = named_columns(width, names)
+    before = scan.lines[top.skipped - 1] if top.skipped else 0
+    rows = [(number, filled(row, width)) for number, row in scan.drawn.drawn() if number > before]
+    table = replace(
+        top.table, columns=columns, rows=[row for _, row in rows],
+        lines=[number for number, _ in rows],
+        unnamed=top.table.unnamed | {columns[at] for at in range(width) if at not in names},
+        findings=(*top.table.findings, *scan.findings),
+    )  # fmt: skip
+    titles = dict(zip(places, top.names, strict=True)) if top.names else names
+    return TableStream(
+        name=scan.name, form="excel", columns=columns, sample=table, notes=(scan.note,),
+        titles=tuple(titles.get(at, "") for at in range(width)), rows=scan.count - top.skipped,
+        blocks=lambda most: blocked(_read_rows(path, scan, top, places), most),
+    )  # fmt: skip
+
+
+def _top(scan: _Scan, header: bool | None, known: Collection[str]) -> Top:
+    """Return what the first rows say; of titles above the names as well."""
+    rows = [list(row) for row in scan.rows]
     titles = _titles(rows) if header is not False else 0
-    grid = _grid(rows, lines, titled=header is not False)
+    grid = _grid(rows, scan.lines, titled=header is not False)
     if header is None and any(cell.strip() in known for cell in grid.rows[0]):
         header = True
     if header is None and len(grid.rows[0]) == 1:
         header = len(grid.rows) > 1 and is_known(grid.rows[0][0])
-    found = top_of(grid, name, header, notes)
-    return replace(found, skipped=found.skipped + titles)
+    top = top_of(grid, scan.name, header, [scan.note])
+    return replace(top, skipped=top.skipped + titles)
 
 
-def _read_rows(
-    path: Path, name: str, place: int, top: Top, places: Sequence[int], width: int
-) -> Iterator[Row]:
-    blank = SheetCell(None, "", "n")
-    with _opened(path, name) as book:
+def _read_rows(path: Path, scan: _Scan, top: Top, places: Sequence[int]) -> Iterator[Row]:
+    blank, width = SheetCell(None, "", "n"), scan.width
+    with _open_book(path, scan.name) as book:
         filled_rows = (
-            (n, cells, row) for n, cells in _cells(book, place) if (row := _texts(cells))
+            (n, cells, row) for n, cells in _cells(book, scan.place) if (row := _texts(cells))
         )
         for number, cells, row in islice(filled_rows, top.skipped, None):
             texts = filled(row, width)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from heads.data.formats.delimited import TextSource, lines_of
+from heads.data.formats.delimited import TextSource
 from heads.data.formats.table_stream import Row, Sampler, TableStream, blocked
 from heads.data.table import Table, check_size, short
 from heads.data.text import SURROGATES
@@ -46,26 +46,61 @@ def is_json(text: str, ending: str) -> bool:
     return begin is not None
 
 
-def read_objects(text: str, name: str) -> Table:
+def read_objects(source: TextSource, name: str) -> Table:
     """Read JSON objects as rows; a field that an object lacks is an empty cell.
 
     Raises:
         DataError: Something is no JSON or no object; names the line.
     """
-    whole = text.lstrip().startswith("[")
-    found = _Fields()
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    for line, thing, _ in _in_list(text, name) if whole else _in_lines(lines_of(text), name):
-        found.add(line, thing)
-        rows.append([_cell(thing.get(key)) for key in found.places])
-        lines.append(line)
-        check_size(name, rows=len(rows), columns=len(found.places))
-    if not rows:
+    return _scan(_objects(source, name), name, is_whole=True)[0]
+
+
+def stream_objects(source: TextSource, name: str) -> TableStream:
+    """Look through JSON objects, one a line, or in a list whose text is held in memory.
+
+    Raises:
+        DataError: Something is no JSON or no object; names the line.
+    """
+    objects = _objects(source, name)
+    table, rows = _scan(objects, name, is_whole=False)
+    return TableStream(
+        name=name, form="json", columns=table.columns, titles=table.columns, rows=rows,
+        sample=table, blocks=lambda most: blocked(_rows(objects, table.columns), most),
+        notes=table.notes,
+    )  # fmt: skip
+
+
+def _objects(source: TextSource, name: str) -> "Callable[[], Iterator[Object]]":
+    if not source.head.lstrip().startswith("["):
+        return lambda: _in_lines(source.lines(), name)
+    whole = "".join(source.lines())
+    return lambda: _in_list(whole, name)
+
+
+def _scan(
+    objects: "Callable[[], Iterator[Object]]", name: str, *, is_whole: bool
+) -> tuple[Table, int]:
+    """Read all objects once; return those of them as a table, or a sample, and how many."""
+    fields, rows, lines = _Fields(), list[list[str]](), list[int]()
+    drawn = Sampler()
+    seen = 0
+    for line, thing, _ in objects():
+        fields.add(line, thing)
+        seen += 1
+        if is_whole:
+            rows.append([_cell(thing.get(key)) for key in fields.places])
+            lines.append(line)
+        else:
+            drawn.add(line, thing)
+        check_size(name, rows=seen, columns=len(fields.places))
+    if not seen:
         raise DataError(f"{name} has no data rows.", _SHAPE)
+    for line, thing in drawn.drawn():
+        rows.append([_cell(thing.get(key)) for key in fields.places])
+        lines.append(line)
     for row in rows:
-        row.extend([""] * (len(found.places) - len(row)))
-    return found.table(name, rows, lines)
+        row.extend([""] * (len(fields.places) - len(row)))
+    return fields.table(name, rows, lines), seen
 
 
 @dataclass(kw_only=True, slots=True)
@@ -178,41 +213,6 @@ def _without_surrogates(value: Any) -> Any:
 
 def _bad(name: str, line: int, why: str) -> DataError:
     return DataError(f"Line {line} of {name} is not right as JSON: {why}.", _SHAPE, line=line)
-
-
-# --- The same as a stream: objects stay as they are written.
-
-
-def stream_objects(source: TextSource, name: str) -> TableStream:
-    """Look through JSON objects, one a line, or in a list whose text is held in memory.
-
-    Raises:
-        DataError: Something is no JSON or no object; names the line.
-    """
-    if source.head.lstrip().startswith("["):
-        whole = "".join(source.lines())
-
-        def objects() -> Iterator[Object]:
-            return _in_list(whole, name)
-    else:
-
-        def objects() -> Iterator[Object]:
-            return _in_lines(source.lines(), name)
-
-    found, drawn = _Fields(), Sampler()
-    for line, thing, _ in objects():
-        found.add(line, thing)
-        drawn.add(line, thing)
-        check_size(name, rows=drawn.seen, columns=len(found.places))
-    if not drawn.seen:
-        raise DataError(f"{name} has no data rows.", _SHAPE)
-    columns = tuple(found.places)
-    rows = [[_cell(thing.get(key)) for key in columns] for _, thing in drawn.drawn()]
-    table = found.table(name, rows, [line for line, _ in drawn.drawn()])
-    return TableStream(
-        name=name, form="json", columns=columns, titles=columns, rows=drawn.seen, sample=table,
-        blocks=lambda most: blocked(_rows(objects, columns), most), notes=table.notes,
-    )  # fmt: skip
 
 
 def _rows(objects: Callable[[], Iterator[Object]], columns: Sequence[str]) -> Iterator[Row]:

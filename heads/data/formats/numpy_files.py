@@ -7,7 +7,6 @@ import math
 import sys
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 from heads.data.formats.vector_reading import KINDS, VectorSink, check_shape
 from heads.data.table import CELL, VECTOR_COLUMN, Table, check_size, count, short
 from heads.data.vectors import BLOCK, Matrix, RowVectors
-from heads.errors import DataError, LimitError
+from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import current_limits
 
 MAGIC, ZIP = b"\x93NUMPY", b"PK\x03\x04"
@@ -134,17 +133,16 @@ def _header_at(path: Path, name: str) -> Header:
         return header_of(file, name, path.stat().st_size)
 
 
-def _mapped(path: Path, header: Header) -> Matrix:
-    """Map the array of a file into memory; nothing is read yet."""
-    order = "F" if header.by_columns else "C"
+def _map_array(path: Path) -> Matrix:
+    """Map the array of a file into memory, once its header has been checked."""
     # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
-    return np.memmap(path, header.dtype, "c", header.offset, header.shape, order)
+    return np.load(path, mmap_mode="c", allow_pickle=False)
 
 
 def _vectors_of_npy(path: Path, name: str) -> RowVectors:
     header = _header_at(path, name)  # once more: the file may have changed since
     check_vectors(header, name)
-    return of_matrix(_mapped(path, header), name)
+    return of_matrix(_map_array(path), name)
 
 
 def of_matrix(matrix: Matrix, name: str) -> RowVectors:
@@ -164,12 +162,12 @@ def of_matrix(matrix: Matrix, name: str) -> RowVectors:
 
 def _read_npz(path: Path, name: str) -> Table:
     """Read arrays by name: those of two dimensions are vectors, those of one are columns."""
-    with _unzipped(path, name) as file:
-        headers = _headers(file, name)
+    with _open_zip(path, name) as file:
+        headers = _headers(file.zip, name)
         tables = [one for one, header in headers.items() if len(header.shape) == 2]
         plain = [one for one, header in headers.items() if len(header.shape) == 1]
         if not tables:
-            what = f"{name} holds no array of vectors: {_told(headers)}."
+            what = f"{name} holds no array of vectors: {_describe(headers)}."
             raise DataError(
                 what, "Save one of rows × numbers: np.savez(file, X=vectors, y=labels)."
             )
@@ -182,7 +180,7 @@ def _read_npz(path: Path, name: str) -> Table:
             check_vectors(headers[one], f"{short(one)} of {name}")
         cells = [_cells(file, one, headers[one], name) for one in plain]
     left = [one for one in headers if one not in tables and one not in plain]
-    note = f"Read as arrays of NumPy: {_told(headers)}."
+    note = f"Read as arrays of NumPy: {_describe(headers)}."
     return Table(
         name=name,
         columns=(*tables, *plain),
@@ -195,7 +193,7 @@ def _read_npz(path: Path, name: str) -> Table:
     )
 
 
-def _told(headers: dict[str, Header]) -> str:
+def _describe(headers: dict[str, Header]) -> str:
     shapes = (
         f"{short(one)} ({' × '.join(f'{size:,}' for size in header.shape)})"
         for one, header in headers.items()
@@ -204,12 +202,14 @@ def _told(headers: dict[str, Header]) -> str:
 
 
 @contextmanager
-def _unzipped(path: Path, name: str) -> Iterator[zipfile.ZipFile]:
-    """Within it, a zip that is damaged is said to be."""
+def _open_zip(path: Path, name: str) -> Iterator[Any]:
+    """Open a .npz file; within it, a zip that is damaged is said to be."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with np.load(path, allow_pickle=False) as file:
             yield file
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError):
+    except HeadsError:
+        raise
+    except Exception:  # each way to pack a zip has errors of its own: zlib.error, LZMAError
         raise DataError(f"{name} is damaged, or no file of arrays.", _WHOLE) from None
 
 
@@ -231,31 +231,18 @@ def _headers(file: zipfile.ZipFile, name: str) -> dict[str, Header]:
     return found
 
 
-def _cells(file: zipfile.ZipFile, one: str, header: Header, name: str) -> Sequence[str]:
-    """A column of cells from an array of one dimension."""
+def _cells(file: Any, one: str, header: Header, name: str) -> Sequence[str]:
+    """Return a column of cells from an array of one dimension."""
     called = f"{short(one)} of {name}"
     if not _are_cells(header):
         what = f"{called} holds values of the kind {header.dtype.str}."
         raise DataError(what, "Save labels as texts or as numbers.")
-    with file.open(f"{one}.npy") as array:
-        _exactly(array, header.offset, name)
-        values = np.frombuffer(_exactly(array, header.bytes, name), header.dtype)
-    return cells_of(values, called)
+    return cells_of(file[f"{one}.npy"], called)
 
 
 def _are_cells(header: Header) -> bool:
     """Whether an array can be a column: texts of no length are no texts, and only crafted."""
     return header.dtype.kind in COLUMNS and header.dtype.itemsize > 0
-
-
-def _exactly(file: Any, size: int, name: str) -> bytes:
-    try:
-        found = file.read(size)
-    except Exception:  # each way to pack a zip has errors of its own: zlib.error, LZMAError
-        raise DataError(f"{name} is damaged, or no file of arrays.", _WHOLE) from None
-    if len(found) < size:
-        raise DataError(f"{name} is cut short.", _WHOLE)
-    return found
 
 
 def cells_of(values: np.ndarray, name: str) -> list[str]:
@@ -279,29 +266,14 @@ def _number(value: float) -> str:
 
 
 def _vectors_of_npz(path: Path, one: str, name: str) -> RowVectors:
-    """Read the vectors of one array, unpacked a block at a time."""
     called = f"{short(one)} of {name}"
-    with _unzipped(path, name) as file:
-        member = file.getinfo(f"{one}.npy")
-        with file.open(member) as array:
-            header = header_of(array, called, member.file_size)  # type: ignore[arg-type]
-            check_vectors(header, called)
-            rows, width = header.shape
-            if header.by_columns:  # a row of it lies everywhere
-                whole = np.frombuffer(_exactly(array, header.bytes, name), header.dtype)
-                return of_matrix(whole.reshape(width, rows).T, called)
-            sink, each = VectorSink(name=called, rows=rows, width=width), BLOCK
-            for start in range(0, rows, each):
-                some = min(each, rows - start)
-                read = _exactly(array, some * width * header.dtype.itemsize, name)
-                sink.add(np.frombuffer(read, header.dtype).reshape(some, width))
-    return sink.done()
+    with _open_zip(path, name) as file:
+        check_vectors(_headers(file.zip, name)[one], called)  # the file may have changed since
+        matrix = file[f"{one}.npy"]
+    return of_matrix(matrix, called)
 
 
-# --- The same as columns of which some rows are asked for at a time.
-
-# Of an array its width, 0 where it is a column of cells; and what gives some of its rows.
-Part = tuple[int, Callable[[int, int], Any]]
+# --- Columns of which some rows are read at a time.
 
 
 def _is_npy(path: Path) -> bool:
@@ -322,31 +294,20 @@ def is_numpy(path: Path) -> bool:
     return bool(names) and all(name.endswith(".npy") for name in names)
 
 
-def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Part]]:
-    """Return the number of rows of a file, and its arrays; raise DataError or LimitError."""
+def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Matrix | list[str]]]:
+    """Return how many rows a file has, and its vectors (n, w) and columns of cells by name."""
     if _is_npy(path):
-        header = _header_at(path, name)
-        check_vectors(header, name)
-        matrix = _mapped(path, header)
-        return len(matrix), {VECTOR_COLUMN: _part(matrix)}
+        check_vectors(_header_at(path, name), name)
+        matrix = _map_array(path)
+        return len(matrix), {VECTOR_COLUMN: matrix}
     table = _read_npz(path, name)
-    found: dict[str, Part] = {}
-    for at, one in enumerate(table.columns):
-        if one in table.vectors:
-            ((whole, _),) = table.vectors[one]().vectors.pieces
-            found[one] = _part(whole)
+    arrays: dict[str, Matrix | list[str]] = {}
+    for at, column in enumerate(table.columns):
+        if column in table.vectors:
+            ((arrays[column], _),) = table.vectors[column]().vectors.pieces
         else:
-            cells = [row[at] for row in table.rows]
-            found[one] = 0, lambda start, end, cells=cells: cells[start:end]
-    return len(table.rows), found
-
-
-def _part(matrix: Matrix) -> Part:
-    def rows(start: int, end: int) -> Matrix:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
-            return np.ascontiguousarray(matrix[start:end], dtype=np.float32)
-
-    return matrix.shape[1], rows
+            arrays[column] = [row[at] for row in table.rows]
+    return len(table.rows), arrays
 
 
 # --- Labels that come beside vectors.
@@ -359,7 +320,7 @@ def _read_labels(path: Path, name: str) -> Table:
         what = f"{name} holds no labels ({kind})."
         raise DataError(what, "Save one label a row, as texts or numbers.")
     check_size(name, rows=header.shape[0], columns=[*header.shape, 1][1])
-    return label_table(np.asarray(_mapped(path, header)), name)
+    return label_table(np.asarray(_map_array(path)), name)
 
 
 def label_table(values: np.ndarray, name: str) -> Table:

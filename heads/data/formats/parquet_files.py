@@ -9,7 +9,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from itertools import chain, repeat
@@ -57,7 +57,7 @@ def read_columnar(
     """
     gathered = Gathered(name=name, has_split=bool(split), classes=classes)
     for path, part in files:
-        with _refused(path, name), _opened(path, without=is_vector) as found:
+        with _naming_damage(path, name), _open_file(path, without=is_vector) as found:
             gathered.add(*found, part)
     return gathered.table(note, split, partial(_columns_again, files, name))
 
@@ -107,19 +107,14 @@ class Gathered:
         self._columns, classes = names, {**self.classes, **_class_names(schema)}
         more = [part] if self.has_split else []
         self._vectors |= {
-            column.name: getattr(column.type, "list_size", 0)  # 0 where the schema does not say it
+            # 0 where the schema does not say how many numbers a vector has.
+            column.name: getattr(column.type, "list_size", 0)
             for column in schema
             if is_vector(column.type)
         }
         for batch in batches:
             check_size(name, rows=len(rows) + batch.num_rows)
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            cells = [
-                _strings(columns[each], classes.get(each, ()))
-                if each not in self._vectors
-                else [CELL] * batch.num_rows
-                for each in names
-            ]
+            cells = _cells_of(batch, names, classes)
             for each in names:
                 kind = schema.field(each).type
                 if not _is_plain(kind):
@@ -232,13 +227,13 @@ def _columns_again(
 ) -> "Iterator[pyarrow.Array]":
     """One column of some files, a few thousand rows at a time."""
     for path, _ in files:
-        with _refused(path, name), _opened(path, only=column, rows=BLOCK) as (*_, batches):
+        with _naming_damage(path, name), _open_file(path, only=column, rows=BLOCK) as (*_, batches):
             for batch in batches:
                 yield batch.column(batch.schema.get_field_index(column))
 
 
 @contextmanager
-def _refused(path: Path, name: str) -> Iterator[None]:
+def _naming_damage(path: Path, name: str) -> Iterator[None]:
     """Within it, a file that is damaged is said to be."""
     import pyarrow as pa
 
@@ -267,7 +262,7 @@ def _check_promise(
 
 
 @contextmanager
-def _opened(
+def _open_file(
     path: Path,
     *,
     without: "Callable[[pyarrow.DataType], bool] | None" = None,
@@ -308,30 +303,34 @@ def _opened(
             )
     else:  # the stream that Dataset.save_to_disk writes, which pyarrow.dataset cannot open
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            yield stream.schema, 0, 0, map(_validated, stream)
+            yield stream.schema, 0, 0, map(_validate, stream)
 
 
 def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pyarrow.RecordBatch]]":
-    """The arrays of a NumPy file as columns: their schema, how many rows, and these."""
+    """Return the arrays of a NumPy file as columns: their schema, how many rows, and these."""
+    import numpy as np
     import pyarrow as pa
 
     rows, arrays = numpy_files.arrays_of(path, short(path.name, 60))
-    kinds = {
-        name: pa.list_(pa.float32(), width) if width else pa.string()
-        for name, (width, _) in arrays.items()
-    }
-    schema = pa.schema(list(kinds.items()))
+    widths = {name: 0 if isinstance(own, list) else own.shape[1] for name, own in arrays.items()}
+    schema = pa.schema([
+        (name, pa.list_(pa.float32(), width) if width else pa.string())
+        for name, width in widths.items()
+    ])  # fmt: skip
 
-    def batches() -> "Iterator[pyarrow.RecordBatch]":
-        for start in range(0, rows, most):
-            some = []
-            for width, part in arrays.values():
-                values = part(start, min(start + most, rows))
-                own = pa.array(values.ravel() if width else values)
-                some.append(pa.FixedSizeListArray.from_arrays(own, width) if width else own)
-            yield pa.record_batch(some, schema=schema)
+    def column(name: str, start: int) -> "pyarrow.Array":
+        some = arrays[name][start : start + most]
+        if isinstance(some, list):
+            return pa.array(some)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
+            values = np.ascontiguousarray(some, dtype=np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), widths[name])
 
-    return schema, rows, batches()
+    batches = (
+        pa.record_batch([column(name, start) for name in arrays], schema=schema)
+        for start in range(0, rows, most)
+    )
+    return schema, rows, batches
 
 
 def _unpacked(about: Any, left: Collection[str], each: int) -> int:
@@ -347,13 +346,26 @@ def _unpacked(about: Any, left: Collection[str], each: int) -> int:
     return found
 
 
-def _validated(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
+def _validate(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
     """A batch of a file that is used as it lies on disk: damaged, it may point outside itself."""
     batch.validate(full=True)
     return batch
 
 
-def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
+def _cells_of(
+    batch: "pyarrow.RecordBatch", names: Sequence[str], classes: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """Return the columns of some rows as strings; those that were not read are vectors."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return [
+        _table_cells(columns[name], classes.get(name, ()))
+        if name in columns
+        else [CELL] * batch.num_rows
+        for name in names
+    ]
+
+
+def _table_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
     """One column as strings; what is neither plain nor a list of that as […], as vectors are."""
     import pyarrow as pa
 
@@ -366,7 +378,7 @@ def _strings(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
         known = column.dictionary
         if pa.types.is_string_view(known.type):  # as Polars has them, and nothing takes from
             known = known.cast(pa.large_string())
-        words = _strings(known.take(used), classes)
+        words = _table_cells(known.take(used), classes)
         word = dict(zip(used.to_pylist(), words, strict=True))
         return ["" if at is None else word[at] for at in column.indices.to_pylist()]
     if _is_plain(kind) or _is_list(kind):
@@ -434,7 +446,7 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
     return classes
 
 
-# --- The same as a stream: rows keep the types that they have.
+# --- A stream: rows keep the types that they have.
 
 
 def stream_columnar(
@@ -451,31 +463,25 @@ def stream_columnar(
         DataError: One is damaged, they have different columns, or there are no rows.
         LimitError: They hold more than this place allows.
     """
-    schema, rows = _promised(files, name)
+    schema, rows = _read_promises(files, name)
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)
     columns = (*schema.names, split) if split else tuple(schema.names)
     draws = sorted(random.Random(0).sample(range(rows), min(rows, SAMPLE)))
-    own = [each.name for each in schema if not _is_plain(each.type)]
-    table = Table(
-        name=name, columns=columns, rows=_drawn(files, name, draws, split),
-        lines=[at + 1 for at in draws], nested=dict.fromkeys(own, 1),
-        lists=frozenset(each for each in own if _is_list(schema.field(each).type)), notes=(note,),
-        unit="row",
-    )  # fmt: skip
+    sample = _sample(files, name, draws, note, split)
     return TableStream(
-        name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=table,
+        name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=sample,
         blocks=partial(_blocks, files, name, split), facts=schema, notes=(note,),
     )  # fmt: skip
 
 
-def _promised(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarrow.Schema", int]:
+def _read_promises(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarrow.Schema", int]:
     """The columns of all files, and how many rows there are."""
     found: pyarrow.Schema | None = None
     rows = 0
     for path, _ in files:
-        opened = _opened(path, without=is_vector, are_counted=True)
-        with _refused(path, name), opened as (schema, promised, size, batches):
+        opened = _open_file(path, without=is_vector, are_counted=True)
+        with _naming_damage(path, name), opened as (schema, promised, size, batches):
             names = tuple(found.names) if found else ()
             _check_promise(name, schema, rows + promised, size, names)
             rows += promised or sum(batch.num_rows for batch in batches)
@@ -487,38 +493,29 @@ def _promised(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarrow.Sc
 
 def _batches(
     files: Sequence[tuple[Path, str]], name: str
-) -> "Iterator[tuple[pyarrow.RecordBatch, str, Mapping[str, Sequence[str]]]]":
-    """All rows, some at a time, with their split and the names of classes."""
+) -> "Iterator[tuple[pyarrow.RecordBatch, str, pyarrow.Schema]]":
+    """Yield all rows, some at a time, with their split and the schema of their file."""
     for path, part in files:
-        with _refused(path, name), _opened(path) as (schema, _, _, batches):
-            classes = _class_names(schema)
+        with _naming_damage(path, name), _open_file(path) as (schema, _, _, batches):
             for batch in batches:
-                yield batch, part, classes
+                yield batch, part, schema
 
 
-def _drawn(
-    files: Sequence[tuple[Path, str]],
-    name: str,
-    draws: Sequence[int],
-    split: str,
-) -> list[list[str]]:
-    """Some rows as texts."""
+def _sample(
+    files: Sequence[tuple[Path, str]], name: str, draws: Sequence[int], note: str, split: str
+) -> Table:
+    """Return the rows of these numbers as a table, whose vectors nobody reads."""
     import pyarrow as pa
 
-    found: list[list[str]] = []
+    gathered = Gathered(name=name, has_split=bool(split))
     start = 0
-    for batch, part, classes in _batches(files, name):
+    for batch, part, schema in _batches(files, name):
         end = start + batch.num_rows
-        if here := draws[bisect_left(draws, start) : bisect_left(draws, end)]:
-            some = batch.take(pa.array([at - start for at in here]))
-            cells = [
-                _strings(column, classes.get(each, ()))
-                for each, column in zip(some.schema.names, some.columns, strict=True)
-            ]
-            more = [part] if split else []
-            found += [[*row, *more] for row in zip(*cells, strict=True)]
+        here = draws[bisect_left(draws, start) : bisect_left(draws, end)]
+        some = [batch.take(pa.array([at - start for at in here]))] if here else []
+        gathered.add(schema, 0, 0, some, part)
         start = end
-    return found
+    return replace(gathered.table(note, split), lines=[at + 1 for at in draws])
 
 
 def _blocks(files: Sequence[tuple[Path, str]], name: str, split: str, most: int) -> Iterator[Block]:
@@ -526,9 +523,10 @@ def _blocks(files: Sequence[tuple[Path, str]], name: str, split: str, most: int)
     held: list[Row] = []
     batches: list[pyarrow.RecordBatch] = []
     line = characters = 0
-    for batch, part, classes in _batches(files, name):
+    for batch, part, schema in _batches(files, name):
+        classes = _class_names(schema)
         cells = [
-            _told(column, classes.get(each, ()))
+            _stream_cells(column, classes.get(each, ()))
             for each, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         size = sum(sum(map(len, column)) for column in cells)
@@ -548,17 +546,17 @@ def _blocks(files: Sequence[tuple[Path, str]], name: str, split: str, most: int)
         yield Block(rows=held, own=batches)
 
 
-def _told(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
+def _stream_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
     """One column as texts, of which none is lost but what is no text at all."""
     kind = column.type
     if is_vector(kind):
         return [CELL if there else "" for there in column.is_valid().to_pylist()]
     if _is_plain(kind) or (_is_list(kind) and classes):
-        return _strings(column, classes)
-    return _all_spelled(column)
+        return _table_cells(column, classes)
+    return _spell_all(column)
 
 
-def spelled_rows(
+def spell_rows(
     block: Block, schema: "pyarrow.Schema", but: int | None = None
 ) -> Iterator[Sequence[str]]:
     """The cells of some rows for a file of texts alone, which takes vectors as lists in JSON.
@@ -569,7 +567,7 @@ def spelled_rows(
         but: The place of vectors that stay as they are: they are not written.
     """
     places = [at for at, one in enumerate(schema) if is_vector(one.type) and at != but]
-    columns = ([w for batch in block.own for w in _all_spelled(batch.column(at))] for at in places)
+    columns = ([w for batch in block.own for w in _spell_all(batch.column(at))] for at in places)
     vectors = zip(*columns, strict=True) if places else repeat((), len(block))
     for row, own in zip(block.rows, vectors, strict=True):
         cells = list(row.cells)
@@ -578,13 +576,13 @@ def spelled_rows(
         yield cells
 
 
-def _all_spelled(column: "pyarrow.Array") -> list[str]:
-    return ["" if value is None else _spelled(value) for value in column.to_pylist()]
+def _spell_all(column: "pyarrow.Array") -> list[str]:
+    return ["" if value is None else _spell(value) for value in column.to_pylist()]
 
 
-def _spelled(value: Any) -> str:
+def _spell(value: Any) -> str:
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=_spelled)
+        return json.dumps(value, ensure_ascii=False, default=_spell)
     if isinstance(value, datetime | date | time | timedelta | str | int | float):
         return str(value)
     return "[…]"  # bytes, as of a picture

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,20 +136,30 @@ def of_cells(cells: Sequence[str], name: str) -> RowVectors:
     width = len(next(filter(None, map(numbers_in, cells)), ()))
     sink = VectorSink(name=name, rows=len(cells), width=width)
     for start in range(0, len(cells), BLOCK):
-        block = np.zeros((len(cells[start : start + BLOCK]), width))
-        lacks = np.zeros(len(block), bool)
-        for at, cell in enumerate(cells[start : start + BLOCK]):
-            row = numbers_in(cell)
-            if row is None and cell.strip():
+        block, lacks = matrix_of_cells(cells[start : start + BLOCK], width, sink.ragged)
+        for at in np.flatnonzero(lacks):
+            if cells[start + at].strip() and numbers_in(cells[start + at]) is None:
                 what = f"The cell on row {start + at + 1:,} of {name} is no list of numbers."
                 raise DataError(what, "Write every vector as [0.1, -0.2].")
-            lacks[at] = not row
-            if row:
-                if len(row) != width:
-                    raise sink.ragged(at, len(row))
-                block[at] = row
         sink.add(block, lacks)
     return sink.done()
+
+
+def matrix_of_cells(
+    cells: Sequence[str], width: int, ragged: Callable[[int, int], Exception]
+) -> tuple[Matrix, np.ndarray]:
+    """Return lists in cells as numbers (n, w), and which rows have none (n,).
+
+    Args:
+        ragged: Makes the error of a list of another length, by its place and that length.
+    """
+    found, lacks = np.zeros((len(cells), width)), np.ones(len(cells), bool)
+    for at, cell in enumerate(cells):
+        if row := numbers_in(cell):
+            if len(row) != width:
+                raise ragged(at, len(row))
+            found[at], lacks[at] = row, False
+    return found, lacks
 
 
 def vector_places(table: Table) -> list[int]:

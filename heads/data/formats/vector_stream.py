@@ -10,7 +10,7 @@ import numpy as np
 
 from heads.data.formats.parquet_files import is_vector, matrix_of
 from heads.data.formats.table_stream import Block, TableStream
-from heads.data.formats.vector_reading import numbers_in, vector_places
+from heads.data.formats.vector_reading import matrix_of_cells, vector_places
 from heads.data.table import short
 from heads.data.vectors import Matrix
 from heads.errors import DataError
@@ -36,12 +36,10 @@ def block_vectors(
         lacks = np.concatenate([own for _, own in blocks])
     else:
         at = stream.columns.index(column)
-        found, lacks = np.zeros((len(block), width)), np.ones(len(block), bool)
-        for place, row in enumerate(block.rows):
-            if not row.odd and (vector := numbers_in(row.cells[at])):
-                if len(vector) != width:
-                    raise _odd(stream, row.line, len(vector), width)
-                found[place], lacks[place] = vector, False
+        cells = ["" if row.odd else row.cells[at] for row in block.rows]
+        found, lacks = matrix_of_cells(
+            cells, width, lambda place, size: _odd(stream, block.rows[place].line, size, width)
+        )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
         found = np.ascontiguousarray(found, dtype=np.float32)
     return found, ~lacks & np.isfinite(found).all(axis=1)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heads.caching import place_told, replacing, writing
 from heads.data.formats.excel_files import ERROR, SheetCell
-from heads.data.formats.parquet_files import spelled_rows
+from heads.data.formats.parquet_files import spell_rows
 from heads.data.formats.table_stream import Block, Delimited, Row, TableStream
 from heads.data.table import LISTS, short, written_cell
 from heads.errors import DataError
@@ -198,7 +198,7 @@ class _Delimited(Writer):
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         rows: Iterable[Sequence[str]] = (row.cells for row in block.rows)
         if self.stream.form == "columnar":
-            rows = spelled_rows(block, self.stream.facts, self._left)
+            rows = spell_rows(block, self.stream.facts, self._left)
         for cells, own in zip(rows, values, strict=True):
             ours = map(Added.cell, self.added, own)
             self._rows.writerow(map(self._cell, (*self._kept(cells), *ours)))
