@@ -20,9 +20,9 @@ from heads.data.columns import guess
 from heads.data.dataset import data_of
 from heads.data.samples import SAMPLES
 from heads.data.sources import open_source
-from heads.errors import DataError, HeadsError, LimitError
+from heads.errors import DataError, HeadsError
 from heads.interfaces.cli.app import main
-from heads.settings import PUBLIC, ExperimentConfig, use_limits
+from heads.settings import ExperimentConfig
 
 SENTIMENT = SAMPLES["sentiment"].path
 TWO = Features({"text": Value("string"), "label": ClassLabel(names=["no", "yes"])})
@@ -146,13 +146,6 @@ def test_what_cannot_be_read_is_one_sentence(data, says):
     with pytest.raises(DataError, match=says) as refused:
         open_source(data)
     assert "\n" not in str(refused.value)
-
-
-def test_limits_hold_for_tables_in_memory():
-    with use_limits(PUBLIC), pytest.raises(LimitError):
-        open_source(pd.DataFrame({"text": ["a"] * 20_001, "label": ["b"] * 20_001}))
-    with use_limits(PUBLIC), pytest.raises(LimitError):
-        open_source(pd.DataFrame({f"c{n}": ["a"] for n in range(51)}))
 
 
 def test_a_head_is_trained_on_a_frame_and_scored_on_another(tiny):

@@ -442,15 +442,11 @@ def stream_delimited(
 ) -> TableStream:
     """Look through cells separated by a sign, or through a text of which each line is a row.
 
-    Args:
-        header: Whether the first line names the columns; None finds out.
-        known: Names of columns: a first row that holds one names all of them.
-        of_lines: Whether each line is one text, whatever signs it holds.
-        may_be_lines: Whether it is that where no sign parts it evenly.
+    Raises as `read_delimited` does.
 
-    Raises:
-        DataError: Quotes or numbers of cells do not fit; names the line.
-        LimitError: More rows or columns than this place allows.
+    Args:
+        header, known, of_lines: As of `open_stream`.
+        may_be_lines: Whether each line is one text where no sign parts the lines evenly.
     """
     lines = _Split(reading=None, lines=source.lines, name=name, is_one=True)
     if of_lines:

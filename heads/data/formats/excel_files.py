@@ -68,10 +68,7 @@ ERROR = "e"  # openpyxl's word for a cell that holds #N/A and the like
 
 
 def read_excel(path: Path, header: bool | None = None) -> Table:
-    """Read the first sheet of a workbook; macros in it are never run.
-
-    Args:
-        header: Whether the first row names the columns; None finds out.
+    """Read the first sheet of a workbook, as `open_table` does; macros in it are never run.
 
     Raises:
         DataError: It is another zip archive, is damaged, or its first sheet is empty.
@@ -357,16 +354,7 @@ class SheetCell:
 def stream_excel(
     path: Path, header: bool | None = None, known: Collection[str] = ()
 ) -> TableStream:
-    """Look through the first sheet of a workbook.
-
-    Args:
-        header: Whether the first row names the columns; None finds out.
-        known: Names of columns: a first row that holds one names all of them.
-
-    Raises:
-        DataError: It is another zip archive, is damaged, or its first sheet is empty.
-        LimitError: It holds more than this place allows.
-    """
+    """Look through the first sheet of a workbook, as `open_stream` does; raise as `read_excel`."""
     scan = _scan(path, is_whole=False)
     width = scan.width
     # The columns of the grid: what stands in the titles alone, or is blank, has no name.

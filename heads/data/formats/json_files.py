@@ -58,8 +58,7 @@ def read_objects(source: TextSource, name: str) -> Table:
 def stream_objects(source: TextSource, name: str) -> TableStream:
     """Look through JSON objects, one a line, or in a list whose text is held in memory.
 
-    Raises:
-        DataError: Something is no JSON or no object; names the line.
+    Raises as `read_objects` does.
     """
     objects = _objects(source, name)
     table, rows = _scan(objects, name, is_whole=False)

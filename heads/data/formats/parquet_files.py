@@ -452,17 +452,7 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
 def stream_columnar(
     files: Sequence[tuple[Path, str]], name: str, note: str, split: str = ""
 ) -> TableStream:
-    """Looks through the rows of one or several files, one after another.
-
-    Args:
-        files: Each with the name of the split that its rows belong to, or "".
-        note: How they were read.
-        split: The name of a column that says the split, or "" for none.
-
-    Raises:
-        DataError: One is damaged, they have different columns, or there are no rows.
-        LimitError: They hold more than this place allows.
-    """
+    """Look through the rows of one or several files; arguments and errors as of `read_columnar`."""
     schema, rows = _read_promises(files, name)
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)

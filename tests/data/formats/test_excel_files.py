@@ -22,7 +22,7 @@ from heads.data.formats import excel_files
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError
 from heads.interruption import Interrupted, interruptible
-from heads.settings import PUBLIC, Limits, use_limits
+from heads.settings import PUBLIC, use_limits
 
 ROWS = [[f"some words {row} of many", "xy"[row % 2]] for row in range(8)]
 NAMED = [["text", "label"], *ROWS]
@@ -289,13 +289,6 @@ def test_a_damaged_sheet_that_is_not_shown_does_not_matter(tmp_path: Path) -> No
     content[end - 500 : end - 400] = bytes(100)
     path.write_bytes(content)
     assert len(open_table(path).rows) == len(rows) - 1
-
-
-def test_limits_hold_for_what_a_user_may_read(save: Callable[..., Path]) -> None:
-    with use_limits(Limits(rows=5)), pytest.raises(LimitError):
-        read(save(NAMED))
-    with use_limits(Limits(rows=8)):
-        assert len(read(save(NAMED)).corpus) == 8
 
 
 # --- Workbooks over which a parser takes minutes, in public mode.

@@ -5,6 +5,7 @@ import io
 import json
 from datetime import date, datetime
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
@@ -17,6 +18,7 @@ from heads.data.files import open_stream, open_table
 from heads.data.formats.header import NAMES_AGAIN, WRONG_COUNT
 from heads.data.formats.table_stream import Sampler
 from heads.data.formats.writers import Added, check_rows, written
+from heads.data.sources import open_source
 from heads.data.table import CELL, guard_cell, unguard_cell
 from heads.errors import DataError, HeadsError, LimitError
 from heads.settings import Limits, use_limits
@@ -409,12 +411,37 @@ def test_labels_stand_in_a_cell_as_they_are_read(tmp_path):
     assert [row[2] for row in parted(tmp_path / "out.csv")] == ["=label", "-1", "=cmd"]
 
 
-def test_every_limit_holds_while_it_is_looked_through(tmp_path):
-    path = tmp_path / "in.csv"
-    path.write_text("text,label\n" + "fine,a\n" * 30, "utf-8")
-    for limits in (Limits(rows=20), Limits(columns=1), Limits(upload_bytes=0)):
-        with use_limits(limits), pytest.raises(LimitError):
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".json", ".parquet", ".xlsx", "in memory"])
+def test_every_limit_holds_while_a_file_is_read(tmp_path, ending):
+    frame = pd.DataFrame({"text": ["fine"] * 30, "label": ["a"] * 30, "more": range(30)})
+    path = frame_file(frame, tmp_path / f"in{ending}") if ending != "in memory" else frame
+    readers = [lambda: open_source(path)]
+    if ending != "in memory":
+        readers.append(lambda: rows_of(open_stream(path)))
+    for read_rows in readers:
+        for limits in (Limits(rows=29), Limits(columns=2)):
+            with use_limits(limits), pytest.raises(LimitError):
+                read_rows()
+        with use_limits(Limits(rows=30, columns=3)):
+            read_rows()
+    if ending in (".csv", ".jsonl", ".json"):
+        with use_limits(Limits(upload_bytes=0)), pytest.raises(LimitError):
             open_stream(path)
+
+
+def frame_file(frame, path):
+    """Write a frame into a file of the format that its name ends in."""
+    if path.suffix.startswith(".json"):
+        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl")
+    elif path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        (frame.to_parquet if path.suffix == ".parquet" else frame.to_excel)(path, index=False)
+    return path
+
+
+def test_the_widest_row_of_a_stream_counts(tmp_path):
+    path = tmp_path / "in.csv"
     path.write_text("text,label\n" + "fine,a\n" * 30 + "fine" + ",a" * 20 + "\n", "utf-8")
     with use_limits(Limits(columns=10)), pytest.raises(LimitError):
         open_stream(path)
