@@ -20,8 +20,8 @@ from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
 from heads.training.fitters import adamw
+from heads.training.fitters.copy_settings import NEW_HEADS
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
-from heads.training.fitters.sgd import TRIED
 from heads.training.fitters.successive_halving import DECIDED
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
@@ -248,7 +248,7 @@ def _steps(splits: Splits) -> float:
     """How many steps all copies of a head take, as a rule: none can be known beforehand."""
     rows = len(splits.train[0])
     whole = min(USUAL_STEPS, USUAL_EPOCHS * rows / adamw.batch_of(rows))
-    tried = len(TRIED) * min(DECIDED, whole) + max(0.0, 1.5 * whole - DECIDED)
+    tried = len(NEW_HEADS) * min(DECIDED, whole) + max(0.0, 1.5 * whole - DECIDED)
     return len(splits) * (tried + whole)
 
 

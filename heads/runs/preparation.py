@@ -18,7 +18,7 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.scheduler import TrainingData
 from heads.training.trial import Trial
 from heads.training.whitening import WIDEST
@@ -140,7 +140,7 @@ def _facts(
 
 def _too_wide(read: FeatureStore, cells: Sequence[Trial]) -> list[str]:
     """Says which readings are too wide for one of the settings that other heads are tried with."""
-    stacked = [cell.reading for cell in cells if isinstance(cell.fitter, SGDFitter)]
+    stacked = [cell.reading for cell in cells if isinstance(cell.fitter, AdamWFitter)]
     wide = [one for one in dict.fromkeys(stacked) if read.vectors(one)[0].shape[1] > WIDEST]
     if not wide:
         return []

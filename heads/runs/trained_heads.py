@@ -30,7 +30,7 @@ from heads.runs.cells import kept, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
 from heads.training.fitters import adamw
-from heads.training.fitters.token_sgd import BATCH
+from heads.training.fitters.token_heads import BATCH
 from heads.training.search import TrialResult
 
 ROUNDS = 15

@@ -20,8 +20,8 @@ from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.base import Fitter, first_of
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
-from heads.training.fitters.sgd import SGDFitter
-from heads.training.fitters.token_sgd import TokenSGDFitter
+from heads.training.fitters.token_heads import TokenAdamWFitter
+from heads.training.fitters.vector_heads import AdamWFitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def _frozen_fitter(
 ) -> Fitter:
     width = module.width
     if resolved.needs_states:
-        return TokenSGDFitter(make=partial(RecipeModule, resolved, backbone, classes))
+        return TokenAdamWFitter(make=partial(RecipeModule, resolved, backbone, classes))
     first = first_of(module.head)
     if first is not None and resolved.is_convex:
         return LinearFitter(first=first, resolved=resolved)
@@ -190,7 +190,7 @@ def _frozen_fitter(
     with IsolatedRng().rolling():
         begun = begun_with(resolved, backbone, module.head)
     make = partial(drawn_head, resolved, begun, width, classes)
-    return SGDFitter(
+    return AdamWFitter(
         make=make,
         first=first,
         pretrained=bool(module.pretrained),

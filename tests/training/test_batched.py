@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from heads.parts.modules import Normalise, Repeat, Scale, chain
 from heads.training import whitening as axes
-from heads.training.fitters.batched import BatchedDropout, BatchedHeads
+from heads.training.fitters.batched import BatchedHeads, drop_out
 from heads.training.whitening import DerivedVectors, InputBasis, basis
 
 WIDTH, CLASSES = 6, 3
@@ -64,22 +64,23 @@ def test_gradients_are_those_of_autograd(between: list[str], copies: int) -> Non
             assert torch.allclose(own.grad, alone.grad, atol=1e-9)
 
 
+def rngs_of(*seeds: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
 def test_what_is_dropped_forward_is_dropped_on_the_way_back() -> None:
-    drop = BatchedDropout(0.4, [torch.Generator().manual_seed(seed) for seed in (1, 2)])
-    ones = torch.ones(2, 30, 20)
-    forward = drop.forward(ones, training=True)
-    assert torch.equal(drop.back(ones), forward)
+    ones = torch.ones(2, 30, 20, requires_grad=True)
+    forward = drop_out(ones, 0.4, rngs_of(1, 2))
     assert not torch.equal(forward[0], forward[1])
-    assert drop.forward(ones, training=False) is ones
+    forward.backward(torch.ones_like(ones))
+    assert ones.grad is not None
+    assert torch.equal(ones.grad, forward)
 
 
 def test_masks_of_a_copy_do_not_depend_on_who_learns_beside_it() -> None:
-    ones = torch.ones(3, 10, 8)
-    three = BatchedDropout(0.3, [torch.Generator().manual_seed(seed) for seed in (5, 6, 7)])
-    alone = BatchedDropout(0.3, [torch.Generator().manual_seed(6)])
+    ones, three, alone = torch.ones(3, 10, 8), rngs_of(5, 6, 7), rngs_of(6)
     for _ in range(3):
-        found = three.forward(ones, training=True)[1]
-        assert torch.equal(found, alone.forward(ones[:1], training=True)[0])
+        assert torch.equal(drop_out(ones, 0.3, three)[1], drop_out(ones[:1], 0.3, alone)[0])
 
 
 def test_a_batch_larger_than_the_bank_gets_masks_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +89,7 @@ def test_a_batch_larger_than_the_bank_gets_masks_too(monkeypatch: pytest.MonkeyP
         "heads.training.fitters.batched.mask_bank",
         lambda probability, dtype, device: (torch.arange(64) % 2).to(device, dtype) * 2,
     )
-    drop = BatchedDropout(0.5, [torch.Generator().manual_seed(0)])
-    assert float(drop.forward(torch.ones(1, 10, 20), training=True).mean()) == 1.0
+    assert float(drop_out(torch.ones(1, 10, 20), 0.5, rngs_of(0)).mean()) == 1.0
 
 
 def test_sixteen_bits_are_near_and_what_is_learned_stays_in_thirty_two() -> None:
@@ -110,7 +110,6 @@ def test_sixteen_bits_are_near_and_what_is_learned_stays_in_thirty_two() -> None
     assert distance < 0.05 * exact.numbers.grad.norm()
     with torch.no_grad():
         rough.numbers.mul_(0)
-    rough.refresh()
     assert not rough.logits(values.bfloat16(), training=False).any()
 
 

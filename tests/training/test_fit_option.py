@@ -1,8 +1,11 @@
 """A head of one linear layer is drawn as it is fitted: without dropout, or by AdamW with it."""
 
+from collections.abc import Sequence
+
 import pytest
+import torch
 from small_training_data import blobs, cells, result, training_data_of
-from torch import nn
+from torch import Tensor, nn
 
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, TrainedHead
@@ -14,10 +17,9 @@ from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig
-from heads.training.fitters import successive_halving
-from heads.training.fitters.adamw import AdamWCopies
+from heads.training.fitters import batched, successive_halving
 from heads.training.fitters.logistic import LinearFitter
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.vector_heads import AdamWFitter
 
 SOLVED = ("mean+linear", "cls+linear", "mean+linear?loss=ovr", "mean+gpt2", "mean+logistic")
 WITH_DROPOUT = (
@@ -54,7 +56,7 @@ def test_what_is_drawn_is_what_the_fitter_applies(small: Backbone, name: str) ->
     dropouts = [one for one in trial.resolved.chain(8, 3).modules() if isinstance(one, nn.Dropout)]
     layers = [one for _, one in trial.resolved.applied_layers(trial.resolved.chain(8, 3))]
     kept = [one for one in layers if isinstance(one, nn.Dropout)]
-    assert len(kept) == len(dropouts) * isinstance(trial.fitter, SGDFitter)
+    assert len(kept) == len(dropouts) * isinstance(trial.fitter, AdamWFitter)
     assert trial.resolved.is_convex == isinstance(trial.fitter, LinearFitter)
 
 
@@ -62,19 +64,18 @@ def test_fit_adamw_trains_the_same_layers_by_steps(
     small: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(successive_halving, "CAP", 24)
-    modes: list[float] = []
-    learn = AdamWCopies.learn
+    probabilities, drop_out = set[float](), batched.drop_out
 
-    def watched(copies: AdamWCopies, until: int) -> None:
-        modes.extend(one.probability for one in copies.stack._layers if hasattr(one, "probability"))
-        learn(copies, until)
+    def watched(values: Tensor, probability: float, rngs: Sequence[torch.Generator]) -> Tensor:
+        probabilities.add(probability)
+        return drop_out(values, probability, rngs)
 
-    monkeypatch.setattr(AdamWCopies, "learn", watched)
+    monkeypatch.setattr(batched, "drop_out", watched)
     data = training_data_of(*blobs(90), ExperimentConfig(folds=2, curve=False))
     solved, stepped = result(["mean+linear", "mean+linear?fit=adamw"], small, data).values()
     assert {"C"} <= set(solved.chosen[0])
     assert {"learning_rate", "epochs"} <= set(stepped.chosen[0])
-    assert set(modes) == {0.1}
+    assert probabilities == {0.1}
     one, other = solved.learned[0].state, stepped.learned[0].state
     assert {key: t.shape for key, t in one.items()} == {key: t.shape for key, t in other.items()}
 

@@ -40,9 +40,10 @@ from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters import logistic as convex
 from heads.training.fitters.base import Chosen, TriedSettings, best, judged, surest
-from heads.training.fitters.batched import BatchedDropout, BatchedHeads
+from heads.training.fitters.batched import BatchedHeads, drop_out
+from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.logistic import LinearFitter
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.objective import Objective
 from heads.training.search import TrialResult, on_task
 from heads.training.task import class_weights
@@ -116,7 +117,7 @@ def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None
     task = lesson_of(vectors.double(), targets, CLASSES)
     rows = [torch.arange(0, 60), torch.arange(20, 80), torch.arange(30, 90)]
     choices = [
-        adamw.CopySettings(standardise=way, learning_rate=rate, weight_decay=decay)
+        CopySettings(standardise=way, learning_rate=rate, weight_decay=decay)
         for way, rate, decay in ((True, 1e-3, 0.01), (True, 1e-2, 1.0), (False, 3e-3, 0.1))
     ]
     seeds, batch, steps = [5, 6, 7], 16, 33
@@ -155,7 +156,7 @@ def _alone(
     chain: nn.Sequential,
     values: Tensor,
     targets: Tensor,
-    choice: adamw.CopySettings,
+    choice: CopySettings,
     batches: list[Tensor],
 ) -> list[Tensor]:
     """The same training with nothing but torch; all numbers after every step."""
@@ -215,9 +216,8 @@ def test_weights_of_rows_count_in_the_gradient() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
     def drawn(seed: int) -> torch.Tensor:
-        drop = BatchedDropout(share, [torch.Generator().manual_seed(seed)])
-        ones = torch.ones(1, 50, 40)
-        return torch.stack([drop.forward(ones, training=True) for _ in range(200)])
+        rngs, ones = [torch.Generator().manual_seed(seed)], torch.ones(1, 50, 40)
+        return torch.stack([drop_out(ones, share, rngs) for _ in range(200)])
 
     found = drawn(3)
     assert float((found == 0).float().mean()) == pytest.approx(share, abs=0.02)
@@ -531,7 +531,7 @@ def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
             rows = len(training_data.splits.development[number])
             assert best.score - chosen.score <= 1 / rows**0.5, one.trial.name
             assert chosen.loss <= best.loss, one.trial.name
-        if not isinstance(one.trial.fitter, SGDFitter):
+        if not isinstance(one.trial.fitter, AdamWFitter):
             continue  # chosen by cross-validation, and scored on the development rows by a new fit
         scores = [
             next(point.score for point in one.tried
@@ -798,7 +798,7 @@ def test_a_linear_head_of_ones_own_is_fitted_to_its_optimum(small: Backbone, own
     recipes = [f"mean+{own_head}", "mean+linear", f"mean+{own_head}?dropout=0.2"]
     found = {trial.name: trial.fitter for trial in cells(recipes, small, training_data)}
     assert isinstance(found["mean+plain"], LinearFitter)
-    assert isinstance(found["mean+plain?dropout=0.2"], SGDFitter)  # asked for, so it is learned
+    assert isinstance(found["mean+plain?dropout=0.2"], AdamWFitter)  # asked for, so it is learned
     own, usual = result(recipes[:2], small, training_data).values()
     assert own.chosen == usual.chosen
     for one, other in zip(own.outcome.logits, usual.outcome.logits, strict=True):

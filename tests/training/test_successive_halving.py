@@ -24,17 +24,18 @@ from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
 from heads.training import objective
-from heads.training.fitters import sgd, successive_halving
-from heads.training.fitters.adamw import AdamWCopies, CopyData, CopySettings
+from heads.training.fitters import copy_settings, successive_halving, vector_heads
+from heads.training.fitters.adamw import AdamWCopies, CopyData
 from heads.training.fitters.base import SearchResult, TriedSettings, first_of
 from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.successive_halving import (
     Candidate,
     looks,
     searched,
     steps_after,
 )
+from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.objective import Objective, balance_of, factor_of
 from heads.training.task import TrainingTask
 
@@ -359,11 +360,11 @@ def lesson_and_splits(seeds: int, **config: Any) -> tuple[TrainingTask, Splits]:
     return training_data.training_task("mean", threading.Event()), training_data.splits
 
 
-def stacked(name: str, **options: Any) -> SGDFitter:
+def stacked(name: str, **options: Any) -> AdamWFitter:
     def make() -> nn.Sequential:
         return head[name].make(WIDTH, CLASSES, **options)
 
-    return SGDFitter(make=make, first=first_of(make()), pretrained=False)
+    return AdamWFitter(make=make, first=first_of(make()), pretrained=False)
 
 
 @pytest.fixture(scope="module")
@@ -406,18 +407,18 @@ def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
 def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
     three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sgd, "SEEN_BYTES", 1)
+    monkeypatch.setattr(vector_heads, "SEEN_BYTES", 1)
     task, splits, _, found = three
-    copies, made = list[int](), sgd.BatchedHeads
+    copies, made = list[int](), vector_heads.BatchedHeads
 
     def watched(chains: Any, *given: Any) -> Any:
         copies.append(len(chains))
         return made(chains, *given)
 
-    monkeypatch.setattr(sgd, "BatchedHeads", watched)
+    monkeypatch.setattr(vector_heads, "BatchedHeads", watched)
     again = ended(stacked("roberta").search(task, splits, [5, 6, 7]))
     assert [one.chosen for one in again] == [one.chosen for one in found]
-    assert copies == [len(sgd.TRIED)] * 3
+    assert copies == [len(copy_settings.NEW_HEADS)] * 3
     stacked("roberta").learn(task, again, splits.train, splits.test, [5, 6, 7])
     assert copies[3:] == [1, 1, 1]
 

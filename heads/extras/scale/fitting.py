@@ -57,7 +57,7 @@ from heads.settings import ExperimentConfig
 from heads.training.fitters.base import Chosen, SearchResult, score_settings, surest
 from heads.training.fitters.closed_form import ClosedFormFitter, settings_of
 from heads.training.fitters.logistic import STRENGTHS, LinearFitter
-from heads.training.fitters.sgd import SGDFitter, answered
+from heads.training.fitters.vector_heads import AdamWFitter, answered
 from heads.training.objective import Objective
 from heads.training.racing import eliminated
 from heads.training.scheduler import TrainingData, TrialFailed, run_trials
@@ -276,7 +276,7 @@ class Race:
         """Yield each recipe with its result, and None now and then while nothing has ended."""
         steps = dict[NamedTask, Trial]()
         for cell in left:  # those that learn step by step have a worker each, side by side
-            if isinstance(cell.fitter, SGDFitter):
+            if isinstance(cell.fitter, AdamWFitter):
                 before = self.fits.get(cell.name)
                 work = partial(
                     _learn, replace(self._shards(cell.reading, share), pool=open_pool(make_caller)),
@@ -289,7 +289,7 @@ class Race:
         for ended in self.pool.map(steps):
             yield (steps[ended[0]], ended[1]) if ended else None
         for cell in left:  # for the others all workers sum over shards, one after the other
-            if not isinstance(cell.fitter, SGDFitter):
+            if not isinstance(cell.fitter, AdamWFitter):
                 yield cell, self._solve(cell, share)
 
     def _solve(self, cell: Trial, share: float) -> SearchResult:

@@ -25,14 +25,15 @@ from heads.parts import solvers
 from heads.parts.solvers import last_linear, set_layer, set_raw_layer
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
-from heads.training.fitters.adamw import AdamWCopies, CopyData, CopySettings
+from heads.training.fitters.adamw import AdamWCopies, CopyData
 from heads.training.fitters.base import Chosen, Fitter, SearchResult, TriedSettings
 from heads.training.fitters.batched import BatchedHeads
 from heads.training.fitters.closed_form import ClosedFormFitter
+from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.lbfgs import Precision, minimise
 from heads.training.fitters.logistic import BEND, MOST_STEPS, LinearFitter
-from heads.training.fitters.sgd import HeadCopies, SGDFitter, begin_head
-from heads.training.fitters.successive_halving import Candidate, choice_of, searched
+from heads.training.fitters.successive_halving import Candidate, searched
+from heads.training.fitters.vector_heads import AdamWFitter, HeadCopies, begin_head
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 from heads.training.whitening import InputBasis, scaled_axes
@@ -46,7 +47,7 @@ def check_streams(fitter: Fitter, name: str) -> None:
     """Raise RecipeError for a head that cannot be learned from shards."""
     is_closed = isinstance(fitter, ClosedFormFitter)
     if (is_closed and fitter.resolved.head.solve not in CLOSED_FORMS) or not isinstance(
-        fitter, LinearFitter | ClosedFormFitter | SGDFitter
+        fitter, LinearFitter | ClosedFormFitter | AdamWFitter
     ):
         what = f"{name} needs all rows in memory at once."
         raise RecipeError(what, "Choose a linear head, ridge, lda, centroid, or one of layers.")
@@ -216,7 +217,7 @@ class ShardedCopies(HeadCopies):
         self,
         shards: Shards,
         moments: Moments,
-        fitter: SGDFitter,
+        fitter: AdamWFitter,
         choices: Sequence[CopySettings],
         seed: int,
         task: TrainingTask,
@@ -284,7 +285,7 @@ class ShardedCopies(HeadCopies):
 def learn_by_steps(
     shards: Shards,
     moments: Moments,
-    fitter: SGDFitter,
+    fitter: AdamWFitter,
     settings: Sequence[Chosen],
     development: ShardRows,
     objective: Objective,
@@ -300,7 +301,7 @@ def learn_by_steps(
         start: The tensors of a head to begin with.
     """
     task = task_of_rows(development.vectors, development.targets, objective)
-    choices = [choice_of(one) for one in settings or fitter.settings(task)]
+    choices = [CopySettings.from_values(one) for one in settings or fitter.settings(task)]
     copies = ShardedCopies(shards, moments, fitter, choices, seed, task, start)
     rows, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
     candidates = [

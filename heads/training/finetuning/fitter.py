@@ -141,10 +141,10 @@ class _Work:
                     self._kept.save_checkpoint({**state, "run": run.checkpoint()}, *key)
             point, logits, factor = self._looked(run, asked, factor)
             points.append(replace(point, seed=self._training.number, parts=None))
-            if len(points) == 1 or _loss(point) < _loss(points[best]):
+            if len(points) == 1 or point.finite_loss < points[best].finite_loss:
                 best, top = len(points) - 1, (point.parts, logits)
             yield points[-1]
-            if len(points) - 1 - best >= PATIENCE or not math.isfinite(_loss(point)):
+            if len(points) - 1 - best >= PATIENCE or not math.isfinite(point.finite_loss):
                 break
         told = [one.as_json() for one in points]
         self._kept.save_result(
@@ -252,12 +252,8 @@ def is_falling(points: Sequence[TriedSettings]) -> bool:
     """Whether a training took all passes that it was given, and its loss fell to the last."""
     if points[-1].settings["epochs"] != points[-1].settings["planned"]:
         return False
-    before = min((_loss(point) for point in points[:-1]), default=math.inf)
-    return len(points) == 1 or _loss(points[-1]) < before - little(before)
-
-
-def _loss(point: TriedSettings) -> float:
-    return math.inf if math.isnan(point.loss) else point.loss
+    before = min((point.finite_loss for point in points[:-1]), default=math.inf)
+    return len(points) == 1 or points[-1].finite_loss < before - little(before)
 
 
 def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
@@ -265,7 +261,7 @@ def _has_diverged(loss: float, point: TriedSettings, constant: float) -> bool:
 
     Losses on the way do not tell: those of a short training are mostly from before it learned.
     """
-    return not math.isfinite(loss) or loss > CLEARLY * constant > _loss(point)
+    return not math.isfinite(loss) or loss > CLEARLY * constant > point.finite_loss
 
 
 def _rose(losses: Sequence[float], constant: float) -> bool:

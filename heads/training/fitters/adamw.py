@@ -1,6 +1,6 @@
 """The loop of AdamW over copies of a head: batches, steps, and the average of their weights.
 
-The layers and their backward pass stand in `batched.py`, the search of settings in `sgd.py`.
+The layers stand in `batched.py`, the settings that are tried in `copy_settings.py`.
 
 The step size stays as it is, and what is looked at is the average of the weights over the last
 steps, the more of them the longer it has learned. So a copy can be looked at after any number of
@@ -17,7 +17,7 @@ temperature scaling.
 Legend: k copies, n rows, m development rows, b rows in a batch, w width, c classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from heads.parts.modules import is_plain, last_linear
 from heads.training.fitters.batched import BatchedHeads
+from heads.training.fitters.copy_settings import CopySettings
 from heads.training.task import TrainingTask
 
 BATCHES = (32, 256)
@@ -33,27 +34,6 @@ ROWS_A_LINE = 1_200  # rows of the data for every 32 of a batch
 BETAS = (0.9, 0.99)  # of AdamW
 WARM = 20  # steps, over which the step size rises from 0
 PARTS = 6  # weights are averaged over about the last sixth of the steps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopySettings:
-    """The settings of one copy.
-
-    Attributes:
-        learning_rate: Of AdamW, the same in all steps but the first few.
-        weight_decay: Of AdamW.
-        standardise: Whether its input is standardised; folded into the head afterwards.
-        principal_axes: Whether it sees its input along its principal axes; folded in likewise.
-        epochs: How many passes over its rows it learns; 0 until that is known.
-        converged: Whether its development loss had stopped falling by then, or the cap was hit.
-    """
-
-    learning_rate: float
-    weight_decay: float = 0.01
-    standardise: bool = False
-    principal_axes: bool = False
-    epochs: float = 0.0
-    converged: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +45,7 @@ class CopyData:
 
 
 def batch_of(rows: int) -> int:
-    """How many rows a step takes, by how many there are: the same for every head.
+    """Return how many rows a step takes, by how many there are: the same for every head.
 
     >>> batch_of(200), batch_of(5_000), batch_of(100_000)
     (32, 128, 256)
@@ -75,7 +55,7 @@ def batch_of(rows: int) -> int:
 
 @torch.no_grad()
 def at_base_rates(chain: nn.Module, task: TrainingTask, rows: Tensor) -> None:
-    """Sets the bias of the last layer to how often each class holds, where each is a question.
+    """Set the bias of the last layer to how often each class holds, where each is a question.
 
     Else all questions begin at one half, and a head with many of them spends its first epochs
     on learning that most answers are no. Questions that are balanced do begin at one half.
@@ -142,15 +122,22 @@ class AdamWCopies:
         """Go on until so many steps are taken in all."""
         while self.steps < until:
             self._task.check()
-            for group in self._optimizer.param_groups:
-                group["lr"] = group["peak"] * min(1.0, (self.steps + 1) / WARM)
+            warm_up(self._optimizer, self.steps)
             batch = torch.stack([order.next() for order in self._orders])  # (k, b)
             batch = batch.to(self.stack.numbers.device)
-            _step(self.stack, self._task, self._copies_data, batch)
+            self._learn_from(batch)
             self._optimizer.step()
-            self.stack.refresh()
             self._average.take(self.stack.numbers)
             self.steps += 1
+
+    def _learn_from(self, batch: Tensor) -> None:
+        """Set the gradient of a batch (k, b) of places among each copy's rows."""
+        both = list(zip(self._copies_data, batch, strict=True))
+        rows = torch.stack([data.rows[places] for data, places in both])
+        # Whole rows are taken ten times as fast as by indexing.
+        values = torch.stack([data.vectors.index_select(0, places) for data, places in both])
+        logits = self.stack.logits(values, training=True)
+        self.stack.learn(gradient(logits, self._task, rows))
 
     def go_on_with(self, task: TrainingTask, copies_data: Sequence[CopyData]) -> None:
         """Learns from other rows from now on, such as those of the next shard."""
@@ -197,17 +184,6 @@ class _Order:
         return found
 
 
-def _step(
-    stack: BatchedHeads, task: TrainingTask, copies_data: Sequence[CopyData], batch: Tensor
-) -> None:
-    """The gradient of a batch (k, b) of places among each copy's rows."""
-    both = list(zip(copies_data, batch, strict=True))
-    rows = torch.stack([one.rows[own] for one, own in both])
-    # Whole rows are taken ten times as fast as by indexing.
-    values = torch.stack([one.vectors.index_select(0, own) for one, own in both])
-    stack.learn(gradient(stack.logits(values, training=True), task, rows))
-
-
 def gradient(logits: Tensor, task: TrainingTask, rows: Tensor) -> Tensor:
     """The gradient, by the logits (k, b, c), of the weighted mean loss of each copy's rows (k, b).
 
@@ -227,10 +203,17 @@ def gradient(logits: Tensor, task: TrainingTask, rows: Tensor) -> Tensor:
 
 
 def _optimizer(stack: BatchedHeads, choices: Sequence[CopySettings]) -> torch.optim.Optimizer:
-    """A group for all copies with the same step size and decay; `peak` is the step size."""
+    """Return AdamW with a group for all copies of the same step size and decay."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for tensors, choice in zip(stack.copies, choices, strict=True):
         groups.setdefault((choice.learning_rate, choice.weight_decay), []).extend(tensors)
+    return build_optimizer(groups)
+
+
+def build_optimizer(
+    groups: Mapping[tuple[float, float], Sequence[nn.Parameter]],
+) -> torch.optim.Optimizer:
+    """Return AdamW over parameters, by their learning rate, which is reached, and weight decay."""
     return torch.optim.AdamW(
         [
             {"params": tensors, "lr": rate, "weight_decay": decay, "peak": rate}
@@ -239,3 +222,9 @@ def _optimizer(stack: BatchedHeads, choices: Sequence[CopySettings]) -> torch.op
         betas=BETAS,
         fused=True,
     )
+
+
+def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Set the learning rate of the step after so many steps: it rises, then stays."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * min(1.0, (steps + 1) / WARM)

@@ -7,7 +7,7 @@ Legend: n rows, w width, c classes.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan
+from math import inf, isnan
 from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
@@ -47,8 +47,13 @@ class TriedSettings:
     seed: int = 0
     parts: Tensor | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def finite_loss(self) -> float:
+        """The loss; infinite where too large steps ended in no number."""
+        return inf if isnan(self.loss) else self.loss
+
     def as_json(self) -> dict[str, Any]:
-        """The point as plain values, without its parts."""
+        """Return the point as plain values, without its parts."""
         names = ("settings", "step", "score", "loss", "seed")
         return {name: getattr(self, name) for name in names}
 
@@ -227,7 +232,7 @@ def surest(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
 
 
 def _of_least_loss(tried: Sequence[TriedSettings]) -> TriedSettings:
-    return min(tried, key=lambda item: (isnan(item.loss), item.loss))
+    return min(tried, key=lambda point: point.finite_loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,43 +1,39 @@
-"""Trying settings step by step: who is behind is let go, the others go on until they converge.
+"""Trying settings step by step: who is behind is eliminated, the others learn until they converge.
 
 Every seed tries the same settings on its own rows, side by side with all other seeds. At every
-look the development rows are answered by the averaged weights; looks come √2 times further apart
-each time. A copy has converged where twice as many steps have not made its development loss fall
-(by `FALL` or more): the same rule for every head, and a cap that is said where it was hit.
+evaluation the development rows are answered by the averaged weights; evaluations come √2 times
+further apart each time. A candidate has converged where twice as many steps have not made its
+development loss fall (by `FALL` or more): the same rule for every head, and a cap that is reported
+where it was hit.
 
 Legend: m development rows, c outputs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite, isnan
-from typing import Any, Protocol
+from math import inf, isfinite
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from heads.settings import ExperimentConfig
-from heads.training.fitters.adamw import CopySettings
-from heads.training.fitters.base import (
-    Chosen,
-    Searching,
-    SearchResult,
-    TriedSettings,
-    judged,
-    surest,
-)
+from heads.training.fitters.base import Searching, SearchResult, TriedSettings, judged, surest
+from heads.training.fitters.copy_settings import CopySettings
 from heads.training.objective import factor_of
 from heads.training.task import TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
-FIRST = (8, 64)  # steps before the first look: about one pass
-SETTLED = 4  # times as many steps as that, before settings are let go
+FIRST = (8, 64)  # steps before the first evaluation: about one pass
+SETTLED = 4  # times as many steps as that, before candidates are eliminated
 PASSES = 8  # before a head may count as converged: what falls slowly may pause
 PATIENCE = 2  # times as many steps as that took, in which the loss does not fall any more
 NOTHING = 1e-4  # of a loss, numbers having spread 1: who falls by less is right and sure already
 FALL = 0.01  # of the development loss: what falls less does not fall
 DECIDED = 256  # steps, after which each seed goes on with its best settings alone
-BEHIND = 2.0  # standard errors of the paired difference, from which settings are let go before
+BEHIND = (
+    2.0  # standard errors of the paired difference, from which candidates are eliminated before
+)
 AGAIN = 0.5  # of the steps of a search, which its head goes on with on all rows
 
 
@@ -70,11 +66,11 @@ class Candidate:
         choice: The settings.
         development: (m,), the rows by which they are judged.
         pass_steps: How many steps one pass over its rows takes.
-        looks: The step and the loss of every look at it.
+        looks: The step and the loss of every evaluation.
         best: What it came to at its lowest loss, with the logits (m, c) and the tensors there.
-        losses: (m,), the loss of each row at the last look.
-        factor: One over the temperature of the last look.
-        is_out: Whether it was let go.
+        losses: (m,), the loss of each row at the last evaluation.
+        factor: One over the temperature of the last evaluation.
+        is_out: Whether it was eliminated.
     """
 
     seed: int
@@ -87,10 +83,10 @@ class Candidate:
     factor: float = 1.0
     is_out: bool = False
 
-    def look(
+    def evaluate(
         self, step: int, copies: LearningCopies, number: int, task: TrainingTask
     ) -> TriedSettings:
-        """Notes what a copy answers after so many steps."""
+        """Note what a copy answers after so many steps."""
         state = copies.state(number)
         logits = copies.answers(state, self.development)
         targets, counts = task.targets[self.development], task.counts[self.development]
@@ -98,17 +94,16 @@ class Candidate:
         scaled = logits * self.factor
         self.losses = task.objective.rows(scaled, targets)
         choice = replace(self.choice, epochs=round(step / self.pass_steps, 3))
-        point = judged(plain(choice), step, scaled, task, self.development)
+        point = judged(choice.as_values(), step, scaled, task, self.development)
         point = replace(point, seed=self.seed)
-        loss = inf if isnan(point.loss) else point.loss  # too large steps end in no number
         lowest = min((loss for _, loss in self.looks), default=inf)
-        self.looks.append((step, loss))
-        if self.best is None or task.config.steps or loss <= lowest:
+        self.looks.append((step, point.finite_loss))
+        if self.best is None or task.config.steps or point.finite_loss <= lowest:
             self.best = (point, logits, state)
         return point
 
     def has_converged(self) -> bool:
-        """Whether twice as many steps have not made the loss fall; one of no number never will."""
+        """Return True if twice as many steps have not made the loss fall, or it is no number."""
         step, last = self.looks[-1]
         if not isfinite(last):
             return True
@@ -119,7 +114,7 @@ class Candidate:
         return step >= PATIENCE * near
 
     def is_falling(self) -> bool:
-        """Whether its loss was never as low as at the last look, by more than hardly."""
+        """Return True if the last loss is the lowest, and clearly below those of half the steps."""
         step, last = self.looks[-1]
         lowest = min(loss for _, loss in self.looks)
         early = [loss for at, loss in self.looks if at <= step / PATIENCE]
@@ -127,12 +122,12 @@ class Candidate:
 
 
 def little(loss: float) -> float:
-    """By how much a loss may fall that does not fall."""
+    """Return by how much a loss may fall that does not count as falling."""
     return max(FALL * abs(loss), NOTHING)
 
 
 def looks(pass_steps: float, cap: int) -> Iterator[int]:
-    """The steps after which copies are looked at.
+    """Yield the steps after which candidates are evaluated.
 
     >>> list(looks(8.0, 50))
     [8, 11, 16, 23, 32, 45, 50]
@@ -146,16 +141,19 @@ def looks(pass_steps: float, cap: int) -> Iterator[int]:
 
 
 def searched(
-    copies: LearningCopies, trials: Sequence[Candidate], task: TrainingTask, fewest_passes: int = 0
+    copies: LearningCopies,
+    candidates: Sequence[Candidate],
+    task: TrainingTask,
+    fewest_passes: int = 0,
 ) -> Searching:
-    """Lets copies learn, one a trial in their order; what each seed has chosen, seed by seed.
+    """Let copies learn, one a candidate in their order; return each seed's choice, seed by seed.
 
     Args:
         fewest_passes: Over the rows, which they may take even where these are more steps than any
             head takes otherwise.
     """
-    live = list(trials)
-    passes = trials[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
+    live = list(candidates)
+    passes = live[0].pass_steps  # the first seed's: more seeds change nothing for the first ones
     most = max(CAP, round(fewest_passes * passes))
     cap = task.config.steps or min(most, max(DECIDED, round(CAP_PASSES * passes)))
     steps = list(looks(passes, cap))
@@ -163,29 +161,30 @@ def searched(
     for step in steps:
         copies.learn(step)
         points = []
-        for number, trial in enumerate(live):
-            points.append(trial.look(step, copies, number, task))
+        for number, candidate in enumerate(live):
+            points.append(candidate.evaluate(step, copies, number, task))
             yield points[-1]
-        if step >= settled and step < cap:
+        if settled <= step < cap:
             left = _left(live, points, step, task)
             if not left:
                 break
             if len(left) < len(live):
                 copies.keep(left)
                 live = [live[number] for number in left]
-    ended = [] if task.config.steps else [one for one in trials if one.looks[-1][0] == steps[-1]]
-    capped = {id(trial) for trial in ended if trial.is_falling()}
-    seeds = dict.fromkeys(trial.seed for trial in trials)
-    return [_chosen([one for one in trials if one.seed == seed], capped, task) for seed in seeds]
+    ended = [one for one in candidates if one.looks[-1][0] == steps[-1] and not task.config.steps]
+    capped = {id(candidate) for candidate in ended if candidate.is_falling()}
+    seeds = dict.fromkeys(candidate.seed for candidate in candidates)
+    by_seed = ([one for one in candidates if one.seed == seed] for seed in seeds)
+    return [_choose(own, capped, task) for own in by_seed]
 
 
 def _left(
     live: Sequence[Candidate], points: Sequence[TriedSettings], step: int, task: TrainingTask
 ) -> list[int]:
-    """The numbers of those that go on: not behind the best of their seed, and still falling."""
-    found = []
-    for seed in dict.fromkeys(trial.seed for trial in live):
-        own = [number for number, trial in enumerate(live) if trial.seed == seed]
+    """Return the numbers of those that go on: not behind their seed's best, and still falling."""
+    left = list[int]()
+    for seed in dict.fromkeys(candidate.seed for candidate in live):
+        own = [number for number, candidate in enumerate(live) if candidate.seed == seed]
         lead = min(own, key=lambda number: live[number].looks[-1][1])
         if step >= DECIDED:
             top = surest([points[number] for number in own], task)
@@ -194,54 +193,31 @@ def _left(
             on = [number for number in own if not _is_behind(live[number], live[lead], task)]
         for number in set(own) - set(on):
             live[number].is_out = True
-        is_fixed = task.config.steps > 0
-        found += [number for number in on if is_fixed or not live[number].has_converged()]
-    return found
+        left += [number for number in on if task.config.steps or not live[number].has_converged()]
+    return left
 
 
-def _is_behind(one: Candidate, lead: Candidate, task: TrainingTask) -> bool:
-    """Whether the loss that a seed judges by is surely higher, rows counting as they do there."""
-    shares = task.counts[one.development].double()
-    shares, gaps = shares / shares.sum(), (one.losses - lead.losses).double()
+def _is_behind(candidate: Candidate, lead: Candidate, task: TrainingTask) -> bool:
+    """Return True if the loss that a seed judges by is surely higher, rows counting as there."""
+    shares = task.counts[candidate.development].double()
+    shares, gaps = shares / shares.sum(), (candidate.losses - lead.losses).double()
     behind = (shares * gaps).sum()
     return bool(behind > BEHIND * (shares * (gaps - behind)).square().sum().sqrt())
 
 
-def _chosen(trials: Sequence[Candidate], capped: set[int], task: TrainingTask) -> SearchResult:
-    """The best settings of one seed, each at its lowest loss."""
-    best = [trial.best for trial in trials if trial.best is not None and not trial.is_out]
-    top = surest([point for point, _, _ in best], task)
-    trial = next(one for one in trials if one.best is not None and one.best[0] is top)
-    assert trial.best is not None
-    _, held, state = trial.best
-    settings = dict(top.settings) | {"converged": id(trial) not in capped}
-    point = replace(top, settings=settings)
+def _choose(candidates: Sequence[Candidate], capped: set[int], task: TrainingTask) -> SearchResult:
+    """Return the best settings of one seed, each at its lowest loss."""
+    best = [(*one.best, one) for one in candidates if one.best is not None and not one.is_out]
+    top = surest([point for point, *_ in best], task)
+    point, logits, state, candidate = next(one for one in best if one[0] is top)
+    settings = dict(point.settings) | {"converged": id(candidate) not in capped}
     begin = None if task.config.steps else state  # so many steps, from the beginning
-    return SearchResult(chosen=settings, point=point, held=held, state=begin)
-
-
-def plain(choice: CopySettings) -> Chosen:
-    """The settings as plain values."""
-    return {name: getattr(choice, name) for name in CopySettings.__dataclass_fields__}
-
-
-def choice_of(chosen: Chosen) -> CopySettings:
-    """The settings from plain values."""
-    values: dict[str, Any] = dict(chosen)
-    return CopySettings(**values)
-
-
-def narrow_table(
-    table: Sequence[CopySettings], config: ExperimentConfig, standardise: bool | None = None
-) -> list[CopySettings]:
-    """Return the settings to try that are left where a run fixes some of them."""
-    fixed: dict[str, Any] = {"learning_rate": config.learning_rate} if config.learning_rate else {}
-    fixed |= {} if standardise is None else {"standardise": standardise}
-    return list(dict.fromkeys(replace(one, **fixed) for one in table))[: config.trials or None]
+    point = replace(point, settings=settings)
+    return SearchResult(chosen=settings, point=point, held=logits, state=begin)
 
 
 def steps_after(found: SearchResult, pass_steps: float, config: ExperimentConfig) -> int:
-    """How many steps a head takes on all rows of its seed.
+    """Return how many steps a head takes on all rows of its seed.
 
     Where it goes on from the head of the search, which knows all but the development rows, half
     as many as that took: as good as from the beginning (within 0.2 points of trec6, banking77 and
@@ -255,4 +231,4 @@ def steps_after(found: SearchResult, pass_steps: float, config: ExperimentConfig
     if config.steps:
         return config.steps
     share = 1.0 if found.state is None else AGAIN
-    return max(FIRST[0], round(share * choice_of(found.chosen).epochs * pass_steps))
+    return max(FIRST[0], round(share * float(found.chosen["epochs"]) * pass_steps))

@@ -25,7 +25,7 @@ from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.logistic import LinearFitter
-from heads.training.fitters.sgd import SGDFitter
+from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.trial import Trial, trials
 
 ALL = ShardSample(test=0.0, development=0.0)
@@ -187,7 +187,7 @@ def test_a_class_that_no_row_has_is_answered_by_none(tmp_path: Path) -> None:
 def test_heads_of_layers_learn_from_shard_after_shard(shards: Shards, found: Moments) -> None:
     trial = trial_of("vectors+roberta")
     fitter = trial.fitter
-    assert isinstance(fitter, SGDFitter)
+    assert isinstance(fitter, AdamWFitter)
     development = next(shards.rows()).select(slice(None, None, 5))
     targets = development.targets
     work = learn_by_steps(shards, found, fitter, [], development, objective(), seed=0)

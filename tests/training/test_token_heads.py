@@ -18,7 +18,8 @@ from heads.interruption import Interrupted
 from heads.problem import SINGLE_LABEL
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
-from heads.training.fitters.token_sgd import BATCH, TRIED, TokenSGDFitter
+from heads.training.fitters.copy_settings import TOKEN_HEADS
+from heads.training.fitters.token_heads import BATCH, TokenAdamWFitter
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 
@@ -91,9 +92,9 @@ def task() -> TrainingTask:
     )
 
 
-def apart(dropout: float = 0.0) -> tuple[TokenSGDFitter, list[tuple[bool, Tensor]]]:
+def apart(dropout: float = 0.0) -> tuple[TokenAdamWFitter, list[tuple[bool, Tensor]]]:
     shown = Shown()
-    return TokenSGDFitter(make=lambda: Mean(shown, dropout)), shown
+    return TokenAdamWFitter(make=lambda: Mean(shown, dropout)), shown
 
 
 def halves() -> tuple[Tensor, Tensor]:
@@ -171,9 +172,9 @@ def test_what_is_tried_shares_its_batches(
     tried = list(fitter.search(task, splits_of(1), [3]))
     steps = sorted({point.step for point in tried})
     assert steps[-1] == 21  # three passes over 200 rows, 7 batches each
-    assert len(tried) == len(TRIED) * len(steps)
-    assert sum(read) == 3 * 200 + len(TRIED) * len(steps) * 50
-    assert sum(len(mean) for training, mean in shown if training) == len(TRIED) * 3 * 200
+    assert len(tried) == len(TOKEN_HEADS) * len(steps)
+    assert sum(read) == 3 * 200 + len(TOKEN_HEADS) * len(steps) * 50
+    assert sum(len(mean) for training, mean in shown if training) == len(TOKEN_HEADS) * 3 * 200
 
 
 def splits_of(seeds: int) -> Splits:
@@ -191,7 +192,7 @@ def splits_of(seeds: int) -> Splits:
 
 
 def ended(
-    fitter: TokenSGDFitter, task: TrainingTask, seeds: list[int]
+    fitter: TokenAdamWFitter, task: TrainingTask, seeds: list[int]
 ) -> tuple[list[TriedSettings], list[SearchResult]]:
     return collect(fitter.search(task, splits_of(len(seeds)), seeds))
 

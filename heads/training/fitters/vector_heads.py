@@ -1,4 +1,4 @@
-"""The fitter of heads learned by gradient descent: their settings searched, then fitted."""
+"""The fitter of heads that AdamW learns from one vector a text, many copies at once."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from heads.data.splits import Splits
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
-from heads.training.fitters.adamw import CopySettings
 from heads.training.fitters.base import (
     BySeed,
     Chosen,
@@ -26,37 +25,23 @@ from heads.training.fitters.base import (
     Source,
 )
 from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.successive_halving import (
-    Candidate,
-    choice_of,
+from heads.training.fitters.copy_settings import (
+    NEW_HEADS,
+    PRETRAINED_HEADS,
+    CopySettings,
     narrow_table,
-    plain,
-    searched,
-    steps_after,
 )
+from heads.training.fitters.successive_halving import Candidate, searched, steps_after
 from heads.training.task import TrainingTask
 from heads.training.whitening import WIDEST, InputBasis
 
-# What is tried for every head alike, on the same rows. Along principal axes what varies little is
-# learned as fast as what varies much: of trec6's [CLS] that is worth 4 points, of its mean −0.5.
-TRIED = (
-    CopySettings(learning_rate=4e-3, weight_decay=0.3, standardise=True),
-    CopySettings(learning_rate=4e-3, weight_decay=1.0, standardise=True),
-    CopySettings(learning_rate=4e-3, weight_decay=1.0, standardise=True, principal_axes=True),
-)
-# The same for a head that begins with pretrained weights, which know their input as it is.
-AS_IT_IS = (
-    CopySettings(learning_rate=1e-3),
-    CopySettings(learning_rate=4e-3, weight_decay=0.3),
-    CopySettings(learning_rate=4e-3, weight_decay=1.0, principal_axes=True),
-)
 AT_ONCE = 4096  # rows that are answered together
 SIDE_BY_SIDE = 16  # copies: of more, the numbers that a step changes leave the cache
 SEEN_BYTES = 512 * 2**20  # of vectors along the axes of copies that learn side by side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SGDFitter:
+class AdamWFitter:
     """Layers that a `BatchedHeads` can compute: many copies at once under AdamW.
 
     Attributes:
@@ -84,7 +69,7 @@ class SGDFitter:
             tried = list(product(numbers, table))
             rows = [splits.fitted(number) for number, _ in tried]
             batch = adamw.batch_of(len(splits.train[0]))
-            trials = [
+            candidates = [
                 Candidate(
                     seed=number,
                     choice=choice,
@@ -97,17 +82,17 @@ class SGDFitter:
             copies = _KeptCopies(
                 self, task, [choice for _, choice in tried], rows, own_seeds, batch
             )
-            found += yield from searched(copies, trials, task)
+            found += yield from searched(copies, candidates, task)
             del copies  # before the next are made
         return found
 
     def settings(self, task: TrainingTask) -> list[Chosen]:
-        """The settings that every seed tries, as plain values."""
-        return [plain(one) for one in self._table(task)]
+        """Return the settings that every seed tries, as plain values."""
+        return [choice.as_values() for choice in self._table(task)]
 
     def _table(self, task: TrainingTask) -> list[CopySettings]:
-        """What is tried; axes that no layer takes up, or that are too many to find, are not."""
-        table = TRIED if self.first and not self.pretrained else AS_IT_IS
+        """Return what is tried, less axes that no layer takes up or that are too many to find."""
+        table = NEW_HEADS if self.first and not self.pretrained else PRETRAINED_HEADS
         turned = self.first is not None and task.vectors.shape[1] <= WIDEST
         left = [one for one in table if turned or not one.principal_axes]
         fixed = task.standardise if self.standardise is None else self.standardise
@@ -125,7 +110,7 @@ class SGDFitter:
             copies = _KeptCopies(
                 self,
                 task,
-                [choice_of(found[n].chosen) for n in live],
+                [CopySettings.from_values(found[n].chosen) for n in live],
                 [rows[n] for n in live],
                 [seeds[n] for n in live],
                 batch,
@@ -153,7 +138,7 @@ def _side_by_side(wanted: int, rows: int, task: TrainingTask) -> int:
 
 
 def begin_head(
-    fitter: SGDFitter,
+    fitter: AdamWFitter,
     fresh: nn.Sequential,
     axes: InputBasis | None,
     start: Mapping[str, Tensor] | None,
@@ -205,7 +190,7 @@ class _KeptCopies(HeadCopies):
 
     def __init__(
         self,
-        fitter: SGDFitter,
+        fitter: AdamWFitter,
         task: TrainingTask,
         choices: Sequence[CopySettings],
         rows: Sequence[Tensor],

@@ -20,7 +20,7 @@ from heads.backbone.states import States
 from heads.data.splits import Splits
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
-from heads.training.fitters.adamw import PARTS, WARM, CopySettings, WeightAverage
+from heads.training.fitters.adamw import PARTS, WeightAverage
 from heads.training.fitters.base import (
     BySeed,
     FittedHead,
@@ -30,27 +30,16 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
 )
-from heads.training.fitters.successive_halving import (
-    Candidate,
-    choice_of,
-    narrow_table,
-    searched,
-    steps_after,
-)
+from heads.training.fitters.copy_settings import TOKEN_HEADS, CopySettings, narrow_table
+from heads.training.fitters.successive_halving import Candidate, searched, steps_after
 from heads.training.task import TrainingTask
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
 BATCH = 32  # rows in a step
-# What is tried, as for other heads; nothing here could undo a change of the input.
-TRIED = (
-    CopySettings(learning_rate=1e-3, weight_decay=0.3),
-    CopySettings(learning_rate=4e-3, weight_decay=0.3),
-    CopySettings(learning_rate=4e-3, weight_decay=1.0),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSGDFitter:
+class TokenAdamWFitter:
     """A whole recipe, reading and head, under AdamW.
 
     Attributes:
@@ -64,10 +53,10 @@ class TokenSGDFitter:
 
     def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
         found = list[SearchResult]()
-        table = narrow_table(TRIED, task.config)
+        table = narrow_table(TOKEN_HEADS, task.config)
         for number, seed in enumerate(seeds):
             rows = splits.fitted(number)
-            trials = [
+            candidates = [
                 Candidate(
                     seed=number,
                     choice=choice,
@@ -77,7 +66,7 @@ class TokenSGDFitter:
                 for choice in table
             ]
             copies = _RecipeCopies(self.make, task, table, [rows] * len(table), [seed] * len(table))
-            found += yield from searched(copies, trials, task)
+            found += yield from searched(copies, candidates, task)
         return found
 
     def learn(
@@ -85,7 +74,7 @@ class TokenSGDFitter:
     ) -> list[FittedHead]:
         learned = []
         for one, own, others, seed in zip(found, rows, asked, seeds, strict=True):
-            choices = [choice_of(one.chosen)]
+            choices = [CopySettings.from_values(one.chosen)]
             copies = _RecipeCopies(self.make, task, choices, [own], [seed], one.state)
             copies.learn(steps_after(one, math.ceil(len(own) / BATCH), task.config))
             state = copies.state(0)
@@ -148,23 +137,19 @@ class _RecipeCopy:
         seed: int,
         start: Mapping[str, Tensor] | None,
     ) -> None:
-        self._task, self._choice, self._rng = task, choice, IsolatedRng(seed)
+        self._task, self._rng = task, IsolatedRng(seed)
         with self._rng.rolling():
             self.module = make()
         if start is None:
             adamw.at_base_rates(self.module.get_submodule("head"), task, rows)
         else:
             self.module.load_state_dict(start)
-        self._optimizer = torch.optim.AdamW(
-            self.module.parameters(),
-            weight_decay=choice.weight_decay,
-            betas=adamw.BETAS,
-            fused=True,
-        )
+        rate = (choice.learning_rate, choice.weight_decay)
+        self._optimizer = adamw.build_optimizer({rate: list(self.module.parameters())})
         self._average = WeightAverage(
             parameters_to_vector(self.module.parameters()), PARTS if start is None else 1
         )
-        self._batches, self._order, self._done = _batches(task, rows), list[int](), 0
+        self._batches, self._order = _batches(task, rows), list[int]()
 
     def next(self) -> Tensor:
         """Its next batch: all of them in random order, and again."""
@@ -181,9 +166,7 @@ class _RecipeCopy:
         losses = objective.rows(objective.learned(logits, targets), targets)
         self._optimizer.zero_grad()
         (losses * self._task.weights[rows]).mean().backward()
-        self._done += 1
-        pace = self._choice.learning_rate * min(1.0, self._done / WARM)
-        self._optimizer.param_groups[0]["lr"] = pace
+        adamw.warm_up(self._optimizer, self._average.steps)
         self._optimizer.step()
         self._average.take(parameters_to_vector(self.module.parameters()))
 
