@@ -10,5 +10,5 @@ EXTRA = Extra(
         for name in ("extract", "fit_shards", "predict_shards")
     },
     commands="heads.extras.scale.commands",
-    run_backends={"ray": "heads.extras.scale.grid:schedule_on_ray"},
+    run_backends={"ray": "heads.extras.scale.run_scheduler:schedule_on_ray"},
 )

@@ -21,16 +21,16 @@ def _add_command(stream: Callable[..., Any], summary: str) -> None:
     """Add a command with the arguments of a verb, of which `data` alone is positional."""
 
     def run(data: Any, **options: Any) -> Answers:
-        found = follow_work(stream(data, **options), what=RESUMES)
-        yield found.as_json(), lambda: cli.tables.show(found)
+        result = follow_work(stream(data, **options), what=RESUMES)
+        yield result.as_json(), lambda: cli.tables.show(result)
 
     parameters = []
-    for name, one in inspect.signature(stream).parameters.items():
-        kind = str if one.default is one.empty else type(one.default)
-        kind = Sequence[str] if name == "data" or kind is tuple else kind
-        place = one.POSITIONAL_OR_KEYWORD if name == "data" else one.KEYWORD_ONLY
-        if name != "limits":
-            parameters.append(one.replace(annotation=kind, kind=place))
+    for name, parameter in inspect.signature(stream).parameters.items():
+        is_list = name == "data" or isinstance(parameter.default, tuple)
+        kind = str if parameter.default is parameter.empty else type(parameter.default)
+        place = parameter.POSITIONAL_OR_KEYWORD if name == "data" else parameter.KEYWORD_ONLY
+        kind = Sequence[str] if is_list else kind
+        parameters.append(parameter.replace(annotation=kind, kind=place))
     run.__name__, run.__doc__ = stream.__name__.removeprefix("iter_"), summary
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command(stream, flags={"readings": ("--reading", "-r")}, repeated=["readings"])(run)

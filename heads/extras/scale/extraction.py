@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.engine import InferenceEngine, backends
-from heads.backbone.loading import load
 from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.data.columns import guess
@@ -42,8 +41,13 @@ def resolve_reading(reading: str, backbone: Backbone) -> ResolvedRecipe:
     if recipe.needs_states or recipe.is_tuned:
         what = f"{reading} is learned together with its head, so its features cannot be kept."
         raise RecipeError(what, "Choose another reading, for example mean or cls.")
-    Featurizer(recipe.side if recipe.pair else recipe, backbone)
+    Featurizer(_side_of(recipe), backbone)
     return recipe
+
+
+def _side_of(recipe: ResolvedRecipe) -> ResolvedRecipe:
+    """Return the recipe of one text, where the two of a pair are encoded separately."""
+    return recipe.side if recipe.pair else recipe
 
 
 def find_columns(source: Source, text: str, pair: str) -> tuple[str, str]:
@@ -111,15 +115,16 @@ class Encoder:
         }
 
     def _widths(self) -> dict[str, int]:
-        sides = {name: one.side if one.pair else one for name, one in self.resolved.items()}
-        widths = {name: Featurizer(side, self.backbone).width for name, side in sides.items()}
-        return {name: one.widened(widths[name]) for name, one in self.resolved.items()}
+        return {
+            reading: recipe.widened(Featurizer(_side_of(recipe), self.backbone).width)
+            for reading, recipe in self.resolved.items()
+        }
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow as pa
 
         columns = [*filter(None, (self.text, self.pair))]
-        texts = [[self._clean(cell) for cell in table.column(name).to_pylist()] for name in columns]
+        texts = [[_clean(cell) for cell in table.column(name).to_pylist()] for name in columns]
         rows = list(zip(*texts, strict=True))
         has_text = np.array([all(row) for row in rows])
         different = list(dict.fromkeys(row for row in rows if all(row)))
@@ -135,13 +140,6 @@ class Encoder:
             output = output.append_column(reading, self._column(vectors, index, has_text))
         notes = json.dumps({"texts": len(different), "missing": int((~has_text).sum())})
         return output.replace_schema_metadata({NOTES: notes.encode()})
-
-    def _clean(self, cell: object) -> str:
-        """Return the text of a cell; "" where it has none that is allowed."""
-        try:
-            return check_text("" if cell is None else str(cell), "text")
-        except DataError:
-            return ""
 
     def _encode(self, rows: Sequence[tuple[str, ...]]) -> dict[str, Tensor]:
         if not rows:
@@ -181,9 +179,12 @@ class Encoder:
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width, mask=mask)
 
 
-def load_encoder(model: str, options: Mapping[str, Any]) -> Encoder:
-    """Load a base model, and return an encoder with the options."""
-    return Encoder(backbone=load(model), **options)
+def _clean(cell: object) -> str:
+    """Return the text of a cell; "" where it has none that is allowed."""
+    try:
+        return check_text("" if cell is None else str(cell), "text")
+    except DataError:
+        return ""
 
 
 def hash_texts(row: tuple[str, ...]) -> int:

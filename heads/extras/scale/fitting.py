@@ -36,8 +36,8 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress, result
 from heads.extras.scale import streaming
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
-from heads.extras.scale.grid import schedule_on_ray
 from heads.extras.scale.pool import HERE, NamedTask, Pool, make_caller, open_pool
+from heads.extras.scale.run_scheduler import schedule_on_ray
 from heads.extras.scale.shards import (
     TEXT_HASH,
     FeatureShards,

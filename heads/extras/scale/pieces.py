@@ -21,7 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heads.caching import UNFINISHED
+from heads.caching import UNFINISHED, replacing
 from heads.data.files import open_stream, place_of
 from heads.data.formats.parquet_files import MAGIC, compute, is_vector
 from heads.data.formats.writers import written
@@ -97,14 +97,9 @@ def write_bytes(location: str, content: bytes) -> None:
     if "file" not in fs.protocol:
         fs.pipe_file(path, content)  # an object appears when all of it is there
         return
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
-    try:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with replacing(Path(path)) as unfinished:
         unfinished.write_bytes(content)
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _write_json(location: str, values: Mapping[str, Any]) -> None:
@@ -362,13 +357,13 @@ class Work:
 
     def output(self, piece: Piece) -> str:
         """Return the location of the output of a piece."""
-        own = _digest(json.dumps([self.kind, self.facts], sort_keys=True).encode())
-        name = f"{own}{piece.file}\n{piece.start}\n{piece.rows}\n{piece.row}"
-        return join(self.to, PARTS, f"{_digest(name.encode())}.parquet")
+        own = _digest(json.dumps([self.kind, self.facts], sort_keys=True))
+        name = _digest(f"{own}{piece.file}\n{piece.start}\n{piece.rows}\n{piece.row}")
+        return join(self.to, PARTS, f"{name}.parquet")
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:40]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def make_piece_worker(work: Work) -> Callable[[Piece], FinishedPiece]:
@@ -426,9 +421,9 @@ def _digest_rows(table: pyarrow.Table) -> str:
 class Outcome:
     """The output of some work."""
 
-    parts: tuple[FinishedPiece, ...]  # the pieces with their outputs, in the order of their rows
+    parts: Sequence[FinishedPiece]  # in the order of their rows
     fresh: int  # the number of rows that were processed now; the others were there before
-    seconds: float  # how long it took
+    seconds: float
 
 
 def process(
@@ -450,7 +445,7 @@ def process(
         yield Progress(says=says, share=done / source.rows)
     parts.sort(key=lambda part: part.row)
     _finish(work, source, parts)
-    return Outcome(parts=tuple(parts), fresh=fresh, seconds=time.perf_counter() - begun)
+    return Outcome(parts=parts, fresh=fresh, seconds=time.perf_counter() - begun)
 
 
 def _claim_folder(work: Work) -> None:

@@ -16,7 +16,7 @@ from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.events import result
 from heads.extras.scale.pieces import NOTES, Outcome, Piece
-from heads.inference.predict import ChosenHead, FileAnswers, choosing_head, predicting
+from heads.inference.predict import ChosenHead, FileAnswers, predicting
 from heads.interfaces.views.format import commonest, counted
 from heads.runs.folder import find
 
@@ -102,8 +102,7 @@ class Predictor:
 
     def predict(self, table: pyarrow.Table, to: Path | None = None) -> FileAnswers:
         """Answer the rows of a table, and write them to a file if one is named."""
-        work = predicting(table, to=to, recipe=self.head, **self.columns)
-        return result(work)
+        return result(predicting(table, to=to, recipe=self.head, **self.columns))
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow.parquet as parquet
@@ -119,12 +118,6 @@ class Predictor:
             "counts": dict(answers.counts),
         }
         return output.replace_schema_metadata({NOTES: json.dumps(notes).encode()})
-
-
-def load_predictor(choice: Mapping[str, Any], columns: Mapping[str, Any]) -> Predictor:
-    """Load a predictor by recipe, run, model and sample, as of `heads.predict`."""
-    head = result(choosing_head(**choice))
-    return Predictor(head=head, columns=columns)
 
 
 def collect_facts(predictor: Predictor, run: str, columns: Sequence[str]) -> dict[str, Any]:

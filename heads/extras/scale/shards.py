@@ -45,13 +45,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 FEATURES = "features"
-USUAL = (
-    "label",
-    "labels",
-    "target",
-    "class",
-    "y",
-)  # names of the column of labels, where none is named
+USUAL = "label", "labels", "target", "class", "y"  # of the column of labels, where none is named
 TEXT_HASH = "text_hash"  # the column with a number for each text, equal for equal texts
 Subset = Literal["train", "development", "test"]
 HELD_OUT = 0.1  # of the rows, each of development and test

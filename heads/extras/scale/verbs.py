@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -92,7 +92,7 @@ def iter_extract(
         HeadsError: The arguments do not fit each other, the data or the base model.
     """
     from heads.backbone.loading import load
-    from heads.extras.scale.extraction import Encoder, find_columns, load_encoder, resolve_reading
+    from heads.extras.scale.extraction import Encoder, find_columns, resolve_reading
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
     from heads.extras.scale.shards import FEATURES, FeatureShards
     from heads.features.extraction import most_at_once
@@ -109,10 +109,13 @@ def iter_extract(
     source = open_source(data, to)
     text, pair = find_columns(source, text, pair)
     options = {"recipes": recipes, "text": text, "pair": pair, "dtype": dtype}
-    facts = Encoder(backbone=backbone, **options).facts()
-    make = partial(load_encoder, model, options)
-    rows_each = rows_each or source.rows_each(most_at_once(backbone))
-    work = Work(to=to, kind=FEATURES, facts=facts, make=make, rows_each=rows_each)
+    work = Work(
+        to=to,
+        kind=FEATURES,
+        facts=Encoder(backbone=backbone, **options).facts(),
+        make=lambda: Encoder(backbone=load(model), **options),
+        rows_each=rows_each or source.rows_each(most_at_once(backbone)),
+    )
     outcome = yield from process(work, source, on, workers)
     return replace(FeatureShards.load(to), fresh=outcome.fresh, seconds=outcome.seconds)
 
@@ -269,7 +272,7 @@ def iter_predict_shards(
         to=to,
         kind=predicting.ANSWERS,
         facts=predicting.collect_facts(predictor, run, first.columns),
-        make=partial(predicting.load_predictor, choice, columns),
+        make=lambda: predicting.Predictor(head=result(choosing_head(**choice)), columns=columns),
         rows_each=rows_each or source.rows_each(),
     )
     outcome = yield from process(work, source, on, workers)

@@ -8,11 +8,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -20,11 +19,11 @@ from shard_files import texts_file, vectors_file
 
 import heads
 from heads.errors import DataError, HeadsError
+from heads.events import result
 from heads.extras.scale import pool as pools
-from heads.extras.scale.grid import schedule_on_ray
 from heads.extras.scale.pool import work_through
+from heads.extras.scale.run_scheduler import schedule_on_ray
 from heads.extras.scale.verbs import iter_extract
-from heads.runs.folder import RunFolder
 from heads.runs.runner import CellDone, begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
@@ -42,7 +41,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(monkeypatch):
     from ray.cluster_utils import Cluster
 
     pools.import_ray()
@@ -51,22 +50,22 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     known = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (support, root, known))))
     own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    own.second = own.add_node(num_cpus=1)  # type: ignore[attr-defined]
+    own.second = own.add_node(num_cpus=1)
     ray.init(address=own.address, log_to_driver=False, logging_level="ERROR")
     yield own
     ray.shutdown()
     own.shutdown()
 
 
-def pids() -> Callable[[int], tuple[int, int]]:
-    def work(task: int) -> tuple[int, int]:
+def pids():
+    def work(task):
         time.sleep(0.2)
         return task, os.getpid()
 
     return work
 
 
-def test_all_tasks_are_done_once_whoever_is_killed(cluster: Any) -> None:
+def test_all_tasks_are_done_once_whoever_is_killed(cluster):
     found, workers = [], set[int]()
     for task, (same, pid) in work_through(pids, range(24), "ray"):
         assert task == same
@@ -80,7 +79,7 @@ def test_all_tasks_are_done_once_whoever_is_killed(cluster: Any) -> None:
     assert len(workers) >= 2  # the one that was killed, and who came after it
 
 
-def test_a_node_that_comes_is_used(cluster: Any) -> None:
+def test_a_node_that_comes_is_used(cluster):
     cluster.remove_node(cluster.second)
     workers = set[int]()
     end = time.monotonic() + 120  # a worker takes seconds to begin, on a busy machine many
@@ -92,8 +91,8 @@ def test_a_node_that_comes_is_used(cluster: Any) -> None:
     assert len(workers) == 2
 
 
-def deadly() -> Callable[[int], int]:
-    def work(task: int) -> int:
+def deadly():
+    def work(task):
         if task == 3:
             os._exit(1)
         return task
@@ -101,13 +100,27 @@ def deadly() -> Callable[[int], int]:
     return work
 
 
-def test_a_task_that_kills_every_worker_is_given_up(cluster: Any) -> None:
-    with pytest.raises(HeadsError, match=r"3 was begun 4 times, and each time its worker was lost"):
-        list(work_through(deadly, range(6), "ray"))
+def broken():
+    raise RuntimeError("this node lacks a library")
 
 
-def stuck() -> Callable[[Path], str]:
-    def work(mark: Path) -> str:
+def refusing():
+    def work(task):
+        raise DataError(f"Row {task} is no text.", "Give one.")
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"), [(deadly, HeadsError), (broken, HeadsError), (refusing, DataError)]
+)
+def test_what_fails_each_time_is_given_up(cluster, make, kind):
+    with pytest.raises(kind):
+        list(work_through(make, range(6), "ray"))
+
+
+def stuck():
+    def work(mark):
         if mark.name == "2" and not mark.exists():
             mark.touch()
             time.sleep(600)
@@ -116,9 +129,7 @@ def stuck() -> Callable[[Path], str]:
     return work
 
 
-def test_a_worker_that_stands_still_is_replaced(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_stands_still_is_replaced(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(pools, "STALLED_SECONDS", 3.0)
     monkeypatch.setattr(pools, "STALLED", 1)
     tasks = [tmp_path / str(number) for number in range(5)]
@@ -126,76 +137,36 @@ def test_a_worker_that_stands_still_is_replaced(
     assert (tmp_path / "2").exists()
 
 
-def broken() -> Callable[[int], int]:
-    raise RuntimeError("this node lacks a library")
-
-
-def test_workers_that_cannot_be_begun_are_told_of(cluster: Any) -> None:
-    with pytest.raises(
-        HeadsError, match=r"Workers cannot be begun \(.*lacks a library.*\)\. Is he"
-    ):
-        list(work_through(broken, range(3), "ray"))
-
-
-def refusing() -> Callable[[int], int]:
-    def work(task: int) -> int:
-        raise DataError(f"Row {task} is no text.", "Give one.")
-
-    return work
-
-
-def test_what_a_user_can_mend_comes_back_as_a_sentence(cluster: Any) -> None:
-    with pytest.raises(DataError, match=r"Row \d is no text\. Give one"):
-        list(work_through(refusing, range(3), "ray"))
-
-
 # --- Extraction.
 
 
-def rows_of(found: Any) -> pa.Table:
+def rows_of(found):
     return pa.concat_tables([parquet.read_table(file) for file in found.source.files])
 
 
 @pytest.mark.parametrize("killed", ["actor", "node"])
-def test_features_are_those_of_one_machine_whoever_is_killed(
-    cluster: Any, tiny: Callable[..., Path], tmp_path: Path, killed: str
-) -> None:
+def test_features_are_those_of_one_machine_whoever_is_killed(cluster, tiny, tmp_path, killed):
     path = texts_file(tmp_path / "a.parquet", 400)
     asked = {"model": str(tiny()), "rows_each": 10, "readings": ("mean", "cls")}
-    plain = heads.extract(path, tmp_path / "plain", **asked)  # type: ignore[arg-type]
-    work = iter_extract(path, tmp_path / "ray", on="ray", **asked)  # type: ignore[arg-type]
-    parts = tmp_path / "ray" / "parts"
-    done = False
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            found = end.value
-            break
-        if not done and parts.is_dir() and len(list(parts.iterdir())) > 5:
-            done = True
-            kill(cluster, killed)
-    assert done
-    one, other = rows_of(plain), rows_of(found)
-    assert other.column("source_row").to_pylist() == list(range(400))
+    plain = heads.extract(path, tmp_path / "plain", **asked)
+    work = iter_extract(path, tmp_path / "ray", on="ray", **asked)
+    while len(list((tmp_path / "ray" / "parts").glob("*"))) <= 5:
+        next(work)
+    kill(cluster, killed)
+    found = result(work)
     assert found.fresh == 400
-    names = [Path(file).name for file in plain.source.files]
-    assert [Path(file).name for file in found.source.files] == names  # fingerprints
-    assert one.equals(other)
+    assert rows_of(found).column("source_row").to_pylist() == list(range(400))
+    names = [[Path(file).name for file in one.source.files] for one in (plain, found)]
+    assert names[0] == names[1]  # fingerprints
+    assert rows_of(plain).equals(rows_of(found))
 
 
-def kill(cluster: Any, what: str) -> None:
+def kill(cluster, what):
     if what == "node":
         cluster.remove_node(cluster.second)
-    if what == "actor":
-        import psutil
-
-        for process in psutil.process_iter(["cmdline"]):
-            line = " ".join(process.info["cmdline"] or ())
-            if line.startswith("ray::Worker"):
-                process.kill()
-                return
-        raise AssertionError("there is no actor")
+        return
+    commands = {p: " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])}
+    next(p for p, command in commands.items() if command.startswith("ray::Worker")).kill()
 
 
 # --- The grid.
@@ -206,50 +177,44 @@ RECIPES = (
 )  # fmt: skip
 
 
-def run_of(frame: pandas.DataFrame, out: Path) -> RunFolder:
+def run_of(frame, out):
     config = ExperimentConfig(folds=2, repetitions=2, steps=120)
     request = RunRequest(data=heads.read(frame), recipes=RECIPES, config=config)
     return begin(request, out=out)
 
 
 @pytest.mark.parametrize("killed", ["actor", "node"])
-def test_a_run_is_that_of_one_machine_whoever_is_killed(
-    cluster: Any, tmp_path: Path, killed: str
-) -> None:
+def test_a_run_is_that_of_one_machine_whoever_is_killed(cluster, tmp_path, killed):
     texts = [f"{'A fine day' if n % 2 else 'What a mess'} {n % 37} of {n}" for n in range(240)]
     frame = pandas.DataFrame({"text": texts, "label": ["yn"[n % 2] for n in range(240)]})
     *_, plain = working(run_of(frame, tmp_path / "plain"))
-    done = list[str]()
-    board = None
-    for event in working(run_of(frame, tmp_path / "ray"), schedule_on_ray()):
-        if isinstance(event, CellDone):
-            done.append(event.cell.name)
+    done, board = [], None
+    for board in working(run_of(frame, tmp_path / "ray"), schedule_on_ray()):
+        if isinstance(board, CellDone):
+            done.append(board.cell.name)
             if len(done) == 3:
                 threading.Thread(target=kill, args=(cluster, killed)).start()
-        board = event
-    names = [cell.name for cell in plain.cells]  # type: ignore[union-attr]
-    assert sorted(done) == sorted(names)  # each once
-    for one in plain.cells:  # type: ignore[union-attr]
-        other = next(cell for cell in board.cells if cell.name == one.name)  # type: ignore[union-attr]
+    assert sorted(done) == sorted(cell.name for cell in plain.cells)  # each once
+    for one in plain.cells:
+        other = board.cell(one.name)
         assert other.measures.scores == one.measures.scores, one.name
         assert other.chosen_by_seed == one.chosen_by_seed
         assert other.tried == one.tried
-    assert board.best == plain.best  # type: ignore[union-attr]
+    assert board.best == plain.best
 
 
 # --- Heads from shards.
 
 
-def test_heads_from_shards_are_those_of_one_machine(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_from_shards_are_those_of_one_machine(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("heads.extras.scale.fitting.IN_MEMORY", 1_000)
     path = vectors_file(tmp_path / "v.parquet", 4_000, group=250)
     recipes = ("vectors+linear", "vectors+lda", "vectors+roberta")
     asked = {"recipes": recipes, "rungs": (600,), "keep": 3}
-    here = heads.fit_shards(path, **asked)  # type: ignore[arg-type]
-    there = heads.fit_shards(path, on="ray", **asked)  # type: ignore[arg-type]
-    for one in here.cells:
-        other = next(cell for cell in there.cells if cell.name == one.name)
-        assert other.measures.score == one.measures.score
-        assert other.chosen == one.chosen
+    here = heads.fit_shards(path, **asked)
+    there = heads.fit_shards(path, on="ray", **asked)
+    facts = [
+        {cell.name: (cell.measures.score, cell.chosen) for cell in found.cells}
+        for found in (here, there)
+    ]
+    assert facts[0] == facts[1]

@@ -2,11 +2,8 @@
 
 import json
 import random
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -16,59 +13,43 @@ from hypothesis import strategies as st
 from shard_files import texts_file
 
 from heads.errors import DataError
-from heads.events import Progress, result
+from heads.events import result
 from heads.extras.scale import pieces
-from heads.extras.scale.pieces import PARTS, Outcome, Piece, Source, Work, open_source, process
+from heads.extras.scale.pieces import PARTS, Piece, Work, open_source, process
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Work that needs no base model: how long texts are; it notes what it was given."""
+def work_on(to, log, rows_each=7, broken="", **facts):
+    """Work that needs no base model: how long texts are; it notes the pieces that it gets."""
 
-    log: Path
-    broken: str = ""
-
-    def __call__(self) -> "Lengths":
-        return self
-
-    def measured(self, table: pa.Table, piece: Piece) -> pa.Table:
-        if self.broken and self.broken in str(piece):
+    def measure(table, piece):
+        if broken and broken in str(piece):
             raise DataError("It broke.", "Mend it.")
-        with self.log.open("a") as file:
+        with log.open("a") as file:
             file.write(f"{piece.row}\n")
-        lengths = [len(one or "") for one in table.column("text").to_pylist()]
+        lengths = [len(text or "") for text in table.column("text").to_pylist()]
         return table.append_column("length", pa.array(lengths))
 
-
-def work_on(
-    to: Path | str, log: Path, rows_each: int = 7, broken: str = "", **facts: object
-) -> Work:
-    return Work(
-        to=str(to),
-        kind="lengths",
-        facts=facts,
-        make=lambda: Lengths(log=log, broken=broken).measured,
-        rows_each=rows_each,
-    )
+    asked = {"kind": "lengths", "facts": facts, "make": lambda: measure}
+    return Work(to=str(to), rows_each=rows_each, **asked)
 
 
-def done(work: Work, source: Source) -> Outcome:
+def done(work, source):
     return result(process(work, source))
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     return tmp_path / "log"
 
 
-def begun(log: Path) -> list[int]:
+def begun(log):
     """The first rows of the pieces that were worked on since the last look."""
     found = [int(line) for line in log.read_text().split()] if log.exists() else []
     log.unlink(missing_ok=True)
     return sorted(found)
 
 
-def rows_of(outcome: Outcome, to: Path) -> pa.Table:
+def rows_of(outcome, to):
     return pa.concat_tables([parquet.read_table(to / PARTS / part.name) for part in outcome.parts])
 
 
@@ -77,9 +58,7 @@ def rows_of(outcome: Outcome, to: Path) -> pa.Table:
     groups=st.integers(1, 20),
     each=st.integers(1, 60),
 )
-def test_pieces_hold_every_row_once(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], groups: int, each: int
-) -> None:
+def test_pieces_hold_every_row_once(tmp_path_factory, counts, groups, each):
     folder = tmp_path_factory.mktemp("pieces")
     start = 0
     for number, count in enumerate(counts):
@@ -95,39 +74,35 @@ def test_pieces_hold_every_row_once(
     assert all(one.rows <= each for one in source.pieces(each))
 
 
-def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(
-    tmp_path: Path, log: Path
-) -> None:
+def test_what_pieces_came_to_lies_in_order_and_nothing_is_done_twice(tmp_path, log):
     source = open_source(texts_file(tmp_path / "a.parquet", 30, group=11), str(tmp_path))
     work = work_on(tmp_path / "to", log)
-    first = done(work, source)
-    table = rows_of(first, tmp_path / "to")
-    assert (len(table), first.fresh, begun(log)) == (30, 30, [0, 7, 14, 21, 28])
+    shares = [progress.share for progress in process(work, source)]
+    assert shares == sorted(shares)
+    assert (shares[-1], begun(log)) == (1, [0, 7, 14, 21, 28])
+    again = done(work, source)
+    assert (again.fresh, begun(log)) == (0, [])
+    table = rows_of(again, tmp_path / "to")
     assert table.column("id").to_pylist() == list(range(30))
     assert table.column("length").to_pylist()[1] == 0
     manifest = json.loads((tmp_path / "to" / pieces.MANIFEST).read_text())
     assert sum(part["rows"] for part in manifest["parts"]) == manifest["rows"] == 30
-    again = done(work, source)
-    assert (again.fresh, begun(log)) == (0, [])
-    assert rows_of(again, tmp_path / "to").equals(table)
 
 
-def test_work_that_broke_off_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
+def test_work_that_broke_off_goes_on_where_it_was(tmp_path, log):
     source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
-    with pytest.raises(DataError, match="It broke"):
+    with pytest.raises(DataError):
         done(work_on(tmp_path / "to", log, broken="Rows 15 to"), source)
     assert begun(log) == [0, 7]
     assert not (tmp_path / "to" / pieces.MANIFEST).exists()
-    with pytest.raises(DataError, match=r"holds no lengths that are whole yet\. Ask for them"):
+    with pytest.raises(DataError):
         pieces.read_manifest(str(tmp_path / "to"), "lengths")
     found = done(work_on(tmp_path / "to", log), source)
     assert (len(rows_of(found, tmp_path / "to")), found.fresh, begun(log)) == (30, 16, [14, 21, 28])
 
 
-def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write_and_fail(location: str, table: pa.Table, notes: Mapping[str, object]) -> int:
+def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(tmp_path, log, monkeypatch):
+    def write_and_fail(location, table, notes):
         monkeypatch.undo()
         pieces.write_table(location, table, notes)
         raise OSError("lost")
@@ -138,65 +113,48 @@ def test_an_output_whose_worker_is_lost_after_writing_counts_as_new(
     assert (fresh, begun(log)) == (30, [0, 7, 14, 21, 28])
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_only_pieces_whose_rows_have_changed_are_worked_on_again(
-    tmp_path: Path, log: Path, is_changed: bool
-) -> None:
-    path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, open_source(texts_file(path, 30), str(tmp_path)))
+def test_only_pieces_that_have_changed_are_worked_on_again(tmp_path, log):
+    path, to, work = tmp_path / "a.parquet", tmp_path / "to", work_on(tmp_path / "to", log)
+    first = done(work, open_source(texts_file(path, 30), str(tmp_path)))
     begun(log)
-    texts = (table := parquet.read_table(path)).column("text").to_pylist()
-    texts[16] = "another text" if is_changed else texts[16]
-    table = table.set_column(1, "text", pa.array(texts))
+    table = parquet.read_table(path)
     parquet.write_table(table, path, row_group_size=5)  # other groups, and another time
+    assert done(work, open_source(path, str(tmp_path))).fresh == 0
+    texts = table.column("text").to_pylist()
+    texts[16] = "another text"
+    parquet.write_table(table.set_column(1, "text", pa.array(texts)), path)
     found = done(work, open_source(path, str(tmp_path)))
-    assert (found.fresh, begun(log)) == ((7, [14]) if is_changed else (0, []))
-    assert rows_of(found, tmp_path / "to").column("length").to_pylist()[16] == len(texts[16])
-
-
-def test_parts_of_rows_that_are_gone_go(tmp_path: Path, log: Path) -> None:
-    path, work = tmp_path / "a.parquet", work_on(tmp_path / "to", log)
-    done(work, open_source(texts_file(path, 30), str(tmp_path)))
-    found = done(work, open_source(texts_file(path, 12), str(tmp_path)))
-    assert sorted(one.name for one in (tmp_path / "to" / PARTS).iterdir()) == sorted(
-        part.name for part in found.parts
-    )
-    assert rows_of(found, tmp_path / "to").num_rows == 12
-
-
-def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
-    work = work_on(tmp_path / "to", log)
-    first = done(work, source)
-    begun(log)
-    place = tmp_path / "to" / PARTS / first.parts[2].name
-    place.write_bytes(place.read_bytes()[:100])
-    found = done(work, source)
     assert (found.fresh, begun(log)) == (7, [14])
-    assert rows_of(found, tmp_path / "to").equals(rows_of(first, tmp_path / "to"))
+    lengths = rows_of(found, to).column("length").to_pylist()
+    assert lengths == [len(text or "") for text in texts]
+    cut = to / PARTS / first.parts[1].name
+    cut.write_bytes(cut.read_bytes()[:100])
+    found = done(work, open_source(path, str(tmp_path)))
+    assert (found.fresh, begun(log)) == (7, [7])
+    assert rows_of(found, to).column("length").to_pylist() == lengths
+    found = done(work, open_source(texts_file(path, 12), str(tmp_path)))
+    assert {file.name for file in (to / PARTS).iterdir()} == {part.name for part in found.parts}
+    assert rows_of(found, to).num_rows == 12
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, log: Path) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path, log):
     source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"other holds something else\. Name a new folder"):
+    with pytest.raises(DataError):
         done(work_on(other, log), source)
     assert [one.name for one in other.iterdir()] == ["mine.txt"]
     done(work_on(tmp_path / "to", log, model="one"), source)
-    with pytest.raises(DataError, match=r"to was begun with another model \(one\)\."):
+    with pytest.raises(DataError):
         done(work_on(tmp_path / "to", log, model="two"), source)
-    with pytest.raises(DataError, match="another rows each"):
+    with pytest.raises(DataError):
         done(work_on(tmp_path / "to", log, rows_each=8, model="one"), source)
 
 
-def test_urls_that_fsspec_knows_are_read_and_written(tmp_path: Path, log: Path) -> None:
-    import fsspec
-
-    memory = fsspec.filesystem("memory")
+def test_urls_that_fsspec_knows_are_read_and_written(tmp_path, log):
     path = texts_file(tmp_path / "a.parquet", 30)
-    memory.pipe_file("/in/a.parquet", path.read_bytes())
+    fsspec.filesystem("memory").pipe_file("/in/a.parquet", path.read_bytes())
     source = open_source("memory://in/*.parquet", "memory://to")
     work = work_on("memory://to", log)
     assert done(work, source).fresh == 30
@@ -205,7 +163,7 @@ def test_urls_that_fsspec_knows_are_read_and_written(tmp_path: Path, log: Path) 
     assert told["rows"] == sum(part.rows for part in told["parts"]) == 30
 
 
-def test_a_csv_is_written_as_parquet_once(tmp_path: Path, log: Path) -> None:
+def test_a_csv_is_written_as_parquet_once(tmp_path, log):
     path = tmp_path / "a.csv"
     path.write_text("text;label\n" + "\n".join(f"text {n};{n % 2}" for n in range(20)))
     work = work_on(tmp_path / "to", log)
@@ -217,66 +175,54 @@ def test_a_csv_is_written_as_parquet_once(tmp_path: Path, log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    "names",
     [
-        (lambda folder: folder / "none.parquet", "There are no files at"),
-        (lambda folder: folder / "*.nothing", "There are no files at"),
-        (lambda folder: "nowhere://bucket/a.parquet", "cannot be reached"),
-        (lambda folder: [folder / "a.parquet", folder / "b.parquet"], "has other columns than"),
-        (lambda folder: folder / "torn.parquet", "cannot be read as Parquet"),
-        (lambda folder: folder / "empty.parquet", "empty.parquet has no rows"),
+        ["none.parquet"],
+        ["*.nothing"],
+        ["a.parquet", "b.parquet"],  # of other columns
+        ["torn.parquet"],
+        ["empty.parquet"],
     ],
 )
-def test_what_cannot_be_read_is_told_in_a_sentence(
-    tmp_path: Path, make: Callable[[Path], object], says: str
-) -> None:
+def test_files_that_cannot_be_read_together_are_refused_by_name(tmp_path, names):
     texts_file(tmp_path / "a.parquet", 5)
     parquet.write_table(pa.table({"other": [1, 2]}), tmp_path / "b.parquet")
     parquet.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "empty.parquet")
     whole = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=says):
-        open_source(make(tmp_path), str(tmp_path / "to"))  # type: ignore[arg-type]
+    with pytest.raises(DataError) as refused:
+        open_source([tmp_path / name for name in names], str(tmp_path / "to"))
+    assert names[-1] in refused.value.what
+    with pytest.raises(DataError):
+        open_source("nowhere://bucket/a.parquet", str(tmp_path / "to"))
 
 
-def test_progress_rises_to_the_end(tmp_path: Path, log: Path) -> None:
-    source = open_source(texts_file(tmp_path / "a.parquet", 30), str(tmp_path))
-    events = list(process(work_on(tmp_path / "to", log), source))
-    assert all(isinstance(event, Progress) for event in events)
-    assert sorted(shares := [event.share for event in events]) == shares
-    assert shares[-1] == 1
-
-
-def test_a_reserved_column_is_refused(tmp_path: Path) -> None:
+def test_a_reserved_column_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"source_row": [1], "text": ["a"]}), path)
     (piece,) = open_source(path, str(tmp_path)).pieces(5)
-    with pytest.raises(DataError, match="has a column source_row"):
+    with pytest.raises(DataError):
         pieces.number_rows(piece.read(), piece)
 
 
-def test_a_folder_is_all_the_parquet_in_it(tmp_path: Path) -> None:
+def test_a_folder_is_all_the_parquet_in_it(tmp_path):
     (tmp_path / "deep").mkdir()
     names = [tmp_path / "b.parquet", tmp_path / "deep" / "a.parquet"]
-    for name in names:
+    for name in (*names, tmp_path / "notes.txt"):
         texts_file(name, 5)
-    (tmp_path / "notes.txt").write_text("no rows")
-    assert pieces.find_files(tmp_path) == [str(one) for one in names]
-    shutil.rmtree(tmp_path / "deep")
-    assert pieces.find_files([tmp_path, names[0]]) == [str(names[0])] * 2
-    assert pieces.JOB != pieces.MANIFEST
+    assert pieces.find_files(tmp_path) == list(map(str, names))
+    assert pieces.find_files([tmp_path, names[0]]) == list(map(str, [*names, names[0]]))
 
 
-def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named(tmp_path):
     path = tmp_path / "features.parquet"
-    vectors = pa.array(np.random.default_rng(0).normal(size=600))
-    pieces.write_table(
-        str(path), pa.table({"mean": pa.FixedSizeListArray.from_arrays(vectors, 6)}), {}
-    )
+    numbers = pa.array(np.random.default_rng(0).normal(size=600))
+    table = pa.table({"mean": pa.FixedSizeListArray.from_arrays(numbers, 6)})
+    pieces.write_table(str(path), table, {})
     piece = Piece(file=str(path), start=0, rows=100, row=0, stamp="")
     assert len(piece.read()) == 100
     whole = path.read_bytes()
     for at in random.Random(0).sample(range(200, 4800), 20):  # the vectors' own bytes
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(DataError, match=r"features\.parquet"):
+        with pytest.raises(DataError):
             piece.read()

@@ -1,7 +1,5 @@
 """Which rows are learned from, chosen on and scored on; and labels counted without vectors."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -28,7 +26,7 @@ READER = ShardReader(
 )  # fmt: skip
 
 
-def test_numbers_are_spread_evenly_and_always_the_same() -> None:
+def test_numbers_are_spread_evenly_and_always_the_same():
     keys = np.arange(100_000, dtype=np.uint64)
     drawn = draw_uniform(keys, 0)
     assert drawn.min() >= 0
@@ -43,9 +41,7 @@ def test_numbers_are_spread_evenly_and_always_the_same() -> None:
     seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1), test=st.floats(0, 0.4),
     development=st.floats(0, 0.4),
 )  # fmt: skip
-def test_every_row_has_one_part_at_most_and_shares_are_nested(
-    seed: int, share: float, test: float, development: float
-) -> None:
+def test_every_row_has_one_part_at_most_and_shares_are_nested(seed, share, test, development):
     keys = np.arange(2_000, dtype=np.uint64)
     every = ShardSample(seed=seed, test=test, development=development)
     some = ShardSample(seed=seed, test=test, development=development, share=share)
@@ -58,13 +54,7 @@ def test_every_row_has_one_part_at_most_and_shares_are_nested(
     assert not (fewer.masks(keys)["train"] & ~part["train"]).any()
 
 
-def test_rows_of_one_text_are_never_parted() -> None:
-    keys = np.repeat(np.arange(500, dtype=np.uint64) * 977, 3)
-    for name, rows in ShardSample(share=0.5).masks(keys).items():
-        assert (rows.reshape(-1, 3) == rows.reshape(-1, 3)[:, :1]).all(), name
-
-
-def test_a_split_that_the_data_say_is_used() -> None:
+def test_a_split_that_the_data_say_is_used():
     said = ["train", "TEST ", "val", "validation", "train", "test"]
     parts = ShardSample(split="split").masks(np.arange(6, dtype=np.uint64), said)
     assert parts["test"].tolist() == [False, True, False, False, False, True]
@@ -77,30 +67,26 @@ def test_a_split_that_the_data_say_is_used() -> None:
     assert not (drawn["development"] & drawn["test"]).any()
 
 
-def test_of_many_rows_fewer_are_held_out() -> None:
+def test_of_many_rows_fewer_are_held_out():
     assert ShardSample.of_rows(1_000).test == ShardSample.of_rows(1_000).development == 0.1
     assert ShardSample.of_rows(10_000_000).test * 10_000_000 == pytest.approx(50_000)
     assert ShardSample.of_rows(10_000_000).development * 10_000_000 == pytest.approx(10_000)
 
 
-def test_shards_hold_every_row_of_a_part_once(tmp_path: Path) -> None:
+def test_shards_hold_every_row_of_a_part_once(tmp_path):
     shards = shards_of(vectors_file(tmp_path / "v.parquet", 3_000))
     found = {}
     for part in ("train", "development", "test"):
-        shards.subset = part  # type: ignore[assignment]
+        shards.subset = part
         vectors, targets, rows = whole(shards)
         assert len(vectors) == len(targets) == len(rows) == len(set(rows.tolist()))
         found[part] = set(rows.tolist())
     assert sum(map(len, found.values())) == len(set.union(*found.values())) == 3_000
 
 
-def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "vector": pa.array([[1.0, 2.0], None, [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32())),
-            "label": ["a", "b", None, "b"],
-        }
-    )
+def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path):
+    vectors = pa.array([[1.0, 2.0], None, [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32()))
+    table = pa.table({"vector": vectors, "label": ["a", "b", None, "b"]})
     parquet.write_table(table, tmp_path / "v.parquet")
     found = FeatureShards.load(tmp_path / "v.parquet")
     assert found.readings == {"vector": 2}
@@ -110,34 +96,23 @@ def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path: Path) -> None:
     assert rows.targets.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("vectors", "says"),
-    [
-        ([[1.0, float("nan")], [1.0, 2.0]], "hold NaN or infinity in vector"),
-        ([[1.0, 2.0], [1.0, 2.0, 3.0]], "hold a vector of 3 numbers, and others have 2"),
-    ],
-)
-def test_vectors_that_are_none_are_refused(
-    tmp_path: Path, vectors: list[list[float]], says: str
-) -> None:
-    table = pa.table({"vector": pa.array(vectors, pa.list_(pa.float32())), "label": ["a", "b"]})
-    parquet.write_table(table, tmp_path / "v.parquet")
+@pytest.mark.parametrize("second", [[1.0, float("nan")], [1.0, 2.0, 3.0]])
+def test_vectors_that_are_none_are_refused(tmp_path, second):
+    vectors = pa.array([[1.0, 2.0], second], pa.list_(pa.float32()))
+    parquet.write_table(pa.table({"vector": vectors, "label": ["a", "b"]}), tmp_path / "v.parquet")
     found = FeatureShards.load(tmp_path / "v.parquet")
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError):
         READER.read(found.pieces("vector")[0], "train")
-
-
-def test_files_without_vectors_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"has no column of vectors\. Make features first"):
+    with pytest.raises(DataError):
         FeatureShards.load(tmp_path / "t.parquet")
 
 
 # --- Labels.
 
 
-def labelled(path: Path, labels: list[object], name: str = "label") -> FeatureShards:
-    vectors = pa.array([[float(n), 1.0] for n in range(len(labels))], pa.list_(pa.float32(), 2))
+def labelled(path, labels, name="label"):
+    vectors = pa.array([[n, 1] for n in range(len(labels))], pa.list_(pa.float32(), 2))
     parquet.write_table(pa.table({"vector": vectors, name: labels}), path)
     return FeatureShards.load(path)
 
@@ -152,42 +127,36 @@ def labelled(path: Path, labels: list[object], name: str = "label") -> FeatureSh
         ([True, False, True], ("false", "true"), [1, 2]),
     ],
 )
-def test_labels_are_counted(
-    tmp_path: Path, labels: list[object], classes: tuple[str, ...], counts: list[int]
-) -> None:
+def test_labels_are_counted(tmp_path, labels, classes, counts):
     shards = labelled(tmp_path / "v.parquet", labels)
     found, names = count_labels(shards.source, "label", open_pool(make_caller))
     assert names == classes
     assert [found[name] for name in names] == counts
 
 
-def test_categories_that_no_row_has_are_no_classes(tmp_path: Path) -> None:
+def test_categories_that_no_row_has_are_no_classes(tmp_path):
     labels = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
-    shards = labelled(tmp_path / "v.parquet", labels)  # type: ignore[arg-type]
+    shards = labelled(tmp_path / "v.parquet", labels)
     _, classes = count_labels(shards.source, "label", open_pool(make_caller))
     assert classes == ("a", "b")
     assert READER.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
 
 
-def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:
-    many = labelled(tmp_path / "a.parquet", list(range(Limits().classes + 1)))
-    with pytest.raises(LimitError, match="different labels; is it an id, a number, or a text"):
-        count_labels(many.source, "label", open_pool(make_caller))
-    one = labelled(tmp_path / "b.parquet", ["a", "a"])
-    with pytest.raises(DataError, match="'label' has one label only"):
-        count_labels(one.source, "label", open_pool(make_caller))
-    lists = labelled(tmp_path / "c.parquet", [["a"], ["a", "b"]])
-    with pytest.raises(DataError, match="hold lists or objects in 'label'"):
-        count_labels(lists.source, "label", open_pool(make_caller))
+def test_labels_that_are_no_classes_are_refused(tmp_path):
+    many = list(range(Limits().classes + 1))
+    for labels, kind in ((many, LimitError), (["a", "a"], DataError), ([["a"], ["b"]], DataError)):
+        shards = labelled(tmp_path / "v.parquet", labels)
+        with pytest.raises(kind):
+            count_labels(shards.source, "label", open_pool(make_caller))
 
 
-def test_the_column_of_the_labels_is_found_or_named(tmp_path: Path) -> None:
+def test_the_column_of_the_labels_is_found_or_named(tmp_path):
     shards = labelled(tmp_path / "v.parquet", ["a", "b"], "Target")
     assert find_label_column(shards.source, "", ["vector"]) == "Target"
     assert find_label_column(shards.source, "Target", ["vector"]) == "Target"
-    with pytest.raises(DataError, match="has no column 'target2' for the labels"):
+    with pytest.raises(DataError) as refused:
         find_label_column(shards.source, "target2", ["vector"])
-    with pytest.raises(DataError, match=r"is called label\. Name it"):
-        find_label_column(
-            labelled(tmp_path / "w.parquet", ["a", "b"], "sentiment").source, "", ["vector"]
-        )
+    assert refused.value.column == "target2"
+    shards = labelled(tmp_path / "w.parquet", ["a", "b"], "sentiment")
+    with pytest.raises(DataError):
+        find_label_column(shards.source, "", ["vector"])

@@ -1,45 +1,41 @@
 """The cells of a run done elsewhere: numbered, told of once, and taken away when they are done."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from small_training_data import blobs, training_data_of
 
-from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
-from heads.extras.scale.grid import (
-    GridTask,
+from heads.extras.scale.run_scheduler import (
+    CellsTask,
     JobDone,
     group_jobs,
-    of_reading,
+    iter_new,
     run_numbered,
-    select_new,
+    select_reading,
 )
 from heads.parts.resolve import resolve
 from heads.settings import ExperimentConfig
-from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
+from heads.training.scheduler import Job, TrialFailed, run_trials
 from heads.training.search import CurvePointTried, TrialResult, trial_job
-from heads.training.trial import Trial, trials
+from heads.training.trial import trials
 
 RECIPES = ("mean+linear", "mean+ridge", "cls+roberta", "mean+mlp", "cls+linear")
 
 
-def cells(small: Backbone) -> list[Trial]:
+def cells(small):
     return trials([resolve(one) for one in RECIPES], small, 3)
 
 
 @pytest.fixture
-def training_data() -> TrainingData:
+def training_data():
     vectors, targets = blobs(150)
     config = ExperimentConfig(folds=2, repetitions=1)
     return training_data_of(vectors, targets, config, readings=("mean", "cls"))
 
 
-def test_a_job_can_be_sent_and_comes_to_the_same(
-    small: Backbone, training_data: TrainingData
-) -> None:
+def test_a_job_can_be_sent_and_comes_to_the_same(small, training_data):
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     jobs = [trial_job(one, training_data) for one in cells(small)]
     own = [one for one in run_trials(jobs, training_data, 1) if isinstance(one, TrialResult)]
@@ -59,7 +55,7 @@ def test_a_job_can_be_sent_and_comes_to_the_same(
             assert ours.logits.equal(sent.logits)
 
 
-def test_jobs_go_by_reading_and_kind_of_head(small: Backbone, training_data: TrainingData) -> None:
+def test_jobs_go_by_reading_and_kind_of_head(small, training_data):
     jobs = [trial_job(one, training_data) for one in cells(small)]
     found = group_jobs(jobs, training_data, 1)
     named = sorted(sorted(job.name for job in task.jobs.values()) for task in found)
@@ -73,24 +69,22 @@ def test_jobs_go_by_reading_and_kind_of_head(small: Backbone, training_data: Tra
     )
 
 
-def test_only_what_needs_vectors_alone_is_sent(
-    small: Backbone, training_data: TrainingData
-) -> None:
+def test_only_what_needs_vectors_alone_is_sent(small, training_data):
     (learned,) = trials([resolve("attention+linear")], small, 3)
     assert not trial_job(learned, training_data).is_apart
     assert all(trial_job(one, training_data).is_apart for one in cells(small))
 
 
-def job(name: str, work: Callable[..., object] = lambda task, tell: "done") -> Job:
+def job(name, work=lambda task, tell: "done"):
     return Job(name=name, reading="mean", work=work, is_apart=True)
 
 
-def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: TrainingData) -> None:
-    def refuses(task: object, tell: object) -> object:
+def test_what_fails_is_told_by_number_and_the_others_go_on(training_data):
+    def refuses(task, tell):
         raise RecipeError("It does not fit.", "Leave it out.")
 
     jobs = {4: job("a"), 7: job("b", refuses), 9: job("b")}
-    found = list(run_numbered(jobs, of_reading(training_data, "mean")))
+    found = list(run_numbered(jobs, select_reading(training_data, "mean")))
     assert all(isinstance(one, JobDone) for one in found)
     by_number = {one.number: one.result for one in found if isinstance(one, JobDone)}
     assert set(by_number) == {4, 7, 9}
@@ -101,11 +95,11 @@ def test_what_fails_is_told_by_number_and_the_others_go_on(training_data: Traini
     assert pickle.loads(pickle.dumps(failed[0])).says == failed[0].says
 
 
-def test_what_was_done_twice_is_told_of_once() -> None:
-    task, done = GridTask(jobs={1: job("a"), 2: job("b")}, data=None, mailbox=None), set[int]()
-    point = CurvePointTried(name="a", point=None)  # type: ignore[arg-type]
+def test_what_was_done_twice_is_told_of_once():
+    task, done = CellsTask(jobs={1: job("a"), 2: job("b")}, data=None), set[int]()
+    point = CurvePointTried(name="a", point=None)
     one, two = JobDone(number=1, result="one"), JobDone(number=2, result="two")
-    assert list(select_new([point, one], [task], done)) == [point, "one"]
+    assert list(iter_new([point, one], [task], done)) == [point, "one"]
     assert list(task.jobs) == [2]
-    assert list(select_new([one, two], [task], done)) == ["two"]
-    assert str(GridTask(jobs={2: job("b")}, data=None, mailbox=None)) == "The cell b"
+    assert list(iter_new([one, two], [task], done)) == ["two"]
+    assert str(CellsTask(jobs={2: job("b")}, data=None)) == "The cell b"

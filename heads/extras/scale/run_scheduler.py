@@ -1,12 +1,9 @@
-"""The cells of a run on several machines: a task for each reading and kind of head.
+"""The scheduler `ray` of runs: trains cells on several machines, a task per reading and head.
 
-Within a task all seeds of a cell learn at once, as on one machine, with the same results. What a
-task tells comes back by a mailbox beside whoever asked, and every cell as soon as it is done. So
-the run's folder, events and leaderboard are those of any run, and a lost worker costs at most the
-cell that it was working on.
-
-Cells that learn from the states of tokens, or that learn the base model, need what lies on the disk
-of the machine that began the run, and are trained there.
+Within a task all seeds of a cell learn at once, as on one machine, with the same results. Events
+come back by a mailbox on the machine that began the run, and every cell as soon as it is done. So
+a lost worker costs at most the cell that it was working on. Cells that learn from the states of
+tokens, or that learn the base model, need what lies on that machine's disk, and are trained there.
 """
 
 from __future__ import annotations
@@ -31,14 +28,12 @@ def schedule_on_ray(on: str = RAY, pool: Pool[Any, Any] | None = None) -> Schedu
     connect(on)
 
     def schedule(
-        jobs: Sequence[Job], training_data: TrainingData, here: int
+        jobs: Sequence[Job], training_data: TrainingData, threads: int
     ) -> Generator[object, None, None]:
         if apart := [job for job in jobs if job.is_apart]:
-            with contextlib.closing(_spread(apart, training_data, pool)) as events:
-                yield from events
+            yield from _train_on_cluster(apart, training_data, pool)
         if others := [job for job in jobs if not job.is_apart]:
-            with contextlib.closing(run_trials(others, training_data, here)) as events:
-                yield from events
+            yield from run_trials(others, training_data, threads)
 
     return schedule
 
@@ -52,19 +47,19 @@ class JobDone:
 
 
 @dataclass(kw_only=True, eq=False)
-class GridTask:
+class CellsTask:
     """Some cells of one reading."""
 
     jobs: dict[int, Job]  # what is left to do, by number
-    data: Any  # the training data, in Ray's object store
-    mailbox: Any  # a queue of Ray's, which takes events
+    data: Any  # the training data, in Ray's object store once it is sent
+    mailbox: Any = None  # a queue of Ray's, which takes events
 
     def __str__(self) -> str:
         names = [job.name for job in self.jobs.values()]
         return f"The cell {names[0]}" if len(names) == 1 else f"The cells {', '.join(names[:3])} …"
 
     def __call__(self) -> None:
-        """Train the cells in a worker, and tell of each at once."""
+        """Train the cells in a worker, and send the result of each at once."""
         import ray
 
         data: TrainingData = ray.get(self.data)
@@ -78,10 +73,12 @@ class GridTask:
 
 
 def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterator[object]:
-    """Yield what jobs tell and, as `JobDone`, their results, in one thread."""
-    numbered = [
-        replace(job, work=partial(_work_numbered, number, job)) for number, job in jobs.items()
-    ]
+    """Yield the events of jobs and, as `JobDone`, their results, in one thread."""
+
+    def work(number: int, job: Job, task: TrainingTask, tell: Tell) -> JobDone:
+        return JobDone(number=number, result=job.work(task, tell))
+
+    numbered = [replace(job, work=partial(work, number, job)) for number, job in jobs.items()]
     left = dict(jobs)
     for event in run_trials(numbered, training_data, 1):
         if isinstance(event, TrialFailed):
@@ -93,18 +90,14 @@ def run_numbered(jobs: Mapping[int, Job], training_data: TrainingData) -> Iterat
         yield event
 
 
-def _work_numbered(number: int, job: Job, task: TrainingTask, tell: Tell) -> JobDone:
-    return JobDone(number=number, result=job.work(task, tell))
-
-
-def _spread(
+def _train_on_cluster(
     jobs: Sequence[Job], training_data: TrainingData, shared: Pool[Any, Any] | None
 ) -> Generator[object, None, None]:
-    """Do jobs on the cluster; yield what they tell, and the result of each once."""
+    """Do jobs on the cluster; yield their events, and the result of each once."""
     ray = connect()
     from ray.util.queue import Queue
 
-    pool = shared or ActorPool[GridTask, None](make=make_caller)
+    pool = shared or ActorPool[CellsTask, None](make=make_caller)
     node = ray.get_runtime_context().get_node_id()
     near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
     mailbox = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": near})
@@ -116,7 +109,7 @@ def _spread(
     longest_first = sorted(tasks, key=lambda task: -sum(job.cost for job in task.jobs.values()))
     try:
         for _ in pool.map(longest_first):
-            yield from select_new(mailbox.get_nowait_batch(len(mailbox)), tasks, done)
+            yield from iter_new(mailbox.get_nowait_batch(len(mailbox)), tasks, done)
     finally:
         if shared is None:
             pool.close()
@@ -124,7 +117,7 @@ def _spread(
             mailbox.shutdown(force=True)
 
 
-def group_jobs(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> list[GridTask]:
+def group_jobs(jobs: Sequence[Job], training_data: TrainingData, workers: int) -> list[CellsTask]:
     """Group jobs by reading and kind of head; one by one, where there are too few groups."""
     groups: dict[object, dict[int, Job]] = {}
     for number, job in enumerate(jobs):
@@ -132,14 +125,14 @@ def group_jobs(jobs: Sequence[Job], training_data: TrainingData, workers: int) -
     if len(groups) < 2 * workers:
         groups = {number: {number: job} for number, job in enumerate(jobs)}
     readings = dict.fromkeys(job.reading for job in jobs)
-    data = {reading: of_reading(training_data, reading) for reading in readings}
+    data = {reading: select_reading(training_data, reading) for reading in readings}
     return [
-        GridTask(jobs=own, data=data[next(iter(own.values())).reading], mailbox=None)
-        for own in groups.values()
+        CellsTask(jobs=group, data=data[next(iter(group.values())).reading])
+        for group in groups.values()
     ]
 
 
-def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
+def select_reading(training_data: TrainingData, reading: str) -> TrainingData:
     """Return the rows under one reading alone, in memory: they can be sent to another machine."""
     vectors, index = training_data.read.vectors(reading)
     matrices = FeatureMatrices.of_vectors(index, {reading: vectors})
@@ -147,8 +140,8 @@ def of_reading(training_data: TrainingData, reading: str) -> TrainingData:
     return replace(training_data.unread, read=store, workspace=None)
 
 
-def select_new(
-    events: Sequence[object], tasks: Sequence[GridTask], done: set[int]
+def iter_new(
+    events: Sequence[object], tasks: Sequence[CellsTask], done: set[int]
 ) -> Iterator[object]:
     """Yield events but results that are done already, as a lost worker's jobs are done twice.
 
