@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from heads.interfaces import cli
-from heads.interfaces.cli.shell import Answers, command, last_of
+from heads.interfaces.cli.files import follow_work
+from heads.interfaces.cli.shell import Answers, command
 
 
 @command()
@@ -16,5 +17,5 @@ def reproduce(name: str, *, data: Path) -> Answers:
     """
     from heads.extras.reproduce import mteb
 
-    found = last_of(mteb.reproduce(name, data))
-    yield found.as_json(), lambda: cli.tables.show(found)
+    result = follow_work(mteb.iter_reproduction(name, data))
+    yield result.as_json(), lambda: cli.tables.show(result)

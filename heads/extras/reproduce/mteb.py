@@ -8,7 +8,7 @@ Source: embeddings-benchmark/mteb, abstasks classification (commit a905523).
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,8 @@ class Reproduced(display.Displayed):
         return asdict(self) | {"accuracies": list(self.accuracies)}
 
 
-def reproduce(name: str, folder: Path) -> Iterator[Progress | Reproduced]:
-    """Compute published figures anew: yield progress, then the result; see `heads reproduce`."""
+def iter_reproduction(name: str, folder: Path) -> Generator[Progress, None, Reproduced]:
+    """Compute published figures anew: yield progress, and return what `heads reproduce` shows."""
     if name not in BENCHMARKS:
         what = f"There are no published figures here for '{name[:80]}'."
         raise DataError(what, did_you_mean(name, BENCHMARKS))
@@ -128,7 +128,7 @@ def reproduce(name: str, folder: Path) -> Iterator[Progress | Reproduced]:
 
     accuracies, f1s = zip(*scores, strict=True)
     accuracy, f1, published = float(mean(accuracies)), float(mean(f1s)), benchmark.published
-    yield Reproduced(
+    return Reproduced(
         name=name,
         model=backbone.id,
         accuracy=accuracy,

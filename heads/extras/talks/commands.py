@@ -9,7 +9,8 @@ from heads.extras.talks.verbs import save_story
 from heads.extras.talks.verbs import tour as tour_verb
 from heads.interfaces import cli
 from heads.interfaces.cli.commands import compare, compare_recipes
-from heads.interfaces.cli.shell import Answers, command, last_of
+from heads.interfaces.cli.files import follow_work
+from heads.interfaces.cli.shell import Answers, command
 
 
 @command(save_story, compare)
@@ -48,12 +49,12 @@ def demo(*, check: bool = False, to: Path | None = None, address: str = "") -> A
         to: Write it as one HTML file that needs no server, such as tour.html.
         address: Of a page that others can open; each step gets a link there, and its QR code.
     """
-    from heads.extras.talks.stage import checking
-    from heads.extras.talks.tour import touring
+    from heads.extras.talks.stage import iter_stage_check
+    from heads.extras.talks.tour import iter_tour
 
     _check_file(to, address)
-    stage = last_of(checking()) if check else None
-    found = stage.tour if stage else last_of(touring())
+    stage = follow_work(iter_stage_check()) if check else None
+    found = stage.tour if stage else follow_work(iter_tour())
     if to is not None:
         found.save(to, address)
     line = f"The same as one HTML file: {to}" if to else "As a file for a stage: --to tour.html"

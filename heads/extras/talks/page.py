@@ -45,16 +45,17 @@ def _read(name: str) -> Markup:
 
 
 def _open_tour() -> Iterator[list[Any]]:
-    """Yield the five steps; the first time their heads are trained, and progress before."""
+    """Yield progress, for the first time heads are trained, and then the five steps."""
     from heads.extras.talks import story
-    from heads.extras.talks.tour import Tour, touring
+    from heads.extras.talks.tour import iter_tour
 
+    work = iter_tour()
     try:
-        for event in touring():
-            if isinstance(event, Tour):
-                yield [story.steps(event), gr.update(visible=True)]
-            else:
-                yield [busy(event.says, event.share), gr.skip()]
+        while True:
+            event = next(work)
+            yield [busy(event.says, event.share), gr.skip()]
+    except StopIteration as end:
+        yield [story.draw_steps(end.value), gr.update(visible=True)]
     except Exception as error:
         yield [failed(error), gr.skip()]
 

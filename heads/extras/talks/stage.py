@@ -4,7 +4,7 @@ import contextlib
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from itertools import starmap
 from typing import Any
@@ -14,7 +14,7 @@ from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
 from heads.explain.comparison import comparing
-from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, touring
+from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, iter_tour
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
 PAGE = 7860
@@ -84,19 +84,14 @@ def _is_here(host: Any) -> bool:
     return str(host) in ("localhost", "::1") or str(host).startswith("127.")
 
 
-def checking() -> Iterator[Progress | StageCheck]:
-    """Check what a stage needs with the network cut: yield progress, then the `StageCheck`."""
+def iter_stage_check() -> Generator[Progress, None, StageCheck]:
+    """Check what a stage needs with the network cut: yield progress, and return the result."""
     with no_network() as tried:
         began = time.perf_counter()
         backbone = load(BUNDLED)
         model = f"{backbone.id}, loaded in {time.perf_counter() - began:.1f} s"
-        began, tour = time.perf_counter(), None
-        for event in touring():
-            if isinstance(event, Tour):
-                tour = event
-            else:
-                yield event
-        assert tour is not None
+        began = time.perf_counter()
+        tour = yield from iter_tour()
         seconds = time.perf_counter() - began
         cells = f"{len(tour.board.cells)} cells; made or found in {seconds:.1f} s"
         slowest = 0.0
@@ -120,4 +115,4 @@ def checking() -> Iterator[Progress | StageCheck]:
         ("It works with the network cut", not tried, hosts or "nothing asked for it while it was"),
         (f"Port {PAGE} is free", True, page),
     )  # fmt: skip
-    yield StageCheck(checks=tuple(starmap(Checked, checks)), tour=tour)
+    return StageCheck(checks=tuple(starmap(Checked, checks)), tour=tour)

@@ -29,17 +29,16 @@ LONGEST_LINK = 1_500  # letters; a longer one makes a QR code that no telephone 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryPage:
-    """One page of a story."""
+    """One page of a story; empty where nothing is guessed, or no page is known."""
 
     title: str  # the question
-    guess: str = ""  # what is to be guessed; "" where nothing is
-    choices: Sequence[str] = ()  # the answers to choose from; none where nothing is guessed
+    guess: str = ""  # what is to be guessed
+    choices: Sequence[str] = ()  # the answers to choose from
     right: int = 0  # the right answer, from 0
     says: Sequence[str] = ()  # the sentences that follow the guess
     shown: Markup  # what stands below, as HTML
-    # threads in which people have asked it, each with its address
-    asked_in: Sequence[tuple[str, str]] = ()
-    link: str = ""  # the address of the same on a page; "" where no page is known
+    asked_in: Sequence[tuple[str, str]] = ()  # threads that ask it, each with its address
+    link: str = ""  # the address of the same on a page
 
 
 def write_story(found: Comparison | Tour, address: str = "") -> str:
@@ -64,7 +63,7 @@ def write_story(found: Comparison | Tour, address: str = "") -> str:
         )
         pages = [page]
     css = Markup("".join(sheet.read_text("utf-8") for sheet in SHEETS))  # our own files
-    values = {"of": source, "date": time.strftime("%Y-%m-%d"), "code": code}
+    values = {"of": source, "date": time.strftime("%Y-%m-%d"), "code": draw_code}
     return str(render("story.html", title=title, css=css, pages=pages, **values))
 
 
@@ -85,7 +84,7 @@ def _link_comparison(found: Comparison, address: str) -> str:
     return _link(address, found.text, recipes, pair=found.pair, run=run.id) if is_listed else ""
 
 
-def steps(tour: Tour) -> Markup:
+def draw_steps(tour: Tour) -> Markup:
     """Return the steps of the tour as the page folds them, each with a link to Try."""
     return render("story_pages.html", pages=build_pages(tour, "."), code=lambda link: "")
 
@@ -100,16 +99,15 @@ def build_pages(tour: Tour, address: str = "") -> list[StoryPage]:
             f"(95 % interval {metric.signed(found.low)} to {metric.signed(found.high)}), by "
             f"cross-validation over {step.rows:,} rows."
         )
-        scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
-        scores = f"{metric.title} on these {step.rows:,} rows: {scores}."
+        scores = step.describe_scores(metric, f" on these {step.rows:,} rows")
         page = StoryPage(
             title=question.asks,
             guess=question.guess,
             choices=CHOICES,
             right=step.right,
-            says=(measured, scores, question.says, step.apart),
+            says=(measured, f"{scores}.", question.says, step.apart),
             shown=Markup(step.comparison._repr_html_()),
-            asked_in=[(name, thread(name)) for name in question.asked_in],
+            asked_in=[(name, link_thread(name)) for name in question.asked_in],
             link=_link(address, question.text, question.heads, sample=SAMPLE),
         )
         pages.append(page)
@@ -125,10 +123,10 @@ REPOSITORIES = {
 }
 
 
-def thread(name: str) -> str:
+def link_thread(name: str) -> str:
     """Return the address of a thread.
 
-    >>> thread("bert #43")
+    >>> link_thread("bert #43")
     'https://github.com/google-research/bert/issues/43'
     """
     short, _, number = name.partition(" #")
@@ -144,7 +142,7 @@ def _link(address: str, text: str, recipes: Sequence[str], **more: str) -> str:
     return query if address == "." else f"{address.rstrip('/')}/{query}"
 
 
-def code(link: str) -> Markup:
+def draw_code(link: str) -> Markup:
     """Draw a QR code; none of an address that is too long to be read, and none without segno."""
     if not link or len(link) > LONGEST_LINK:
         return Markup()

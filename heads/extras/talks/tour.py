@@ -7,7 +7,7 @@ of a question are compared by a paired difference. Only definitions are written 
 import hashlib
 import shutil
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from heads.backbone.models import BUNDLED
 from heads.caching import make_room
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
-from heads.evaluation.metrics import SCORES
+from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
 from heads.explain.comparison import Compared, Comparison, comparing
@@ -119,6 +119,11 @@ class TourStep:
     comparison: Comparison  # the comparison of the heads on its text
     apart: str  # how the first two differ, derived from their layers
 
+    def describe_scores(self, metric: Metric, where: str = "") -> str:
+        """Return the score of each head with the name of the metric."""
+        scores = ", ".join(f"{name} {metric.told(score)}" for name, score in self.scores)
+        return f"{metric.title}{where}: {scores}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour(display.Displayed):
@@ -128,19 +133,10 @@ class Tour(display.Displayed):
     board: Leaderboard
 
     def __repr__(self) -> str:
-        """Return one line: a run has hundreds."""
         return f"<Tour of {len(self.steps)} questions on {self.board.data}>"
 
     def save(self, to: str | Path, address: str = "") -> Path:
-        """Write it as one HTML file that needs no server: guess first, then look.
-
-        Args:
-            to: Such as tour.html.
-            address: Of a page that others can open: each step gets a link and a QR code.
-
-        Raises:
-            DataError: The name does not end in .html, or the disk does not take it.
-        """
+        """Write it as one HTML file, as `heads.save_story` does."""
         return plugins.load("heads.extras.talks.verbs:save_story")(self, to, address=address)
 
     def describe(self) -> display.Description:
@@ -148,14 +144,13 @@ class Tour(display.Displayed):
         metric = SCORES[self.board.metric]
         blocks = list[str]()
         for number, step in enumerate(self.steps, start=1):
-            found = step.difference
-            scores = ", ".join(f"{name} {metric.told(score)}" for name, score in step.scores)
+            difference, rows = step.difference, f"95 % interval, on {step.rows:,} rows"
+            names = f"{difference.name} minus {difference.other}"
             blocks += [
                 f"{number}. {step.question.asks}",
                 f"   {step.question.guess}",
-                f"   {CHOICES[step.right]} {found.name} minus {found.other}: "
-                f"{apart(found, metric)}, "
-                f"95 % interval, on {step.rows:,} rows. {metric.title}: {scores}.",
+                f"   {CHOICES[step.right]} {names}: {apart(difference, metric)}, {rows}. "
+                f"{step.describe_scores(metric)}.",
             ]
         title = f"Five questions about heads, measured on {self.board.data}"
         return display.Description(title=title, blocks=tuple(blocks))
@@ -179,17 +174,17 @@ class Tour(display.Displayed):
         return {"data": board.data, "model": board.model, "metric": board.metric, "steps": steps}
 
 
-def touring() -> Iterator[Progress | Tour]:
-    """Yield progress, then the tour; its heads are trained unless they were before."""
+def iter_tour() -> Generator[Progress, None, Tour]:
+    """Yield progress and return the tour; its heads are trained unless they were before."""
     board = yield from _load_board()
     steps = []
     for number, question in enumerate(QUESTIONS):
         yield Progress(says=f"Asking: {question.asks}", share=0.7 + 0.06 * number)
-        steps.append(_step(question, board))
-    yield Tour(steps=tuple(steps), board=board)
+        steps.append(_measure(question, board))
+    return Tour(steps=tuple(steps), board=board)
 
 
-def _step(question: TourQuestion, board: Leaderboard) -> TourStep:
+def _measure(question: TourQuestion, board: Leaderboard) -> TourStep:
     # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
     options = {"recipes": question.heads, "run": str(board.folder.path)}
     with use_limits(replace(current_limits(), public=False)):  # no visitor chooses this path
@@ -202,14 +197,14 @@ def _step(question: TourQuestion, board: Leaderboard) -> TourStep:
     run, spec = board.folder, load(board.folder)
     answers = [answers_of_cell(run, spec.names.index(name), name).answers for name in names]
     compared = compare(answers, spec.task, reference=other, seed=spec.config.seed)
-    found = compared.between(first, other)
-    assert found is not None
+    difference = compared.between(first, other)
+    assert difference is not None
     reads_pooler = any(head.startswith("pooler+") or head.endswith("+bert") for head in names)
     pooler = pooler_says(load_model(BUNDLED)) if reads_pooler else ""
     return TourStep(
         question=question,
-        difference=found,
-        right=1 if not found.differs else 0 if found.difference > 0 else 2,
+        difference=difference,
+        right=1 if not difference.differs else 0 if difference.difference > 0 else 2,
         scores=tuple((head, board.cell(head).measures.score) for head in question.heads),
         rows=board.cell(first).measures.rows,
         comparison=comparison,

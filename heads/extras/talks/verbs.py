@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heads.caching import write_page
+from heads.events import result
 
 if TYPE_CHECKING:
     from heads.explain.comparison import Comparison
@@ -25,11 +26,9 @@ def tour() -> Tour:
     Raises:
         HeadsError: The disk is full.
     """
-    from heads.extras.talks.tour import Tour, touring
+    from heads.extras.talks.tour import iter_tour
 
-    *_, found = touring()
-    assert isinstance(found, Tour)
-    return found
+    return result(iter_tour())
 
 
 def save_story(comparison: Comparison | Tour, to: str | Path, *, address: str = "") -> Path:
