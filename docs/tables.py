@@ -76,7 +76,7 @@ def tables() -> dict[str, str]:
                 for m in MODELS
             ),
         ),
-        "twins": _list_conversions(),
+        "conversions": _list_conversions(),
         "forms": _table(
             ("form", "what its head does", "recipe", "families"),
             (_form(name) for name in dict.fromkeys(form.name for form in FORMS)),
@@ -231,10 +231,10 @@ def _sizes(part: Pooling, width: int) -> tuple[int, ...]:
 def _list_conversions() -> str:
     """Return the table of the extra `conversions`, if it is there."""
     try:
-        from heads.extras.conversions.rules import TWINS, converted_id
+        from heads.extras.conversions.rules import CONVERSIONS, converted_id
     except ImportError:
         return ""
-    rows = ((f"`{converted_id(name)}`", twin.says) for name, twin in TWINS.items())
+    rows = ((f"`{converted_id(name)}`", rules.says) for name, rules in CONVERSIONS.items())
     return _table(("model", "what was done to the bundled model"), rows)
 
 

@@ -1,7 +1,7 @@
 """The command `heads convert`."""
 
 from heads.display import Table
-from heads.extras.conversions.rules import TWINS, converted_id
+from heads.extras.conversions.rules import CONVERSIONS, converted_id
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
 
@@ -21,7 +21,7 @@ def convert(family: str = "") -> Answers:
         values = {"model": name, "folder": str(folder)}
         yield values, lambda: print(f"{name} is ready: {folder}", use, sep="\n")
     else:
-        rows = [(converted_id(name), twin.says) for name, twin in TWINS.items()]
+        rows = [(converted_id(name), rules.says) for name, rules in CONVERSIONS.items()]
         values = [{"model": name, "says": says} for name, says in rows]
         yield (
             values,

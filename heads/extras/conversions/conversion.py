@@ -23,7 +23,7 @@ from heads.backbone.hub import bundled_folder, verify
 from heads.backbone.models import BUNDLED, BUNDLED_SHA256
 from heads.caching import writing
 from heads.errors import ModelError, did_you_mean
-from heads.extras.conversions.rules import TWINS, Conversion, converted_id
+from heads.extras.conversions.rules import CONVERSIONS, Conversion, converted_id
 from heads.settings import kept_folder
 
 if TYPE_CHECKING:
@@ -44,30 +44,30 @@ def converted_folder(family: str) -> Path:
     """Return the folder of the bundled model as another family's checkpoint, made if need be.
 
     Raises:
-        ModelError: There is no such twin, or it cannot be made or written.
+        ModelError: There is no such family, or it cannot be made or written.
     """
     name = family.strip().lower()
-    if (twin := TWINS.get(name)) is None:
+    if (rules := CONVERSIONS.get(name)) is None:
         what = f"{BUNDLED} cannot be had as '{shown(family)}'."
-        raise ModelError(what, did_you_mean(name, TWINS))
-    facts = (VERSION, BUNDLED_SHA256, repr(twin), version("transformers"))
-    folder = kept_folder() / "twins" / f"{twin.family}-{_sum(repr(facts).encode())[:12]}"
+        raise ModelError(what, did_you_mean(name, CONVERSIONS))
+    facts = (VERSION, BUNDLED_SHA256, repr(rules), version("transformers"))
+    folder = kept_folder() / "twins" / f"{rules.family}-{_sum(repr(facts).encode())[:12]}"
     with _making:  # two threads would do the same work twice; two processes may
         if not _is_whole(folder):
-            _make(twin, folder)
+            _make(rules, folder)
     with contextlib.suppress(OSError):
         os.utime(folder)
     return folder
 
 
-def _make(twin: Conversion, folder: Path) -> None:
-    """Make a twin's files and put them in their place, all at once."""
-    files = _make_files(twin)
+def _make(rules: Conversion, folder: Path) -> None:
+    """Make the files of a conversion and put them in their place, all at once."""
+    files = _make_files(rules)
     sums = {name: _sum(content) for name, content in files.items()}
-    record = {"of": BUNDLED, "as": twin.family, "says": twin.says, "sha256": sums}
+    record = {"of": BUNDLED, "as": rules.family, "says": rules.says, "sha256": sums}
     files[RECORD] = json.dumps(record, indent=2).encode()
     hint = "Make room, or set HEADS_CACHE to a folder that can be written to."
-    with writing(converted_id(twin.family), hint, ModelError):
+    with writing(converted_id(rules.family), hint, ModelError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         for other in folder.parent.iterdir():  # unused for a week: made again in a second or two
             with contextlib.suppress(OSError):  # another process may be doing the same
@@ -93,7 +93,7 @@ def _move(place: Path, folder: Path) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether every file of a twin is as written; files are read only if they changed."""
+    """Return whether every file is as written; files are read only if they changed."""
     try:
         stats = [(folder / name).stat() for name in (*FILES, RECORD)]
         return _is_as_written(folder, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
@@ -107,64 +107,64 @@ def _is_as_written(folder: Path, stamp: tuple[tuple[int, int], ...]) -> bool:
     return all(_sum((folder / name).read_bytes()) == sums[name] for name in FILES)
 
 
-def _make_files(twin: Conversion) -> dict[str, bytes]:
-    """Make the files of a twin but for the record from the bundled model's."""
+def _make_files(rules: Conversion) -> dict[str, bytes]:
+    """Make the files of a conversion but for the record from the bundled model's."""
     from safetensors.torch import save
 
     source = bundled_folder()
     verify(source)
-    names = ["input_ids", *["token_type_ids"] * twin.segments, "attention_mask"]
+    names = ["input_ids", *["token_type_ids"] * rules.segments, "attention_mask"]
     tokenizer = json.loads((source / "tokenizer_config.json").read_bytes())
     tokenizer["model_input_names"] = names
-    config = _config(twin, json.loads((source / "config.json").read_bytes()))
-    weights = _rename_tensors(twin, (source / "model.safetensors").read_bytes())
+    config = _config(rules, json.loads((source / "config.json").read_bytes()))
+    weights = _rename_tensors(rules, (source / "model.safetensors").read_bytes())
     return {name: (source / name).read_bytes() for name in TOKENIZER} | {
         "config.json": config.to_json_string().encode(),
-        "model.safetensors": save(_fit(twin, config, weights), metadata={"format": "pt"}),
+        "model.safetensors": save(_fit(rules, config, weights), metadata={"format": "pt"}),
         "tokenizer_config.json": json.dumps(tokenizer, indent=2).encode(),
     }
 
 
-def _config(twin: Conversion, bundled: dict[str, Any]) -> Any:
+def _config(rules: Conversion, bundled: dict[str, Any]) -> Any:
     """Return the family's config with the values of the bundled model that it has, and its own."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-    default = AutoConfig.for_model(twin.family)
+    default = AutoConfig.for_model(rules.family)
     about_the_file = ("model_type", "transformers_version", "_name_or_path")
     values = {name: bundled[name] for name in bundled if name not in about_the_file}
     around = {"bos_token_id": 101, "eos_token_id": 102}  # [CLS] and [SEP], where it names them
     values |= {name: around[name] for name in around if getattr(default, name, None) is not None}
     values = {name: values[name] for name in values if hasattr(default, name)}
-    values |= twin.settings
-    values["architectures"] = [MODEL_MAPPING_NAMES[twin.family]]
-    return AutoConfig.for_model(twin.family, **values)
+    values |= rules.settings
+    values["architectures"] = [MODEL_MAPPING_NAMES[rules.family]]
+    return AutoConfig.for_model(rules.family, **values)
 
 
-def _rename_tensors(twin: Conversion, weights: bytes) -> "dict[str, Tensor]":
+def _rename_tensors(rules: Conversion, weights: bytes) -> "dict[str, Tensor]":
     """Return the bundled model's tensors under the family's names, its tables changed."""
     from safetensors.torch import load
     from torch.nn.functional import pad
 
     tensors = load(weights)
     del tensors["embeddings.position_ids"]  # a row of counting numbers, of older versions
-    if not twin.segments:  # BERT adds words and segments before positions: not a bit is lost
+    if not rules.segments:  # BERT adds words and segments before positions: not a bit is lost
         tensors[WORDS] = tensors[WORDS] + tensors.pop(SEGMENTS)[0]
-    tensors[POSITIONS] = pad(tensors[POSITIONS], (0, 0, twin.rows, 0))
-    names = [name for name in tensors if twin.pooled or not name.startswith("pooler.")]
-    return {_rename(name, twin): tensors[name] for name in names}
+    tensors[POSITIONS] = pad(tensors[POSITIONS], (0, 0, rules.rows, 0))
+    names = [name for name in tensors if rules.pooled or not name.startswith("pooler.")]
+    return {_rename(name, rules): tensors[name] for name in names}
 
 
-def _rename(name: str, twin: Conversion) -> str:
+def _rename(name: str, rules: Conversion) -> str:
     number = next((part for part in name.split(".") if part.isdigit()), "")
-    for ours, theirs in twin.renames:
+    for ours, theirs in rules.renames:
         start = ours.replace("*", number) + "."
         if name.startswith(start):
             return f"{theirs.replace('*', number)}.{name.removeprefix(start)}"
     return name
 
 
-def _fit(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+def _fit(rules: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
     """Add the new tensors, and check all of them against those of the class."""
     import torch
     from transformers import AutoModel
@@ -172,7 +172,7 @@ def _fit(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[s
     with torch.device("meta"):
         wanted = AutoModel.from_config(config).state_dict()
     for name, like in wanted.items():
-        fill = next((fill for start, fill in twin.new.items() if name.startswith(start)), None)
+        fill = next((fill for start, fill in rules.new.items() if name.startswith(start)), None)
         if fill is not None:
             is_identity = fill == "identity"
             tensors[name] = torch.eye(*like.shape) if is_identity else torch.zeros(like.shape)
@@ -180,7 +180,7 @@ def _fit(twin: Conversion, config: Any, tensors: "dict[str, Tensor]") -> "dict[s
     wanted = {n: like.shape for n, like in wanted.items() if n in shapes or "pooler." not in n}
     if shapes != wanted:
         name = min(name for name, _ in shapes.items() ^ wanted.items())
-        what = f"The installed Transformers has other tensors in {twin.family}: {name} differs."
+        what = f"The installed Transformers has other tensors in {rules.family}: {name} differs."
         raise ModelError(what, f"Choose another family, or {BUNDLED} as it is.")
     return tensors
 

@@ -5,11 +5,11 @@ row more or a matrix is the identity. The head that a family brings along is the
 difference. `heads/extras/conversions/conversion.py` writes them.
 
 `difference` was measured on the states of real tokens, alone and in padded batches, against
-BertModel with the same attention routine; twins with one divide by √32 where BERT multiplies by its
+BertModel with the same attention routine; those with one divide by √32 where BERT multiplies by its
 inverse. RoBERTa and its kin count no position for "[PAD]" where a tokenizer reads it as padding.
 
 Other families would show no other head (X-MOD, RoCBert, RemBERT, BigBird, FlauBERT, SqueezeBERT),
-want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT), or cannot be a twin of a BERT.
+want more than a text (LUKE, TAPAS, the LayoutLMs, LiLT), or cannot compute what BERT does.
 """
 
 from collections.abc import Mapping
@@ -170,11 +170,11 @@ _ROWS = (
     replace(_ROBERTA, family="camembert", name="CamemBERT"),
     replace(_ROBERTA, family="data2vec-text", name="Data2Vec-text"),
 )
-TWINS: Mapping[str, Conversion] = {twin.family: twin for twin in _ROWS}
+CONVERSIONS: Mapping[str, Conversion] = {rules.family: rules for rules in _ROWS}
 
 
 def converted_id(family: str) -> str:
-    """Return the name of a twin, as a user writes it.
+    """Return the name of a conversion, as a user writes it.
 
     >>> converted_id("roberta")
     'all-MiniLM-L6-v2-as-roberta'
@@ -193,7 +193,7 @@ class ConvertedModels:
 
     def choices(self) -> list[tuple[str, str]]:
         """Return titles and ids of all conversions."""
-        return [(twin.title, converted_id(family)) for family, twin in TWINS.items()]
+        return [(rules.title, converted_id(family)) for family, rules in CONVERSIONS.items()]
 
 
 SOURCE = ConvertedModels()

@@ -445,7 +445,7 @@ def _find_nearest(space: "NDArray[Any]", rows: Sequence[int], k: int) -> list[li
     from sklearn.neighbors import NearestNeighbors
 
     near = NearestNeighbors(n_neighbors=k + 1).fit(space).kneighbors(space[list(rows)])[1]
-    # A row that has a twin need not be its own nearest one.
+    # A row that another equals need not be its own nearest one.
     pairs = zip(rows, near.tolist(), strict=True)
     return [[int(other) for other in others if other != row][:k] for row, others in pairs]
 
