@@ -14,7 +14,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,36 +37,21 @@ log = logging.getLogger("heads")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A folder that fills up.
-
-    Attributes:
-        path: Where it lies.
-        quota: How far it may.
-        is_of_files: Whether each file in it, however deep, is one thing; else each of its
-            entries is, with all that lies in it.
-        pattern: What the names of entries begin with that count.
-        apart: The name of a folder in it that does not count.
-        is_used: Whether something works on an entry now.
-        only: The names that count, where others are the user's own.
-    """
+    """A folder that fills up."""
 
     path: Path
-    quota: Quota
+    quota: Quota  # how much may lie in it
+    # whether each file in it, however deep, is an entry; else whatever lies in it directly is
     is_of_files: bool = False
-    pattern: re.Pattern[str] = re.compile("")
-    apart: str = ""
-    is_used: Callable[[Path], bool] = lambda path: False
-    only: frozenset[str] | None = None
+    pattern: re.Pattern[str] = re.compile("")  # of the beginning of names of entries
+    apart: str = ""  # the name of a folder in it that does not count
+    is_used: Callable[[Path], bool] = lambda path: False  # whether something works on an entry
+    only: frozenset[str] | None = None  # the names that count, where others are the user's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What lies in a folder.
-
-    Attributes:
-        bytes: How much in all.
-        entries: How many things.
-    """
+    """The contents of a folder."""
 
     bytes: int
     entries: int
@@ -164,19 +149,14 @@ def place_of(name: str) -> Place:
 
 @dataclass(kw_only=True)
 class Janitor:
-    """Sweeps all folders again and again.
+    """Sweep all folders again and again."""
 
-    Attributes:
-        every: Seconds between two sweeps.
-        ended: Ends it when set.
-    """
-
-    every: float = EVERY
-    ended: threading.Event = field(default_factory=threading.Event)
+    every: float = EVERY  # seconds between two sweeps
+    ended: threading.Event = field(default_factory=threading.Event)  # ends it when set
     _next_orphans: float = 0.0
 
     def sweep(self) -> None:
-        """Sweeps every folder once; one that cannot be swept keeps no other from it."""
+        """Sweep every folder once; one that cannot be swept keeps no other from it."""
         works: list[Callable[[], object]] = [lambda n=name: sweep(place_of(n)) for name in QUOTAS]
         if time.monotonic() >= self._next_orphans:
             self._next_orphans = time.monotonic() + ORPHANS_EVERY
@@ -188,7 +168,7 @@ class Janitor:
                 log.error("a folder was not swept", exc_info=error)
 
     def work(self) -> None:
-        """Sweeps until it is told to end."""
+        """Sweep until `ended` is set."""
         while not self.ended.wait(self.every):
             try:
                 self.sweep()
@@ -197,7 +177,7 @@ class Janitor:
 
 
 def start() -> None:
-    """Sweeps from now on, for as long as this process lives; a second page needs no other."""
+    """Sweep from now on, for as long as this process lives; a second page needs no other."""
     if not any(thread.name == "janitor" for thread in threading.enumerate()):
         threading.Thread(target=Janitor().work, name="janitor", daemon=True).start()
 
@@ -216,9 +196,8 @@ def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
     if not current_limits().public:
         return
     place = place_of(f"{what}s")
-    held = [entry.size for path in owned if path.is_dir() and (entry := _whole(path))]
-    bytes_, entries = share_of(place.quota)
-    if held and (sum(held) + size > bytes_ or len(held) >= entries):
+    sizes = [entry.size for path in owned if path.is_dir() and (entry := _whole(path))]
+    if sizes and is_over_half(place.quota, sizes, size):
         raise LimitError(*OWN_SHARE[what])
     _check_room(place, size, ROOM[what])
 
@@ -239,9 +218,9 @@ ROOM = {
 }
 
 
-def share_of(quota: Quota) -> tuple[int, int]:
-    """Return how many bytes and entries of a folder one address may hold: half."""
-    return quota.bytes // 2, quota.entries // 2
+def is_over_half(quota: Quota, sizes: Sequence[int], size: int) -> bool:
+    """Return True if one address would hold over half of a folder with another entry."""
+    return sum(sizes) + size > quota.bytes // 2 or len(sizes) >= quota.entries // 2
 
 
 def _check_room(place: Place, size: int, what: str) -> None:
@@ -257,7 +236,7 @@ def _check_room(place: Place, size: int, what: str) -> None:
 
 
 class Room:
-    """Whether there is room for one more upload; how full its folder is is known for a moment."""
+    """The room for uploads; how full their folder is is remembered for a moment."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -265,8 +244,8 @@ class Room:
         self._refusal: LimitError | None = None
         self._taken: deque[tuple[float, str, int]] = deque()  # when, from where, how many bytes
 
-    def took(self, address: str, size: int) -> None:
-        """Note an upload, or what has come of it."""
+    def note_upload(self, address: str, size: int) -> None:
+        """Note an upload, whole or not, of so many bytes."""
         with self._lock:
             self._taken.append((time.monotonic(), address, size))
 
@@ -290,8 +269,6 @@ class Room:
     def _check_share(self, address: str, quota: Quota, most: int, now: float) -> None:
         while self._taken and now - self._taken[0][0] > quota.spared:
             self._taken.popleft()
-        sizes = [size for _, whose, size in self._taken if whose == address]
-        bytes_, entries = share_of(quota)
-        if sum(sizes) + most > bytes_ or len(sizes) >= entries:
+        if is_over_half(quota, [size for _, whose, size in self._taken if whose == address], most):
             what = "You have sent many files within a few seconds."
             raise LimitError(what, "Try again in a minute.")

@@ -39,45 +39,42 @@ log = logging.getLogger(OURS)
 
 @dataclass(slots=True)
 class Seen:
-    """An event that has been written of late: since when, how often, and how often it was not."""
+    """An event that has been written of late."""
 
     event: Event
     since: float
-    written: int = 0
-    left_out: int = 0
+    written: int = 0  # how often it was
+    left_out: int = 0  # and how often it was not
 
 
 @dataclass(kw_only=True, eq=False)
 class Journal:
-    """Writes events, each on one line and none without end.
-
-    Attributes:
-        stream: Where to.
-        most_each: How often the same one is written in a minute; the rest is counted.
-    """
+    """Write events, each on one line and none without end."""
 
     stream: TextIO
-    most_each: int = MOST_EACH
     _seen: dict[str, Seen] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _timer: threading.Timer | None = None
 
-    def tell(self, event: Event) -> bool:
-        """Writes an event, or counts it; whether it was written."""
+    def write(self, event: Event) -> bool:
+        """Write an event, or count one that repeats; return whether it was written."""
         key = json.dumps({name: event[name] for name in event if name not in ("time", "code")})
         with self._lock:
             self._settle(time.monotonic() - WINDOW)
             seen = self._seen.setdefault(key, Seen(event, time.monotonic()))
-            if seen.written >= self.most_each:
-                seen.left_out += 1
-                self._remember()
-                return False
-            seen.written += 1
-            self._write(event)
-            return True
+            if seen.written < MOST_EACH:
+                seen.written += 1
+                self._write(event)
+                return True
+            seen.left_out += 1
+            if self._timer is None:  # the count is written also when nothing else happens
+                self._timer = threading.Timer(WINDOW, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+            return False
 
     def flush(self) -> None:
-        """Writes how often events were left out."""
+        """Write how often events were left out."""
         with self._lock:
             self._timer = None
             self._settle(time.monotonic())
@@ -89,23 +86,16 @@ class Journal:
                 own = {name: value for name, value in seen.event.items() if name != "code"}
                 self._write({**own, "time": _now(), "repeated": seen.left_out})
 
-    def _remember(self) -> None:
-        """Makes sure that what is counted is told, also when nothing else happens."""
-        if self._timer is None:
-            self._timer = threading.Timer(WINDOW, self.flush)
-            self._timer.daemon = True
-            self._timer.start()
-
     def _write(self, event: Event) -> None:
         with contextlib.suppress(OSError, ValueError):  # a log that cannot be written is none
-            self.stream.write(line(event) + "\n")
+            self.stream.write(encode_line(event) + "\n")
             self.stream.flush()
 
 
-def line(event: Event) -> str:
-    """An event as JSON of at most `MOST` characters, all of them ASCII.
+def encode_line(event: Event) -> str:
+    """Return an event as JSON of at most `MOST` characters, all of them ASCII.
 
-    >>> line({"level": "ERROR", "code": "AB12"})
+    >>> encode_line({"level": "ERROR", "code": "AB12"})
     '{"level": "ERROR", "code": "AB12"}'
     """
     event = {name: one[:MOST] if isinstance(one, str) else one for name, one in event.items()}
@@ -116,34 +106,29 @@ def line(event: Event) -> str:
     return written
 
 
-def of_error(error: BaseException) -> Event:
-    """The type of an error and of what caused it, and where it was; nothing of what it says."""
-    told = {"type": _type(error), "where": places(error)}
-    causes = [{"type": _type(one), "where": places(one)[-3:]} for one in _causes(error)]
-    return {**told, "causes": causes} if causes else told
+def describe_error(error: BaseException) -> Event:
+    """Return types and places of an error and of its causes; nothing of what they say."""
+    event = _describe(error, FRAMES)
+    if causes := [_describe(cause, 3) for cause in _iter_causes(error)]:
+        event["causes"] = causes
+    return event
 
 
-def places(error: BaseException) -> list[str]:
-    """Where an error was, the innermost place last, as ``module:function:line``."""
-    frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__)]
-    return [_place(frame, number) for frame, number in frames[-FRAMES:]]
+def _describe(error: BaseException, most: int) -> Event:
+    name = f"{type(error).__module__}.{type(error).__name__}".removeprefix("builtins.")
+    places = [_place(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return {"type": name, "where": places[-most:]}
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _iter_causes(error: BaseException) -> Iterator[BaseException]:
     for _ in range(CAUSES):
         inner = getattr(error, "exceptions", None)  # those of a group
-        if isinstance(inner, tuple) and inner:
-            cause = inner[0]
-        else:
-            cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        context = None if error.__suppress_context__ else error.__context__
+        cause = inner[0] if isinstance(inner, tuple) and inner else error.__cause__ or context
         if cause is None:
             return
         yield cause
         error = cause
-
-
-def _type(error: BaseException) -> str:
-    return f"{type(error).__module__}.{type(error).__name__}".removeprefix("builtins.")
 
 
 def _place(frame: FrameType, number: int) -> str:
@@ -159,9 +144,9 @@ def _now() -> str:
 
 
 class Lines(logging.Handler):
-    """Passes on what is logged, but for what may quote a visitor.
+    """Pass on what is logged, but for what may quote a visitor.
 
-    What a message of ours says stands in the code, so it is kept; others build theirs of anything.
+    Messages of ours stand in the code, so they are kept; others build theirs of anything.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -169,7 +154,7 @@ class Lines(logging.Handler):
         self.journal = journal
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As logging asks for."""
+        """Write a record as an event."""
         is_ours = record.name.partition(".")[0] == OURS
         event: Event = {"time": _now(), "level": record.levelname, "logger": record.name}
         event["event"] = str(record.msg) if is_ours else "logged"
@@ -177,13 +162,13 @@ class Lines(logging.Handler):
             event["code"] = code
         event["at"] = f"{record.module}:{record.funcName}:{record.lineno}"
         error = record.exc_info[1] if record.exc_info else None
-        is_written = self.journal.tell(event | of_error(error) if error else event)
+        is_written = self.journal.write(event | describe_error(error) if error else event)
         if error and is_written and is_debugging():
             traceback.print_exception(error, file=self.journal.stream)
 
 
 class Printed(io.TextIOBase):
-    """Stands in the place of stdout or stderr, and tells of what is printed by whom, not what."""
+    """Stand in the place of stdout or stderr, and log who prints something, not what."""
 
     def __init__(self, stream: TextIO, journal: Journal) -> None:
         self._stream, self._journal = stream, journal
@@ -195,34 +180,34 @@ class Printed(io.TextIOBase):
             while _module(frame) in BETWEEN and frame.f_back:
                 frame = frame.f_back
             event: Event = {"time": _now(), "level": "INFO", "logger": "print"}
-            self._journal.tell(event | {"event": "printed", "at": _place(frame, frame.f_lineno)})
+            self._journal.write(event | {"event": "printed", "at": _place(frame, frame.f_lineno)})
         return len(text)
 
     def flush(self) -> None:
-        """Passes on what was let through."""
+        """Flush the stream."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
     def writable(self) -> bool:
-        """It can be written to."""
+        """Return True."""
         return True
 
     def isatty(self) -> bool:
-        """Whether somebody watches."""
+        """Return whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """What it stands for, for libraries that write past Python and processes that we start."""
+        """Return the stream's, for libraries that write past Python and for new processes."""
         return self._stream.fileno()
 
     @property
     def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """That of what it stands for."""
+        """The stream's encoding."""
         return self._stream.encoding
 
 
 def begin(*, prints: bool = True) -> contextlib.ExitStack:
-    """From here on, or within what it gives, this process writes JSON lines on stderr.
+    """Let this process write JSON lines on stderr, until what is returned is closed.
 
     Args:
         prints: Whether stdout is watched as well; not where it is what another process reads.
@@ -240,20 +225,19 @@ def begin(*, prints: bool = True) -> contextlib.ExitStack:
     ) -> None:
         at = f"{Path(filename).stem}:{lineno}"
         event: Event = {"time": _now(), "level": "WARNING", "logger": "warnings"}
-        journal.tell(event | {"event": "warned", "type": category.__name__, "at": at})
+        journal.write(event | {"event": "warned", "type": category.__name__, "at": at})
 
     put(root, "handlers", [Lines(journal)])
     put(sys, "stderr", Printed(sys.stderr, journal))
     if prints:
         put(sys, "stdout", Printed(sys.stdout, journal))
     put(warnings, "showwarning", warn)
-    put(sys, "excepthook", lambda kind, error, at: _escaped(error))
-    put(threading, "excepthook", lambda told: _escaped(told.exc_value))
-    put(sys, "unraisablehook", lambda told: _escaped(told.exc_value))
+    put(sys, "excepthook", lambda kind, error, at: _log_uncaught(error))
+    put(threading, "excepthook", lambda told: _log_uncaught(told.exc_value))
+    put(sys, "unraisablehook", lambda told: _log_uncaught(told.exc_value))
     return end
 
 
-def _escaped(error: BaseException | None) -> None:
-    """Tells of an error that nobody caught."""
+def _log_uncaught(error: BaseException | None) -> None:
     if error is not None and not isinstance(error, KeyboardInterrupt):
         log.error("an error escaped", exc_info=error)

@@ -96,35 +96,22 @@ def let_frame(app: ASGIApp, pages: tuple[str, ...]) -> ASGIApp:
 
 @dataclass(slots=True, kw_only=True)
 class Pending:
-    """A call whose answer nobody has read to its end.
-
-    Attributes:
-        address: Where it came from.
-        session: Session whose stream holds its answer: of its page, or its own id.
-        path: Path of that stream.
-        since: When it was last read, or posted, on the monotonic clock.
-    """
+    """A call whose answer nobody has read to its end."""
 
     address: str
-    session: str
-    path: str
-    since: float = field(default_factory=time.monotonic)
+    session: str  # whose stream holds its answer: of its page, or its own id
+    path: str  # of that stream
+    since: float = field(default_factory=time.monotonic)  # when it was posted, or last read
 
 
 @dataclass(kw_only=True, eq=False)
 class Bounds:
-    """The limits.
+    """The limits."""
 
-    Attributes:
-        app: The page behind its own middleware.
-        traffic: How much may be under way.
-        room: Who has sent how much.
-    """
-
-    app: ASGIApp
-    traffic: Traffic = TRAFFIC
-    room: janitor.Room = field(default_factory=janitor.Room)
-    _open: "Counter[str]" = field(default_factory=Counter)
+    app: ASGIApp  # the page behind its own middleware
+    traffic: Traffic = TRAFFIC  # how much may be under way
+    room: janitor.Room = field(default_factory=janitor.Room)  # who has sent how much
+    _open: "Counter[str]" = field(default_factory=Counter)  # connections, by address
     _uploads: "Counter[str]" = field(default_factory=Counter)
     _posted: "Counter[str]" = field(default_factory=Counter)  # calls that are being sent
     _pending: dict[str, Pending] = field(default_factory=dict)  # by event
@@ -157,7 +144,7 @@ class Bounds:
         except ClientDisconnect:
             pass  # nobody is there to be answered
 
-    # --- How much of it.
+    # --- How much is under way.
 
     def _check_share(self, scope: Scope, address: str) -> None:
         """Raise Refused if an address has more under way than it may."""
@@ -188,9 +175,8 @@ class Bounds:
             yield
         finally:
             for count in counts:
-                count[address] -= 1
-                if not count[address]:
-                    del count[address]
+                count.subtract([address])
+                count += Counter()  # forgets who has nothing under way
 
     async def _upload(self, scope: Scope, body: "Body", send: Send, address: str) -> None:
         """Take an upload in, and answer with a path that nobody can guess.
@@ -216,7 +202,7 @@ class Bounds:
         try:
             await self.app(scope, body.receive, send_hidden)
         finally:
-            self.room.took(address, body.read)
+            self.room.note_upload(address, body.read)
 
     # --- What is read, and what is not.
 
@@ -367,17 +353,13 @@ def hide_files(answer: bytes) -> bytes:
 
 
 class Body:
-    """The body of a request as it comes in, no longer and in no more parts than is allowed.
-
-    Attributes:
-        read: Bytes so far.
-        refused: Why no more of it is taken, where that is so.
-    """
+    """The body of a request as it comes in, no longer and in no more parts than is allowed."""
 
     def __init__(self, receive: Receive, files: int) -> None:
         self._receive, self._files, self._most = receive, files, 0
-        self.read, self._mark, self._marks, self._tail = 0, b"", 0, b""
-        self.refused: Refused | None = None
+        self._mark, self._marks, self._tail = b"", 0, b""
+        self.read = 0  # bytes so far
+        self.refused: Refused | None = None  # why no more of it is taken
 
     def check(self, scope: Scope) -> None:
         """Raise Refused for what says itself that it is too long, or is no form of files."""

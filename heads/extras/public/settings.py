@@ -20,19 +20,12 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """How much may lie in a folder, and for how long.
-
-    Attributes:
-        bytes: Bytes in all.
-        entries: Number of files, or of folders that are one thing.
-        seconds: Age at which an unused entry is deleted.
-        spared: Seconds since its last use in which an entry is never deleted.
-    """
+    """How much may lie in a folder, and for how long."""
 
     bytes: int
-    entries: int
-    seconds: float
-    spared: float
+    entries: int  # the number of files, or of folders that are one thing
+    seconds: float  # the age at which an unused entry is deleted
+    spared: float  # seconds since its last use in which an entry is never deleted
 
 
 # An upload is refused with fewer bytes than that free on the disk.
@@ -56,21 +49,13 @@ QUOTAS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """How much may be under way at a time.
+    """How much may be under way at a time."""
 
-    Attributes:
-        calls: Calls that wait, run or are unread, of everybody.
-        calls_each: The same, of one address.
-        streams_each: Connections of one address.
-        uploads_each: Uploads of one address.
-        files: Files in one upload.
-    """
-
-    calls: int = 400
-    calls_each: int = 48
-    streams_each: int = 300
-    uploads_each: int = 4
-    files: int = 1
+    calls: int = 400  # that wait, run or are unread, of everybody
+    calls_each: int = 48  # the same, of one address
+    streams_each: int = 300  # connections of one address
+    uploads_each: int = 4  # of one address
+    files: int = 1  # in one upload
 
 
 TRAFFIC = Traffic()

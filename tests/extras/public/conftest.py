@@ -32,4 +32,4 @@ def few(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def public_url(page):
-    return page.url
+    return page.url.rstrip("/")
