@@ -125,7 +125,7 @@ class _Part:
 def split(
     targets: Tensor, groups: Tensor, parts: Sequence[str], config: ExperimentConfig
 ) -> Splits:
-    """Splits the rows for every seed of a contest.
+    """Splits the rows for every seed of a run.
 
     Args:
         targets: (n,), the class of each row.

@@ -1,4 +1,4 @@
-"""Changes of padding and truncation that look harmless, and what each is compared with."""
+"""The changes that the padding check tries: harmless ones, and what each is held against."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

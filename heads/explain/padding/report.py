@@ -1,4 +1,4 @@
-"""Which harmless-looking changes of its input change a classifier's logits.
+"""The padding check: which harmless-looking changes of its input change a classifier's logits.
 
 Every change is measured against the same text alone, on the class of Transformers as it is.
 """
@@ -57,7 +57,7 @@ class PaddingFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddingReport(display.Displayed):
-    """Report what padding and truncation change.
+    """The findings of the padding check.
 
     Attributes:
         model: What was examined: an id, a folder or a family.

@@ -201,7 +201,7 @@ def said(error: Exception, folder: Path | None = None) -> str:
     return f"{type(error).__name__}: {first}." if first else f"{type(error).__name__}."
 
 
-# --- From the name of a model to a classifier in memory, as it is.
+# --- The models that are examined: from a name to a classifier in memory, as it is.
 
 SENTENCES = (
     " The flight was cancelled twice, and nobody told us why.\n",
