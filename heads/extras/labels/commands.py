@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from heads.display import Description
 from heads.errors import DataError
 from heads.extras.labels.verbs import doubtful_labels
 from heads.interfaces import cli
@@ -41,6 +40,4 @@ def labels(
         found.save(to, whole=all, excel_safe=excel_safe)
         rows = len(found.spec.corpus) if all else len(found.rows)
         print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
-    tables = (found.table(most),) if found.rows else ()
-    description = Description(title=found.says, blocks=(*found.notes, *tables))
-    yield found.as_json(), lambda: cli.tables.show(description)
+    yield found.as_json(), lambda: cli.tables.show(found.describe(most))

@@ -259,9 +259,9 @@ class DoubtfulLabels(display.Displayed):
         save(path, columns, rows, excel_safe=excel_safe)
         return path
 
-    def describe(self) -> display.Description:
-        """Return what shell and notebook show: the most doubtful labels."""
-        tables = (self.table(MOST_SHOWN),) if self.rows else ()
+    def describe(self, most: int | None = None) -> display.Description:
+        """Return what shell and notebook show: so many labels, the most doubtful first."""
+        tables = (self.table(MOST_SHOWN if most is None else most),) if self.rows else ()
         return display.Description(title=self.says, blocks=(*self.notes, *tables))
 
     def table(self, most: int) -> display.Table:

@@ -1,15 +1,17 @@
 """Data sets of the Hub: their Parquet files, bounded before they come, from a Hub of our own."""
 
+import contextlib
+
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from fake_hub import BRANCHED, COMMIT, Repository
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import heads
 from heads.data.dataset import data_of
 from heads.data.sources import open_source
-from heads.errors import DataError, HeadsError, LimitError
+from heads.errors import DataError, LimitError
 from heads.extras.hub.datasets import HubDataset, parse_dataset
 from heads.hub import hub_folder
 from heads.settings import PUBLIC, Limits, use_limits
@@ -54,8 +56,8 @@ def opened(text):
     return data_of(table, name=name)
 
 
-def refused(text, limits=None):
-    with use_limits(limits or Limits()), pytest.raises(HeadsError) as told:
+def refused(text, limits=None, kind=DataError):
+    with use_limits(limits or Limits()), pytest.raises(kind) as told:
         open_source(text)
     assert "\n" not in str(told.value)
     return str(told.value)
@@ -65,28 +67,19 @@ NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    owner=NAME,
-    name=NAME,
-    config=NAME,
-    split=NAME | st.just(""),
-    at=NAME.filter(lambda name: ".." not in name) | st.just(""),
-)
-def test_a_name_comes_back_as_it_was_written(owner, name, config, split, at):
-    one = HubDataset(repo=f"{owner}/{name}", config=config, split=split, revision=at)
-    assert parse_dataset(str(one)) == one
+@given(owner=NAME, name=NAME, config=NAME, split=NAME | st.just(""), revision=NAME | st.just(""))
+def test_a_name_comes_back_as_it_was_written(owner, name, config, split, revision):
+    assume(".." not in revision)
+    facts = {"config": config, "split": split, "revision": revision}
+    dataset = HubDataset(repo=f"{owner}/{name}", **facts)
+    assert parse_dataset(str(dataset)) == dataset
 
 
 @settings(max_examples=50, deadline=None)
 @given(text=st.text(max_size=30))
-def test_any_other_name_is_one_sentence(text):
-    told = ""
-    try:
-        found = parse_dataset(f"hub:{text}").repo
-    except DataError as error:
-        found, told = "", str(error)
-    assert found in text
-    assert found or "names no data set of the Hub" in told
+def test_any_other_name_is_refused(text):
+    with contextlib.suppress(DataError):
+        assert parse_dataset(f"hub:{text}").repo in text
 
 
 def test_splits_and_class_names_come_from_the_branch_of_parquet_files(fake, glue):
@@ -95,12 +88,9 @@ def test_splits_and_class_names_come_from_the_branch_of_parquet_files(fake, glue
     assert found.corpus.classes == ("bad", "good")
     assert found.source == f"hub:nyu/glue@{BRANCHED}:sst2"
     # The labels of the test are secret, so the validation rows are the test.
-    assert [found.corpus.parts.count(part) for part in ("train", "validation", "test")] == [
-        20,
-        0,
-        6,
-    ]
-    assert "labels of the test (8 rows) are not told" in found.notes[-1]
+    parts = [found.corpus.parts.count(part) for part in ("train", "validation", "test")]
+    assert parts == [20, 0, 6]
+    assert "8 rows" in found.notes[-1]
     assert not [path for path in fake.asked if "other" in path or path.endswith(".py")]
 
 
@@ -110,16 +100,16 @@ def test_what_was_read_is_read_again_by_its_commit_and_without_a_network(glue, m
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert opened("hub:nyu/glue:sst2").corpus.fingerprint == found.corpus.fingerprint
     assert opened(found.source).corpus.fingerprint == found.corpus.fingerprint
-    assert refused("hub:nyu/others").startswith("nyu/others is not on this machine")
+    refused("hub:nyu/others")
 
 
 def test_offline_a_part_is_not_read_as_the_whole(glue, monkeypatch):
     opened("hub:nyu/glue:sst2:train")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    told = refused("hub:nyu/glue:sst2")
-    assert "2 of the 3 files of nyu/glue:sst2 are not on this machine (sst2/test/0000.par" in told
-    assert told.endswith("or name a split that is here: hub:nyu/glue:sst2:train.")
-    assert "has 2 configurations: other, sst2" in refused("hub:nyu/glue")
+    message = refused("hub:nyu/glue:sst2")
+    assert "sst2/test/0000.parquet" in message
+    assert message.endswith(" hub:nyu/glue:sst2:train.")  # a split that is here
+    assert "other, sst2" in refused("hub:nyu/glue")
     assert len(opened("hub:nyu/glue:sst2:train").corpus.texts) == 20
 
 
@@ -133,9 +123,7 @@ def test_offline_classes_keep_the_names_that_the_card_has(fake, tmp_path, monkey
 
 
 @pytest.mark.parametrize("ending", ["", "-0a1b"])
-def test_offline_what_others_have_downloaded_is_held_to_its_numbers(
-    fake, tmp_path, monkeypatch, ending
-):
+def test_offline_downloads_of_others_must_be_complete(fake, tmp_path, monkeypatch, ending):
     main = tmp_path / "main"
     for at in range(2):
         write(main / "data" / f"train-0000{at}-of-00002{ending}.parquet", f"{at}", 20)
@@ -146,18 +134,16 @@ def test_offline_what_others_have_downloaded_is_held_to_its_numbers(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     again = opened("hub:own/parts")
     assert again.corpus.fingerprint == found.corpus.fingerprint
-    assert "whether the Hub has more of its files or splits is not known" in again.notes[-1]
     (second,) = hub_folder().glob("datasets--own--parts/snapshots/*/data/train-00001*")
     second.unlink()
-    told = refused("hub:own/parts")
-    assert "1 of the 2 files of own/parts are not on this machine (data/train-00001" in told
+    assert "data/train-00001" in refused("hub:own/parts")
 
 
 def test_one_split_is_named(glue):
     assert len(opened("hub:nyu/glue:sst2:validation").corpus) == 6
     found = opened("hub:nyu/glue:other")
     assert (len(found.corpus), found.corpus.parts) == (12, ())
-    assert found.notes[-1] == "Left out: extra."
+    assert "extra" in found.notes[-1]
 
 
 def test_files_of_the_data_set_itself_are_read_where_there_is_no_branch(fake, tmp_path):
@@ -173,48 +159,45 @@ def test_files_of_the_data_set_itself_are_read_where_there_is_no_branch(fake, tm
     assert len(opened("hub:me/mine:test").corpus) == 6  # no configuration is called so
 
 
-def test_what_is_not_there_is_told_with_what_is(fake, glue):
-    told = refused("hub:nyu/glue")
-    assert told == "nyu/glue has 2 configurations: other, sst2. Name one: hub:nyu/glue:other."
-    assert refused("hub:nyu/glue:sst") == (
-        "nyu/glue has no configuration 'sst'. Did you mean 'sst2'?"
-    )
-    assert refused("hub:nyu/glue:sst2:tset").startswith("nyu/glue has no split 'tset'; it has test")
-    assert refused("hub:no/such").startswith("The Hub has no public data set called no/such.")
-    assert refused("hub:a/b/c").startswith("'hub:a/b/c' names no data set of the Hub.")
-    assert refused("hub:a/b@../../c").startswith("'hub:a/b@../../c' names no data set of the Hub.")
-    assert refused("nyu/glue").endswith("hub:nyu/glue.")
-    glue.branches.clear()
-    told = refused("hub:nyu/glue:sst2")
-    assert told.startswith("nyu/glue has no Parquet files on the Hub, and a script of its own is")
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("hub:nyu/glue", "hub:nyu/glue:other"),
+        ("hub:nyu/glue:sst", "'sst2'"),
+        ("hub:nyu/glue:sst2:tset", "test"),
+        ("hub:no/such", "no/such"),
+        ("hub:a/b/c", "'hub:a/b/c'"),
+        ("hub:a/b@../../c", "'hub:a/b@../../c'"),
+        ("nyu/glue", "hub:nyu/glue."),
+        ("me/mine", "hub:me/mine."),
+    ],
+)
+def test_a_name_of_nothing_is_refused_with_what_there_is(fake, glue, name, named):
+    assert named in refused(name)
+    glue.branches.clear()  # then there is a script alone, which is never run
+    refused("hub:nyu/glue:sst2")
     assert not [path for path in fake.asked if "/resolve/" in path]
 
 
 def test_what_is_too_large_is_refused_before_it_comes(fake, glue):
-    small = Limits(upload_bytes=1_000)
-    assert "this place reads 0 MB in 1,000 at most." in refused("hub:nyu/glue:sst2", small)
+    refused("hub:nyu/glue:sst2", Limits(upload_bytes=1_000), LimitError)
     glue.claims["sst2/train/0000.parquet"] = 10**15
-    unbounded = Limits(upload_bytes=10**18)
-    assert refused("hub:nyu/glue:sst2", unbounded).startswith("There is no room on this disk")
+    refused("hub:nyu/glue:sst2", Limits(upload_bytes=10**18))  # no disk has room for that
     glue.unsized = frozenset(["sst2/test/0000.parquet"])
-    assert refused("hub:nyu/glue:sst2").startswith("The Hub does not say how large the files of")
+    refused("hub:nyu/glue:sst2")
     assert not [path for path in fake.asked if "/resolve/" in path]
 
 
 def test_a_public_place_asks_the_hub_for_no_data(fake, glue):
-    with (
-        use_limits(PUBLIC),
-        pytest.raises(LimitError, match="Data sets of the Hub are for local use"),
-    ):
-        open_source("hub:nyu/glue:sst2")
+    refused("hub:nyu/glue:sst2", PUBLIC, LimitError)
     assert fake.asked == []
 
 
-def test_a_gated_one_and_a_broken_hub_are_told(fake, glue):
+def test_a_gated_data_set_and_a_broken_hub_are_refused(fake, glue):
     glue.gated = True
-    assert refused("hub:nyu/glue:sst2").startswith("nyu/glue is gated. Accept its terms")
+    assert "gated" in refused("hub:nyu/glue:sst2")
     glue.gated, glue.status = False, 503
-    assert refused("hub:nyu/glue:sst2").startswith("The Hub has a fault of its own (503)")
+    assert "503" in refused("hub:nyu/glue:sst2")
 
 
 def test_a_run_keeps_where_its_rows_are_from(glue, tiny):
@@ -224,8 +207,3 @@ def test_a_run_keeps_where_its_rows_are_from(glue, tiny):
     account = board.folder.read("run.json")["account"]
     assert account["source"] == f"hub:nyu/glue@{BRANCHED}:sst2"
     assert board.cell("mean+logistic").measures.rows == 6
-
-
-def test_a_bare_id_of_the_hub_is_no_file_and_the_hint_has_its_scheme():
-    with pytest.raises(DataError, match="hub:me/mine"):
-        opened("me/mine")

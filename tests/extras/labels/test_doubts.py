@@ -6,15 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from heads.evaluation.predictions import (
-    CellPredictions,
-    average_by_row,
-    average_out_of_fold,
-)
+from heads.evaluation.predictions import CellPredictions, average_by_row, average_out_of_fold
 from heads.extras.labels.doubts import doubts, thresholds
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-
-CASES = {"rows": st.integers(0, 40), "classes": st.integers(2, 6), "seed": st.integers(0, 999)}
 
 
 def named(found):
@@ -30,9 +24,8 @@ def drawn(rows, classes, seed):
 
 
 def test_a_row_that_heads_are_confident_of_as_another_class_is_named():
-    sure, unsure, wrong = [0.9, 0.1], [0.6, 0.4], [0.2, 0.8]
-    told = torch.tensor([sure, sure, unsure, wrong, [0.4, 0.6], [0.1, 0.9]]).double()
-    found = doubts(told, torch.tensor([0, 0, 0, 0, 1, 1]), SINGLE_LABEL)
+    told = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.4, 0.6], [0.1, 0.9]])
+    found = doubts(told.double(), torch.tensor([0, 0, 0, 0, 1, 1]), SINGLE_LABEL)
     assert named(found) == [3]
     assert found.suggested.tolist() == [0, 0, 0, 1, 1, 1]
     assert [float(one[3]) for one in found.sure] == pytest.approx([0.2, 0.8])
@@ -72,32 +65,19 @@ def test_it_names_the_rows_that_cleanlab_names():
     assert ranked == [23, 53, 13, 33, 43, 52, 8, 7, 51, 55]
 
 
-@given(**CASES)
+@given(rows=st.integers(0, 40), classes=st.integers(2, 6), seed=st.integers(0, 999))
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_the_rows_does_not_matter(rows, classes, seed):
-    told, labels = drawn(rows, classes, seed)
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    first = doubts(told, labels, SINGLE_LABEL)
-    second = doubts(told[order], labels[order], SINGLE_LABEL)
-    assert first.is_doubtful[order].equal(second.is_doubtful)
-    assert first.suggested[order].equal(second.suggested)
-
-
-@given(**CASES)
-@settings(max_examples=60, deadline=None)
-def test_a_row_relabelled_as_suggested_is_named_no_more(rows, classes, seed):
-    told, labels = drawn(rows, classes, seed)
-    for row in named(first := doubts(told, labels, SINGLE_LABEL)):
-        mended = labels.clone()
-        mended[row] = first.suggested[row]
-        assert row not in named(doubts(told, mended, SINGLE_LABEL))
-
-
-@given(**CASES)
-@settings(max_examples=60, deadline=None)
-def test_what_is_suggested_is_a_class_and_more_probable_than_the_label(rows, classes, seed):
+def test_what_holds_of_any_probabilities(rows, classes, seed):
     told, labels = drawn(rows, classes, seed)
     found = doubts(told, labels, SINGLE_LABEL)
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    turned = doubts(told[order], labels[order], SINGLE_LABEL)
+    assert found.is_doubtful[order].equal(turned.is_doubtful)
+    assert found.suggested[order].equal(turned.suggested)
+    for row in named(found):  # relabelled as suggested it is named no more
+        mended = labels.clone()
+        mended[row] = found.suggested[row]
+        assert row not in named(doubts(told, mended, SINGLE_LABEL))
     assert ((found.suggested >= 0) & (found.suggested < classes)).all()
     assert ((found.suggested != labels) == found.is_doubtful).all()
     own, other = (one[found.is_doubtful] for one in found.sure)
@@ -127,10 +107,9 @@ def test_several_labels_are_a_question_each(rows, classes, seed):
 def test_one_row_a_class_and_a_class_without_rows_are_no_fault():
     told = torch.eye(4).double()
     assert named(doubts(told, torch.arange(4), SINGLE_LABEL)) == []
-    turned = doubts(told, torch.tensor([0, 1, 0, 1]), SINGLE_LABEL)  # of 2 and 3 no row is known
-    assert named(turned) == []
-    empty = doubts(torch.zeros(0, 3).double(), torch.zeros(0).long(), SINGLE_LABEL)
-    assert len(empty.is_doubtful) == 0
+    # Of classes 2 and 3 no row is known.
+    assert named(doubts(told, torch.tensor([0, 1, 0, 1]), SINGLE_LABEL)) == []
+    assert named(doubts(torch.zeros(0, 3).double(), torch.zeros(0).long(), SINGLE_LABEL)) == []
 
 
 def test_numbers_far_from_the_prediction_are_named_and_a_shift_of_all_is_none():

