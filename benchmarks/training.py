@@ -34,9 +34,10 @@ from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.runs import spec as question
+from heads.runs.grids import recipes_of
 from heads.runs.racing import behind
 from heads.runs.runner import begin
-from heads.runs.spec import RunRequest, RunSpec, recipes_of
+from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig
 from heads.training.scheduler import Job, TrainingData, run_trials
 from heads.training.search import SearchFinished, TrialResult, fit_job, search_job

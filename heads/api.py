@@ -215,8 +215,9 @@ def train_grid(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
+    from heads.runs.grids import named_recipes
     from heads.runs.runner import begin, working
-    from heads.runs.spec import RunRequest, named_recipes
+    from heads.runs.spec import RunRequest
 
     chosen: TrainOptions
     chosen, tables = merge_options((options or TrainOptions(), TableOptions()), changes)

@@ -32,9 +32,9 @@ from heads.backbone.loading import load
 from heads.evaluation.predictions import parts as of_rows
 from heads.features.store import FeatureStore
 from heads.runs import spec as question
+from heads.runs.features import run_features
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
-from heads.runs.preparation import run_features
 from heads.runs.runner import begin, cells_of
 from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig

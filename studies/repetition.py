@@ -37,7 +37,7 @@ from heads.evaluation.significance import compare
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
-from heads.runs.spec import recipes_of
+from heads.runs.grids import recipes_of
 from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult

@@ -46,8 +46,8 @@ from heads.parts.resolved_recipe import WITHOUT, ResolvedRecipe
 from heads.problem import plain
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell as answered
+from heads.runs.features import run_features, run_token_states, training_data_of
 from heads.runs.folder import RunFolder
-from heads.runs.preparation import run_features, run_token_states, training_data_of
 from heads.runs.spec import task_of
 from heads.runs.trained_heads import majority_of, scores_of, trained_head
 from heads.runs.trainer import first_split, trained

@@ -32,7 +32,7 @@ from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS, ResolvedRecipe
 from heads.problem import ProblemType
 from heads.recipe import Recipe
 from heads.runs.folder import find
-from heads.runs.spec import entering
+from heads.runs.grids import entering
 from heads.runs.trained_heads import heads_of
 from heads.runs.trainer import trained
 from heads.settings import current_limits

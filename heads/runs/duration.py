@@ -14,7 +14,7 @@ from heads.data.splits import Splits
 from heads.errors import LimitError
 from heads.features.extraction import Group, engine_of, grouped, unread
 from heads.parts.resolved_recipe import ResolvedRecipe
-from heads.runs.preparation import scored_rows
+from heads.runs.features import scored_rows
 from heads.runs.spec import RunSpec
 from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter

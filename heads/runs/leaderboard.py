@@ -21,12 +21,12 @@ from heads.problem import ProblemType, plain
 from heads.runs import notes as wording
 from heads.runs.cells import Cell, answers_of_cell, read_cells
 from heads.runs.folder import RunFolder
-from heads.runs.long_texts import windows_notes
 from heads.runs.racing import stopped_of
 from heads.runs.refit import run_classifier
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import head_file, missing_heads
 from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
+from heads.runs.windows import windows_notes
 from heads.training.racing import Eliminated
 
 if TYPE_CHECKING:

@@ -29,10 +29,7 @@ from heads.runs.baseline_cells import (
 )
 from heads.runs.cells import Cell, TuningReport, keep, keep_failure, kept
 from heads.runs.duration import Expected, check_tuning, expected
-from heads.runs.folder import Clock, RunFolder, new_folder
-from heads.runs.leaderboard import Leaderboard, leaderboard
-from heads.runs.learning_curve import learning_curve
-from heads.runs.preparation import (
+from heads.runs.features import (
     WORKSPACE,
     CellDone,
     check_room,
@@ -42,8 +39,12 @@ from heads.runs.preparation import (
     run_token_states,
     training_data_of,
 )
+from heads.runs.folder import Clock, RunFolder, new_folder
+from heads.runs.grids import chosen_recipes
+from heads.runs.leaderboard import Leaderboard, leaderboard
+from heads.runs.learning_curve import learning_curve
 from heads.runs.racing import race, stopped_of
-from heads.runs.spec import RunRequest, RunSpec, chosen_recipes, fill_counts, specified
+from heads.runs.spec import RunRequest, RunSpec, fill_counts, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import current_limits
 from heads.training.finetuning.checkpoints import forget

@@ -28,7 +28,7 @@ from heads.features.text_store import extract_by_text
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.runs.baseline_cells import commonest
 from heads.runs.duration import check_tuning
-from heads.runs.preparation import (
+from heads.runs.features import (
     Extract,
     check_room,
     cut_states,

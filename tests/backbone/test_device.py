@@ -28,9 +28,9 @@ from heads.features.store import FeatureMatrices
 from heads.features.token_states import TokenStates, keep_states
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
+from heads.runs.features import CellDone
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.preparation import CellDone
 from heads.runs.runner import begin, foreseen, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig

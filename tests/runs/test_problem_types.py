@@ -34,16 +34,17 @@ from heads.interfaces.views import charts, format, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
-from heads.runs import learning_curve
+from heads.runs import grids, learning_curve
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements, label_of
+from heads.runs.features import CellDone, run_features
 from heads.runs.folder import RunFolder, all_runs
+from heads.runs.grids import chosen_recipes, entering
 from heads.runs.leaderboard import facts_of, leaderboard
-from heads.runs.preparation import CellDone, run_features
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, working
-from heads.runs.spec import RunRequest, chosen_recipes, entering
+from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 from heads.training.search import CurvePointTried
@@ -533,7 +534,7 @@ def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
-    return list(map(str, question.recipes_of(grid, backbone)))
+    return list(map(str, grids.recipes_of(grid, backbone)))
 
 
 def test_features_are_all_that_sentence_bert_compares(small: Backbone, samples) -> None:

@@ -35,10 +35,10 @@ from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.runs import racing as heats
 from heads.runs import spec as question
 from heads.runs.drill_down import disagreements
+from heads.runs.features import CellDone
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
 from heads.runs.notes import reference_of
-from heads.runs.preparation import CellDone
 from heads.runs.racing import stopped_of
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest

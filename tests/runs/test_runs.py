@@ -44,9 +44,9 @@ from heads.runs import baseline_cells, duration, learning_curve, runner
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements
+from heads.runs.features import CellDone
 from heads.runs.folder import NAME, RunFolder, all_runs, find, named, new_folder
 from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
-from heads.runs.preparation import CellDone
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, foreseen, stopped, working
 from heads.runs.spec import RunRequest

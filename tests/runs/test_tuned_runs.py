@@ -35,9 +35,9 @@ from heads.parts.resolve import resolve
 from heads.runs import drill_down, duration, learning_curve, notes, spec
 from heads.runs import leaderboard as boards_of_runs
 from heads.runs.cells import TuningReport, answers_of_cell
+from heads.runs.features import WORKSPACE
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, leaderboard
-from heads.runs.preparation import WORKSPACE
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, foreseen, working
 from heads.runs.spec import RunRequest, fill_counts

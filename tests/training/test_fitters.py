@@ -34,7 +34,7 @@ from heads.parts.resolve import resolve
 from heads.problem import REGRESSION, SINGLE_LABEL
 from heads.recipe import Value
 from heads.rng import IsolatedRng
-from heads.runs import spec
+from heads.runs import grids
 from heads.settings import ExperimentConfig, Limits, use_limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
@@ -722,7 +722,7 @@ def trials(recipes, *more):
 
 
 def recipes_of(grid, backbone):
-    return list(map(str, spec.recipes_of(grid, backbone)))
+    return list(map(str, grids.recipes_of(grid, backbone)))
 
 
 def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:

@@ -35,9 +35,9 @@ from heads.rng import IsolatedRng
 from heads.runs import spec
 from heads.runs.cells import answers_of_cell
 from heads.runs.drill_down import label_of, once, spelled
+from heads.runs.features import scored_rows
 from heads.runs.folder import find
 from heads.runs.leaderboard import Leaderboard, leaderboard
-from heads.runs.preparation import scored_rows
 from heads.settings import current_limits
 
 if TYPE_CHECKING:

@@ -135,7 +135,8 @@ def _request_run(
     data: str, options: TrainOptions, files: Files, columns: ColumnHints, config: ExperimentConfig
 ) -> tuple[Any, list[str]]:
     """Read the files of a run; return its request, and notes on how they were read."""
-    from heads.runs.spec import RunRequest, named_recipes
+    from heads.runs.grids import named_recipes
+    from heads.runs.spec import RunRequest
 
     named_recipes(options.recipes)  # before files are read, which may take long
     rows = _read(data, columns, files.header, options.model, files.labels_file)

@@ -113,6 +113,6 @@ def test_nobody_waits_for_ever_for_a_page_that_cannot_be_filled(caplog, monkeypa
 
 
 def test_the_grids_that_the_page_names_are_those_of_the_pipeline():
-    from heads.runs.spec import GRIDS
+    from heads.runs.grids import GRIDS
 
     assert {name for _, name in settings_form.GRID} <= set(GRIDS)

@@ -76,7 +76,7 @@ def _second_text(asked: Location, classifier: "Classifier") -> str:
 def _entering(recipe: str, asked: Location) -> str:
     """A recipe as two texts enter it: where it can, each by itself."""
     from heads.parts.resolve import resolve
-    from heads.runs.spec import entering
+    from heads.runs.grids import entering
 
     if asked.pairs == JOINT or not asked.pair.strip():
         return recipe

@@ -281,7 +281,7 @@ def build(opening: Opening) -> SettingsInputs:
 
 
 def _grids() -> list[tuple[str, str]]:
-    from heads.runs.spec import GRIDS, HEADS, LAYERS, POOLINGS, TUNED, TUNES, USUAL_TUNES
+    from heads.runs.grids import GRIDS, HEADS, LAYERS, POOLINGS, TUNED, TUNES, USUAL_TUNES
 
     return [
         *(

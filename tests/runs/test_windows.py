@@ -19,7 +19,7 @@ from heads.exporters.export import export, export_onnx
 from heads.parts.resolve import resolve
 from heads.runs import learning_curve
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.long_texts import both_ways, windows_notes
+from heads.runs.windows import both_ways, windows_notes
 from heads.training.fitters import successive_halving
 
 CONFIG = heads.ExperimentConfig(folds=3, curve=False, precision="exact")
