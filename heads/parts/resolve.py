@@ -1,10 +1,10 @@
 """Recipes by name: what their parts are, and every recipe that one can order."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -35,7 +35,6 @@ from heads.parts.resolved_recipe import (
     AUTO,
     CUT,
     FIT,
-    FROZEN,
     HINGE,
     INCLUDE_PREFIX,
     JOINT,
@@ -49,7 +48,6 @@ from heads.parts.resolved_recipe import (
     PREFIX,
     PROMPT,
     RANGES,
-    SOFTMAX,
     STANDARDISE,
     STRIDE,
     TUNE,
@@ -60,66 +58,195 @@ from heads.parts.resolved_recipe import (
 )
 from heads.recipe import Recipe, Value, as_text, as_value
 
-# --- What goes together in a recipe and what does not: each says so in one sentence.
+# --- What goes together in a recipe and what does not.
 
 
-def check_learning(recipe: Recipe, step_by_step: bool, top: Head) -> None:
-    """Whether what is read can be learned together with a head."""
-    if step_by_step and top.solve:
-        reading = recipe.pooling + (f"@{recipe.layers}" if recipe.layers else "")
-        late = " late" if dict(recipe.options).get(LATE) else ""
-        raise RecipeError(
-            f"{reading}{late} is learned step by step, and {top.name} is solved at once: "
-            "the two cannot be trained together.",
-            f"Write {reading}+linear, or another pooling before {top.name}.",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A recipe whose parts are found, before it is known whether they go together.
+
+    Attributes:
+        recipe: As it was written.
+        given: Its options, each in the type of its default.
+        step_by_step: Whether what is read is learned together with the head.
+    """
+
+    recipe: Recipe
+    given: Mapping[str, Value]
+    pooling: Pooling
+    head: Head
+    step_by_step: bool
+
+    def option(self, name: str) -> Value:
+        """Return the value of an option of the recipe, or its default."""
+        return self.given.get(name, OF_THE_RECIPE[name])
+
+    def has(self, name: str) -> bool:
+        """Return True if an option of the recipe is not at its default."""
+        return self.option(name) != OF_THE_RECIPE[name]
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether the base model learns from pairs of rows."""
+        return tuning[str(self.option(TUNE)).rstrip("0123456789")].paired
+
+    def fill(self, message: str) -> str:
+        """Return a message of a rule with the names of this recipe."""
+        layers = f"@{self.recipe.layers}" if self.recipe.layers else ""
+        of_a_base = [name for name in OF_A_BASE if self.has(name)]
+        return message.format(
+            recipe=self.recipe,
+            reading=f"{self.recipe.pooling}{layers}",
+            pooling=self.recipe.pooling,
+            head=self.head.name,
+            late=" late" if self.given.get(LATE) else "",
+            of_a_base=of_a_base[0] if of_a_base else "",
+            standardise=str(self.option(STANDARDISE)).lower(),
+            long=str(self.option(LONG))[:40],
+            **{name: self.option(name) for name in (LOSS, PAIR, TUNE)},
         )
 
 
-def check_pair(recipe: Recipe, pair: str, step_by_step: bool) -> None:
-    """Whether two texts can be read each by itself."""
-    if pair != JOINT and step_by_step:
-        late = " late" if dict(recipe.options).get(LATE) else ""
-        raise RecipeError(
-            f"{recipe.pooling}{late} is learned from the states of all tokens, which a siamese "
-            "pair does not have in one sequence.",
-            f"Write mean+{recipe.head}?pair={pair}, or take pair={pair} away.",
-        )
+class Rule(NamedTuple):
+    """What cannot stand in a recipe: when it is broken, why, and what to write instead."""
+
+    is_broken: Callable[[Draft], object]
+    what: str
+    hint: str
 
 
-def check_loss(given: Mapping[str, Value], top: Head) -> None:
-    """Whether a head can learn by the loss that the recipe names."""
-    if given.get(LOSS, SOFTMAX) != SOFTMAX and (top.ordered or top.margined):
-        why = "gives probabilities of its own" if top.ordered else "has its margin in the softmax"
-        what = f"{top.name} {why}, so it has no loss to choose."
-        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear.")
-    if given.get(LOSS) == HINGE and top.solve and top.convex:
-        raise RecipeError(f"{top.name} has a loss of its own.", "Write linear?loss=hinge.")
-    if LOSS in given and given[LOSS] != SOFTMAX and top.solve and not top.convex:
-        what = f"{top.name} is solved at once, so it has no loss to choose."
-        raise RecipeError(what, f"Take loss={given[LOSS]} away, or write linear or logistic.")
+def _has_linear_start(draft: Draft) -> bool:
+    """Return True if a head begins with a linear layer that can take standardising up."""
+    options = {name: draft.given[name] for name in draft.head.options if name in draft.given}
+    made = _sketched(draft.head, options)
+    name, first = next(leaf for leaf in leaves(made) if not is_plain(leaf[1], nn.Dropout, Repeat))
+    return bool(name) and is_plain(first, nn.Linear) and first.bias is not None
 
 
-def check_scaling(
-    recipe: Recipe, given: Mapping[str, Value], top: Head, step_by_step: bool
-) -> None:
-    """Whether vectors can be normalised and standardised before a head, as the recipe says."""
-    if given.get(NORMALISE) and given.get(LATE):
-        what = f"{recipe}: with late=true the head reads every token, and no vector is normalised."
-        raise RecipeError(what, "Take one of the two away.")
-    if given.get(STANDARDISE, AUTO) == AUTO:
-        return
-    hint = f"Take standardise={str(given[STANDARDISE]).lower()} away."
-    if top.solve:
-        raise RecipeError(f"{top.name} is solved at once, and knows its own scale.", hint)
-    if step_by_step:
-        what = f"{recipe} learns what it reads, so there are no vectors to standardise before."
-        raise RecipeError(what, hint)
-    with torch.device("meta"):
-        made = top.make(8, 2, **{name: given[name] for name in top.options if name in given})
-    name, first = next(one for one in leaves(made) if not is_plain(one[1], nn.Dropout, Repeat))
-    if not name or not is_plain(first, nn.Linear) or first.bias is None:
-        what = f"{top.name} does not begin with a linear layer with a bias that could take it up."
-        raise RecipeError(what, f"{hint[:-1]}, or write linear.")
+LARGEST_COUNT = 4096
+LARGEST_NUMBER = 1e6
+OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, LONG, STRIDE, TUNE)  # options
+PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
+RULES = (  # the first that is broken is the one that a user reads
+    Rule(
+        lambda draft: draft.step_by_step and draft.head.solve,
+        "{reading}{late} is learned step by step, and {head} is solved at once: "
+        "the two cannot be trained together.",
+        "Write {reading}+linear, or another pooling before {head}.",
+    ),
+    Rule(
+        lambda draft: draft.has(PAIR) and draft.step_by_step,
+        "{pooling}{late} is learned from the states of all tokens, which a siamese "
+        "pair does not have in one sequence.",
+        "Write mean+{recipe.head}?pair={pair}, or take pair={pair} away.",
+    ),
+    Rule(
+        lambda draft: draft.has(LOSS) and draft.head.ordered,
+        "{head} gives probabilities of its own, so it has no loss to choose.",
+        "Take loss={loss} away, or write linear.",
+    ),
+    Rule(
+        lambda draft: draft.has(LOSS) and draft.head.margined,
+        "{head} has its margin in the softmax, so it has no loss to choose.",
+        "Take loss={loss} away, or write linear.",
+    ),
+    Rule(
+        lambda draft: draft.option(LOSS) == HINGE and draft.head.solve and draft.head.convex,
+        "{head} has a loss of its own.",
+        "Write linear?loss=hinge.",
+    ),
+    Rule(
+        lambda draft: draft.has(LOSS) and draft.head.solve and not draft.head.convex,
+        "{head} is solved at once, so it has no loss to choose.",
+        "Take loss={loss} away, or write linear or logistic.",
+    ),
+    Rule(
+        lambda draft: draft.given.get(NORMALISE) and draft.given.get(LATE),
+        "{recipe}: with late=true the head reads every token, and no vector is normalised.",
+        "Take one of the two away.",
+    ),
+    Rule(
+        lambda draft: draft.has(STANDARDISE) and draft.head.solve,
+        "{head} is solved at once, and knows its own scale.",
+        "Take standardise={standardise} away.",
+    ),
+    Rule(
+        lambda draft: draft.has(STANDARDISE) and draft.step_by_step,
+        "{recipe} learns what it reads, so there are no vectors to standardise before.",
+        "Take standardise={standardise} away.",
+    ),
+    Rule(
+        lambda draft: draft.has(STANDARDISE) and not _has_linear_start(draft),
+        "{head} does not begin with a linear layer with a bias that could take it up.",
+        "Take standardise={standardise} away, or write linear.",
+    ),
+    Rule(
+        lambda draft: draft.has(TUNE) and not draft.is_paired and draft.head.solve,
+        "{head} is solved at once, so no gradient of it reaches the base model.",
+        "Write {pooling}+linear?tune={tune}, or leave it frozen.",
+    ),
+    Rule(
+        lambda draft: draft.has(TUNE) and not draft.is_paired and draft.has(STANDARDISE),
+        "{recipe}: what the head reads changes while the base model learns, so nothing "
+        "standardises it.",
+        "Take standardise= or tune= away.",
+    ),
+    Rule(
+        lambda draft: draft.is_paired and draft.has(PAIR),
+        "{recipe}: tune={tune} compares rows by one vector each, and this reads two vectors a row.",
+        "Take pair= away, or tune=full.",
+    ),
+    Rule(
+        lambda draft: draft.is_paired and draft.step_by_step,
+        "{recipe}: tune={tune} compares rows by one vector each, and this reads the states of "
+        "all tokens.",
+        "Write mean+linear, without late=true or @mix, or tune=full.",
+    ),
+    Rule(
+        lambda draft: PROMPT in draft.pooling.options and (draft.has(PAIR) or draft.step_by_step),
+        "{recipe}: {pooling} reads one vector a text, of texts with a prompt behind.",
+        "Leave out pair=, late=true and layers that are learned.",
+    ),
+    Rule(
+        lambda draft: draft.given.get(PREFIX) and draft.step_by_step,
+        "{recipe} is learned from the states of all tokens, of texts without a prefix.",
+        "Take prefix= away, or write mean+{recipe.head}.",
+    ),
+    Rule(
+        lambda draft: (
+            draft.given.get(INCLUDE_PREFIX) is False
+            and not (draft.given.get(PREFIX) or draft.pooling.is_trained)
+        ),
+        "{recipe} has no prefix that could be left unread.",
+        "Take include_prefix= away, or add prefix=query:_.",
+    ),
+    Rule(
+        lambda draft: draft.pooling.is_given and any(map(draft.has, OF_A_BASE)),
+        "{pooling}+{recipe.head}: {of_a_base}= is of a base model, and vectors are "
+        "learned from as they are.",
+        "Take {of_a_base}= away.",
+    ),
+    Rule(
+        lambda draft: draft.option(LONG) not in (CUT, WINDOWS),
+        "long={long}: a long text is cut, or read in windows.",
+        "Write long=windows, or take it away.",
+    ),
+    Rule(
+        lambda draft: draft.option(LONG) == CUT and draft.has(STRIDE),
+        "{recipe} reads no windows that could share tokens.",
+        "Take stride= away, or add long=windows.",
+    ),
+    Rule(
+        lambda draft: draft.option(LONG) == WINDOWS and draft.step_by_step,
+        "{recipe} is learned from the states of all tokens, of texts that are cut.",
+        "Take long=windows away, or write mean+{recipe.head}.",
+    ),
+    Rule(
+        lambda draft: draft.option(LONG) == WINDOWS and draft.has(TUNE),
+        "{recipe}: a base model that learns with its head reads texts that are cut.",
+        "Take long=windows away, or write mean+{recipe.head}.",
+    ),
+)
 
 
 def check_fit(resolved: ResolvedRecipe) -> None:
@@ -134,79 +261,6 @@ def check_fit(resolved: ResolvedRecipe) -> None:
         raise RecipeError(what, f"Write {resolved.recipe.pooling}+linear?{FIT}={ADAMW}.")
     if not replace(resolved, fit=AUTO).is_convex:
         raise RecipeError(f"{resolved.recipe}: AdamW trains this head in any case.", hint)
-
-
-def check_tune(recipe: Recipe, given: Mapping[str, Value], tune: str, top: Head) -> None:
-    """Whether a head can be learned together with the base model."""
-    if tune == FROZEN or tuning[tune.rstrip("0123456789")].paired:
-        return
-    if top.solve:
-        what = f"{top.name} is solved at once, so no gradient of it reaches the base model."
-        raise RecipeError(what, f"Write {recipe.pooling}+linear?{TUNE}={tune}, or leave it frozen.")
-    if given.get(STANDARDISE, AUTO) != AUTO:
-        what = f"{recipe}: what the head reads changes while the base model learns, so nothing "
-        raise RecipeError(what + "standardises it.", f"Take {STANDARDISE}= or {TUNE}= away.")
-
-
-def check_paired(recipe: Recipe, tune: str, *, step_by_step: bool, siamese: bool) -> None:
-    """Whether a recipe reads one vector a row, of which pairs can be learned from."""
-    if not tuning[tune.rstrip("0123456789")].paired or not (step_by_step or siamese):
-        return
-    reads = "two vectors a row" if siamese else "the states of all tokens"
-    what = f"{recipe}: {TUNE}={tune} compares rows by one vector each, and this reads {reads}."
-    hint = "Take pair= away" if siamese else "Write mean+linear, without late=true or @mix"
-    raise RecipeError(what, f"{hint}, or {TUNE}=full.")
-
-
-def check_prompt(recipe: Recipe, reader: Pooling, otherwise: bool) -> None:
-    """Whether a prompt can be written behind the texts that a recipe reads."""
-    if PROMPT in reader.options and otherwise:
-        what = f"{recipe}: {reader.name} reads one vector a text, of texts with a prompt behind."
-        raise RecipeError(what, "Leave out pair=, late=true and layers that are learned.")
-
-
-def check_prefix(
-    recipe: Recipe, given: Mapping[str, Value], reader: Pooling, step_by_step: bool
-) -> None:
-    """Whether something can be written before the texts that a recipe reads."""
-    if given.get(PREFIX) and step_by_step:
-        what = f"{recipe} is learned from the states of all tokens, of texts without a prefix."
-        raise RecipeError(what, f"Take {PREFIX}= away, or write mean+{recipe.head}.")
-    if given.get(INCLUDE_PREFIX) is False and not (given.get(PREFIX) or reader.is_trained):
-        what = f"{recipe} has no prefix that could be left unread."
-        raise RecipeError(what, f"Take {INCLUDE_PREFIX}= away, or add {PREFIX}=query:_.")
-
-
-def check_given(recipe: Recipe, given: Mapping[str, Value], reader: Pooling) -> None:
-    """Whether vectors from elsewhere are asked for what only a base model can do."""
-    asked = [
-        name for name in OF_A_BASE if given.get(name, OF_THE_RECIPE[name]) != OF_THE_RECIPE[name]
-    ]
-    if reader.is_given and asked:
-        what = f"{reader.name}+{recipe.head}: {asked[0]}= is of a base model, and vectors are "
-        raise RecipeError(f"{what}learned from as they are.", f"Take {asked[0]}= away.")
-
-
-def check_long(recipe: Recipe, given: Mapping[str, Value], step_by_step: bool) -> None:
-    """Whether texts can be read in windows, as the recipe says."""
-    way = given.get(LONG, CUT)
-    if way not in (CUT, WINDOWS):
-        what = f"{LONG}={str(way)[:40]}: a long text is {CUT}, or read in {WINDOWS}."
-        raise RecipeError(what, f"Write {LONG}={WINDOWS}, or take it away.")
-    if way == CUT and given.get(STRIDE, USUAL_STRIDE) != USUAL_STRIDE:
-        what = f"{recipe} reads no windows that could share tokens."
-        raise RecipeError(what, f"Take {STRIDE}= away, or add {LONG}={WINDOWS}.")
-    if way == WINDOWS and (step_by_step or given.get(TUNE, FROZEN) != FROZEN):
-        what = f"{recipe} is learned from the states of all tokens, of texts that are cut."
-        if not step_by_step:
-            what = f"{recipe}: a base model that learns with its head reads texts that are cut."
-        raise RecipeError(what, f"Take {LONG}={WINDOWS} away, or write mean+{recipe.head}.")
-
-
-LARGEST_COUNT = 4096
-LARGEST_NUMBER = 1e6
-OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, LONG, STRIDE, TUNE)  # options
-PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
 
 
 def resolve(recipe: Recipe | str) -> ResolvedRecipe:
@@ -274,17 +328,10 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         given[TUNE] = tuned(str(given[TUNE]))
     late, pair = bool(given.get(LATE)), _of_registry(PAIR, given, pairing)
     step_by_step = late or reader.learned or (part is not None and part.learned)
-    check_learning(recipe, step_by_step, top)
-    check_pair(recipe, pair, step_by_step)
-    check_loss(given, top)
-    check_scaling(recipe, given, top, step_by_step)
-    tune = str(given.get(TUNE, FROZEN))
-    check_tune(recipe, given, tune, top)
-    check_paired(recipe, tune, step_by_step=step_by_step, siamese=pair != JOINT)
-    check_prompt(recipe, reader, pair != JOINT or step_by_step)
-    check_prefix(recipe, given, reader, step_by_step)
-    check_given(recipe, given, reader)
-    check_long(recipe, given, step_by_step)
+    draft = Draft(recipe=recipe, given=given, pooling=reader, head=top, step_by_step=step_by_step)
+    for rule in RULES:
+        if rule.is_broken(draft):
+            raise RecipeError(draft.fill(rule.what), draft.fill(rule.hint))
     if given:
         whole = _sketched(top, {name: given[name] for name in top.options if name in given})
         if given.get(WITHOUT):
@@ -310,7 +357,7 @@ def _resolved(recipe: Recipe, *_known_by: Any) -> ResolvedRecipe:
         normalise=bool(given.get(NORMALISE)),
         standardise=None if (own := given.get(STANDARDISE, AUTO)) == AUTO else bool(own),
         fit=str(given.get(FIT, AUTO)),
-        tune=tune,
+        tune=str(draft.option(TUNE)),
         prefix=as_text(str(given.get(PREFIX, ""))),
         reads_prefix=bool(given.get(INCLUDE_PREFIX, True)),
         stride=int(given.get(STRIDE, USUAL_STRIDE)) if given.get(LONG) == WINDOWS else None,

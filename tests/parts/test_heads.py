@@ -487,9 +487,11 @@ def test_mlp_has_the_activation_and_the_width_asked_for(activation: str) -> None
     assert torch.equal(layers(vectors), layers.output(inner))
 
 
-def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(RecipeError, match="Did you mean 'gelu'"):
-        resolve("mean+mlp?activation=gelo")
+@pytest.mark.parametrize("options", ["activation=gelo", "activation=gelo&standardise=true"])
+def test_an_unknown_activation_is_refused(options: str) -> None:
+    with pytest.raises(RecipeError) as refusal:
+        resolve(f"mean+mlp?{options}")
+    assert "'gelu'" in refusal.value.hint
 
 
 def test_new_linear_layers_start_small_and_without_bias() -> None:
