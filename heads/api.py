@@ -354,7 +354,7 @@ def _corpus(
     if current_limits().public:
         raise LimitError("Files are for local use.", f"Choose a sample: {', '.join(SAMPLES)}.")
     rows = _data(data, ColumnHints(group=group))
-    return rows_of(rows, open_test(test, rows), config.unseen)[0]
+    return rows_of(rows, open_test(test, rows), config.unseen)
 
 
 def _data(data: str | Path | Frame | Data, hints: ColumnHints, labels: Any = None) -> Data:

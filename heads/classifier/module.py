@@ -37,9 +37,15 @@ class RecipeModule(nn.Module):
         pretrained: The tensors of the head that the base model brought along.
     """
 
-    def __init__(self, resolved: ResolvedRecipe, backbone: Backbone, classes: int) -> None:
+    def __init__(
+        self,
+        resolved: ResolvedRecipe,
+        backbone: Backbone,
+        classes: int,
+        reader: Featurizer | None = None,
+    ) -> None:
         super().__init__()
-        self.reader = Featurizer(resolved, backbone)
+        self.reader = reader or Featurizer(resolved, backbone)
         if resolved.late and not self.reader.weighs:
             what = f"{resolved.pooling.name} does not weigh tokens, so it cannot pool their logits."
             raise RecipeError(what, "Take late=true away, or pool with mean, cls or last.")
@@ -323,7 +329,8 @@ def assemble(
         why = several if problem.has_classes else "are numbers"
         what = f"{resolved.recipe}: loss={resolved.loss} has no meaning here, where the labels"
         raise RecipeError(f"{what} of a text {why}.", f"Take loss={resolved.loss} away.")
-    width = resolved.widened(Featurizer(resolved, backbone).width)
+    reader = Featurizer(resolved, backbone)
+    width = resolved.widened(reader.width)
     if width > limits.pooled_width:
         raise LimitError(
             f"{resolved.recipe} would read {width:,} numbers a text; "
@@ -337,7 +344,7 @@ def assemble(
             f"this place allows {limits.head_parameters:,}.",
             f"Choose a smaller head, for example {resolved.recipe.pooling}+linear.",
         )
-    return RecipeModule(resolved, backbone, classes)
+    return RecipeModule(resolved, backbone, classes, reader)
 
 
 def head_from_facts(

@@ -45,6 +45,7 @@ class Corpus:
         vectors: One a row, which heads learn from in the place of texts; None where they learn
             from texts.
         are_named: Whether the texts are names made of vectors, since there are no others.
+        notes: Sentences on rows that were joined or left out since they were read, in order.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Corpus:
     groups: tuple[str, ...] = ()
     vectors: "Vectors | None" = None
     are_named: bool = False
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -253,6 +255,19 @@ def in_order(corpus: Corpus, order: Sequence[str]) -> Corpus:
     moved = tuple((place[corpus.classes[target]],) for (target,) in corpus.targets)
     digest = _digest([corpus.fingerprint, list(order)])
     return replace(corpus, classes=tuple(order), targets=moved, ordered=True, fingerprint=digest)
+
+
+def select_rows(corpus: Corpus, rows: Sequence[int], *notes: str) -> Corpus:
+    """Return some rows of a corpus, with a fingerprint of their own and notes on the others."""
+    columns = ("texts", "pairs", "targets", "lines", "parts", "numbers", "groups")
+    some = {name: column for name in columns if (column := getattr(corpus, name))}
+    return replace(
+        corpus,
+        **{name: tuple(column[row] for row in rows) for name, column in some.items()},
+        vectors=corpus.vectors and corpus.vectors.of(rows),
+        fingerprint=_digest([corpus.fingerprint, "rows", *rows]),
+        notes=(*corpus.notes, *notes),
+    )
 
 
 def groups_of(corpus: Corpus) -> Grouping:

@@ -1,9 +1,15 @@
-"""Rows to learn from and rows for scoring as one corpus, and what is done where they do not fit."""
+"""The one door for rows: each step takes a corpus, leaves rows out or joins some, and notes it.
+
+Every step returns a corpus whose notes have a sentence more and whose fingerprint is of its rows.
+A run goes through it before its classes are counted. Rows without a text or a label are left out
+where a file is read (`data.rows`); rows that one fold alone cannot score, where folds are made
+(`runs.unseen_classes`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heads.data.corpus import Corpus, groups_of
+from heads.data.corpus import Corpus, groups_of, select_rows
 from heads.data.groups import FEWEST, shared
 from heads.data.numbers import plainest
 from heads.data.text import fold
@@ -17,13 +23,14 @@ MOST_UNSEEN = 0.5
 _SHOWN = 3
 
 
-def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
-    """Two files as one corpus, whose rows know where they stand, and what one should know of it.
+def join(train: Corpus, test: Corpus, unseen: str = "aside") -> Corpus:
+    """Join two files to one corpus, whose rows know their part, with notes on what does not fit.
 
     Rows that the first file itself marks for testing are left out: the second file is the test.
 
     Args:
-        unseen: What becomes of test rows of a class that the first file does not have, see `met`.
+        unseen: What becomes of test rows of a class that the first file does not have, see
+            `settle_unseen`.
 
     Raises:
         DataError: One has second texts and the other not, or most of the test has other classes.
@@ -39,11 +46,13 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
         raise DataError(what, hint)
     _check_vectors(train, test)
     parts = train.parts or ("train",) * len(train)
-    first = _select_rows(train, [row for row, part in enumerate(parts) if part != "test"])
+    first = select_rows(train, [row for row, part in enumerate(parts) if part != "test"])
     classes, moved, notes = _classes(train, test)
     groups = ()
     if train.groups or test.groups:  # rows of a file that names none are groups of their own
-        groups = tuple(name for one in (first, test) for name in one.groups or [""] * len(one))
+        groups = tuple(
+            name for corpus in (first, test) for name in corpus.groups or [""] * len(corpus)
+        )
     corpus = replace(
         train,
         texts=(*first.texts, *test.texts),
@@ -61,10 +70,9 @@ def joined(train: Corpus, test: Corpus, unseen: str = "aside") -> tuple[Corpus, 
     if left := len(train) - len(first):
         notes.append(f"{left:,} rows that {train.name} marks for testing are left out.")
     notes += _between(train, test, corpus)
-    corpus, more = met(corpus, unseen)
+    corpus = settle_unseen(replace(corpus, notes=(*train.notes, *notes)), unseen)
     # An order is of the classes that were learned; others have no place in it.
-    ordered = train.ordered and corpus.classes == train.classes
-    return replace(corpus, ordered=ordered), notes + more
+    return replace(corpus, ordered=train.ordered and corpus.classes == train.classes)
 
 
 def _check_vectors(train: Corpus, test: Corpus) -> None:
@@ -103,22 +111,22 @@ def _classes(
     return classes, moved, notes
 
 
-def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
-    """Settles what becomes of rows for scoring of a class that no row to learn from has.
+def settle_unseen(corpus: Corpus, unseen: str = "aside") -> Corpus:
+    """Settle what becomes of rows for scoring of a class that no row to learn from has.
 
     Args:
         unseen: "aside": they are left out, and counted; "wrong": they are scored, and since no head
             has ever met their class, none gets them right.
 
     Returns:
-        The corpus, and a sentence where there are such rows.
+        The corpus, with a note where there are such rows.
 
     Raises:
         DataError: More than half of the rows for scoring are such: they are of another task.
     """
     scored = [row for row, part in enumerate(corpus.parts) if part == "test"]
     if not scored or not corpus.problem.has_classes:
-        return corpus, []
+        return corpus
     known = {
         one
         for part, targets in zip(corpus.parts, corpus.targets, strict=True)
@@ -127,7 +135,7 @@ def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
     }
     odd = [row for row in scored if not known.issuperset(corpus.targets[row])]
     if not odd:
-        return corpus, []
+        return corpus
     new = sorted({one for row in odd for one in corpus.targets[row]} - known)
     have = "has" if len(odd) == 1 else "have"
     told = f"{len(odd):,} of the {len(scored):,} rows for scoring {have} a class"
@@ -138,39 +146,24 @@ def met(corpus: Corpus, unseen: str = "aside") -> tuple[Corpus, list[str]]:
         hint = "Label both alike: they differ by case." if spelled else "Label both alike."
         raise DataError(f"{told}: the two are different tasks.", hint)
     if unseen == "wrong":
-        return corpus, [f"{told}; they are scored, and no head can get them right."]
+        note = f"{told}; they are scored, and no head can get them right."
+        return replace(corpus, notes=(*corpus.notes, note))
+    note = f"{told}; they are set aside and not scored (--unseen wrong scores them as wrong)."
     left = set(odd)
-    kept = [row for row in range(len(corpus)) if row not in left]
-    return _only(corpus, kept, known), [
-        f"{told}; they are set aside and not scored (--unseen wrong scores them as wrong)."
-    ]
+    some = select_rows(corpus, [row for row in range(len(corpus)) if row not in left], note)
+    kept = [at for at in range(len(corpus.classes)) if at in known]
+    number = {at: place for place, at in enumerate(kept)}
+    return replace(
+        some,
+        classes=tuple(corpus.classes[at] for at in kept),
+        targets=tuple(tuple(number[at] for at in targets) for targets in some.targets),
+    )
 
 
 def named(corpus: Corpus, classes: Sequence[int]) -> str:
     """Some classes by name, the first few of them."""
     names = ", ".join(f"'{corpus.classes[one][:60]}'" for one in classes[:_SHOWN])
     return names + (f" and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else "")
-
-
-def _only(corpus: Corpus, rows: Sequence[int], classes: set[int]) -> Corpus:
-    """Some rows of a corpus, and some of its classes, which must be all that these rows have."""
-    kept = [at for at in range(len(corpus.classes)) if at in classes]
-    number = {at: place for place, at in enumerate(kept)}
-    some = _select_rows(corpus, rows)
-    return replace(
-        some,
-        classes=tuple(corpus.classes[at] for at in kept),
-        targets=tuple(tuple(number[one] for one in targets) for targets in some.targets),
-        fingerprint=f"{corpus.fingerprint}:{len(rows)}",
-    )
-
-
-def _select_rows(corpus: Corpus, rows: Sequence[int]) -> Corpus:
-    """Return some rows of a corpus, under its name and fingerprint."""
-    columns = ("texts", "pairs", "targets", "lines", "parts", "numbers", "groups")
-    some = {name: column for name in columns if (column := getattr(corpus, name))}
-    some = {name: tuple(column[row] for row in rows) for name, column in some.items()}
-    return replace(corpus, **some, vectors=corpus.vectors and corpus.vectors.of(rows))
 
 
 def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:

@@ -1,14 +1,14 @@
 """Which cells a request comes to: the recipes of a grid in every way in and under every loss."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from heads.backbone.backbone import Backbone
 from heads.classifier.inputs import check_pairs
-from heads.classifier.module import assemble
 from heads.classifier.pretrained import is_own
+from heads.data.corpus import Corpus
 from heads.errors import DataError, HeadsError, LimitError, RecipeError, did_you_mean
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, loss, pairing, pooling, resolve, tuned, with_options
@@ -25,11 +25,10 @@ from heads.parts.resolved_recipe import (
     ResolvedRecipe,
 )
 from heads.recipe import Recipe, as_value
-from heads.rng import IsolatedRng
 from heads.runs.spec import NONE, RunRequest
 from heads.settings import current_limits
-from heads.training.finetuning.plan import plan_of
 from heads.training.objective import check_order
+from heads.training.trial import Trial, build_trial
 
 SMALL = "small"
 LAYERS, HEADS, POOLINGS = "layers", "heads", "poolings"  # each after all that there is
@@ -108,22 +107,32 @@ def _of_vectors(grid: str) -> list[ResolvedRecipe]:
     return [resolve(f"{GIVEN.name}+{top}") for top in tops]
 
 
-def chosen_recipes(
-    request: RunRequest, backbone: Backbone
-) -> tuple[list[ResolvedRecipe], list[str]]:
-    """The recipes of the cells; one that says itself how texts enter, or its loss, keeps it.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecipeChoice:
+    """The recipes that a request comes to on a base model.
+
+    Attributes:
+        recipes: Each once.
+        notes: A sentence on those of a grid that were left out, if any were.
+        built: Cells that had to be built to see whether they suit.
+    """
+
+    recipes: tuple[ResolvedRecipe, ...]
+    notes: tuple[str, ...]
+    built: Mapping[Recipe, Trial]
+
+
+def chosen_recipes(request: RunRequest, corpus: Corpus, backbone: Backbone) -> RecipeChoice:
+    """Choose the recipes of the cells; one that names its way in or its loss keeps it.
 
     Of a grid of all heads, poolings or ways of learning, those that suit labels, base model and
     place. To the ways of the grid `tunes` those are added that are asked for.
-
-    Returns:
-        The recipes, and a sentence on those that were left out, if any were.
 
     Raises:
         DataError: The data have one text a row, or classes without an order.
         RecipeError: There is no such way in, or no such loss.
     """
-    corpus, losses = request.data.corpus, list(request.losses) or [SOFTMAX]
+    losses = list(request.losses) or [SOFTMAX]
     ways = _ways(request.pairs or (JOINT,))
     if ways != [JOINT] and not corpus.pairs:
         what = f"{corpus.name} has one text a row, and a siamese way in needs two."
@@ -132,11 +141,11 @@ def chosen_recipes(
         loss[name]  # says what there is, where there is none of that name
     tunes = [tuned(name) for name in request.tune or (FROZEN,)]
     prefixes = ["" if one == NONE else as_value(one) for one in request.prefixes or (NONE,)]
-    found, notes = dict[Recipe, ResolvedRecipe](), list[str]()
-    recipes = named_recipes(request.recipes)
+    found, notes = dict[Recipe, ResolvedRecipe](), ()
+    recipes, built = named_recipes(request.recipes), dict[Recipe, Trial]()
     if not recipes:
         grid = request.grid or SMALL
-        recipes, notes = _grid(grid, request, backbone)
+        recipes, notes, built = _grid(grid, corpus, backbone)
         if grid.partition(":")[0] == TUNES:
             tunes = [FROZEN, *tunes]
     for recipe in recipes:
@@ -147,27 +156,25 @@ def chosen_recipes(
     for resolved in found.values():
         check_pairs(resolved, corpus.pairs)
         check_order(resolved, corpus)
-    return list(found.values()), notes
+    return RecipeChoice(recipes=tuple(found.values()), notes=notes, built=built)
 
 
 def _grid(
-    grid: str, request: RunRequest, backbone: Backbone
-) -> tuple[list[ResolvedRecipe], list[str]]:
-    """The recipes of a grid that suit, and a sentence on those that do not."""
+    grid: str, corpus: Corpus, backbone: Backbone
+) -> tuple[list[ResolvedRecipe], tuple[str, ...], dict[Recipe, Trial]]:
+    """Return the recipes of a grid that suit, a sentence on the others, and cells built for it."""
     recipes = recipes_of(grid, backbone)
     if grid.partition(":")[0] not in (HEADS, POOLINGS, TUNES):
-        return recipes, []
-    corpus, found = request.data.corpus, list[ResolvedRecipe]()
+        return recipes, (), {}
+    built = dict[Recipe, Trial]()
     for recipe in recipes:
-        with suppress(HeadsError), IsolatedRng().rolling():  # its random weights are not used
+        with suppress(HeadsError):
             check_order(recipe, corpus)
-            assemble(recipe, backbone, len(corpus.classes), problem=corpus.problem)
-            if recipe.is_tuned:
-                plan_of(recipe, backbone)  # it says where there is nothing of it to learn
-            found.append(recipe)
-    unsuited = ", ".join(str(recipe) for recipe in recipes if recipe not in found)
-    says = f"Left out of the grid {grid}: {unsuited}. Asked for by name, each says why."
-    return found, [says] * bool(unsuited)
+            cell = build_trial(recipe, backbone, len(corpus.classes), corpus.problem)
+            built[recipe.recipe] = cell
+    unsuited = ", ".join(str(recipe) for recipe in recipes if recipe.recipe not in built)
+    message = f"Left out of the grid {grid}: {unsuited}. Asked for by name, each says why."
+    return [cell.resolved for cell in built.values()], (message,) * bool(unsuited), built
 
 
 def entering(recipe: ResolvedRecipe, way: str) -> ResolvedRecipe:

@@ -44,7 +44,7 @@ from heads.runs.grids import chosen_recipes
 from heads.runs.leaderboard import Leaderboard, leaderboard
 from heads.runs.learning_curve import learning_curve
 from heads.runs.racing import race, stopped_of
-from heads.runs.spec import RunRequest, RunSpec, fill_counts, specified
+from heads.runs.spec import RunRequest, RunSpec, fill_counts, rows_of, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import current_limits
 from heads.training.finetuning.checkpoints import forget
@@ -201,16 +201,16 @@ def begin(request: RunRequest, *, out: Path | None = None, run: str = "") -> Run
 def _checked(request: RunRequest) -> tuple[RunSpec, list[Trial], Backbone]:
     """The question, held to the base model and to what this place allows."""
     backbone = load(request.base)
-    chosen, left_out = chosen_recipes(request, backbone)
-    corpus = request.data.corpus
-    cells = trials(chosen, backbone, len(corpus.classes), corpus.problem)
-    by_seed = bool(request.test or request.config.per_class or "test" in corpus.parts)
+    corpus = rows_of(request.data, request.test, request.config.unseen)
+    choice = chosen_recipes(request, corpus, backbone)
+    cells = trials(choice.recipes, backbone, len(corpus.classes), corpus.problem, choice.built)
+    by_seed = request.config.per_class > 0 or "test" in corpus.parts
     config, most = request.config, current_limits().run_seconds
     if most and not 0 < config.budget_seconds <= most:
         config = replace(config, budget_seconds=most)
-    config, told = fill_counts(config, chosen, by_seed=by_seed)
-    allowed = replace(request, config=config)
-    asked = specified(allowed, backbone, [cell.name for cell in cells], [*left_out, *told])
+    config, told = fill_counts(config, choice.recipes, by_seed=by_seed)
+    allowed, names = replace(request, config=config), [cell.name for cell in cells]
+    asked = specified(allowed, corpus, backbone, names, [*choice.notes, *told])
     _ = asked.splits  # which says it where there are too few rows
     check_room(asked, cells, backbone)
     check_tuning(asked, cells)

@@ -22,7 +22,7 @@ from heads.classifier.pretrained import is_own
 from heads.data.checks import SKEWED, majority_share
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data
-from heads.data.joining import check_groups, joined, met
+from heads.data.joining import check_groups, join, settle_unseen
 from heads.data.splits import Splits, every_row, split
 from heads.data.vectors import Vectors
 from heads.errors import DataError, RecipeError
@@ -182,17 +182,21 @@ def splits_of(
 
 
 def specified(
-    request: RunRequest, backbone: Backbone, recipes: Sequence[str], notes: Sequence[str] = ()
+    request: RunRequest,
+    corpus: Corpus,
+    backbone: Backbone,
+    recipes: Sequence[str],
+    notes: Sequence[str] = (),
 ) -> RunSpec:
     """Return the spec of a request on a base model.
 
     Args:
+        corpus: Its rows, of `rows_of`.
         recipes: The heads that the question comes to on this base model.
         notes: What is to be said of them.
     """
     data, test = request.data, request.test
-    corpus, found = rows_of(data, test, request.config.unseen)
-    between = [*notes, *found]
+    between = [*notes, *corpus.notes]
     account = data.as_json() | ({"test": test.as_json()} if test else {})
     account |= {"between": between} if test or between else {}
     account |= {"warning": fine_tuned_warning(backbone, has_test="test" in corpus.parts)}
@@ -204,11 +208,15 @@ def specified(
     return spec_of(corpus, backbone, recipes, request.config, account)
 
 
-def rows_of(data: Data, test: Data | None, unseen: str) -> tuple[Corpus, list[str]]:
-    """Join data and test rows, with notes; raise DataError if they do not fit."""
-    corpus, notes = joined(data.corpus, test.corpus, unseen) if test else met(data.corpus, unseen)
+def rows_of(data: Data, test: Data | None, unseen: str) -> Corpus:
+    """Return all rows of a run, with notes on those left out; raise DataError if they do not fit.
+
+    Args:
+        unseen: What becomes of test rows of a class that no other row has: "aside" or "wrong".
+    """
+    corpus = join(data.corpus, test.corpus, unseen) if test else settle_unseen(data.corpus, unseen)
     check_groups(corpus, data.columns.group)
-    return corpus, notes
+    return corpus
 
 
 def spec_of(

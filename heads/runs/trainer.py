@@ -21,7 +21,7 @@ from heads.classifier.calibration import calibrate
 from heads.classifier.inputs import check_pairs
 from heads.classifier.module import Refit, TrainedHead
 from heads.data.corpus import Corpus
-from heads.data.joining import met
+from heads.data.joining import settle_unseen
 from heads.evaluation.details import measure
 from heads.events import Progress, within
 from heads.features.text_store import extract_by_text
@@ -64,7 +64,7 @@ def train(
             where a recipe compares two, or classes without an order where a head needs one.
     """
     config = config or ExperimentConfig()
-    corpus, _ = met(corpus, config.unseen)
+    corpus = settle_unseen(corpus, config.unseen)
     cells = _checked(recipes, corpus, backbone)
     asked = spec_of(corpus, backbone, [cell.name for cell in cells], config)
     reads = in_chunks(asked, config.precision, config.precision)

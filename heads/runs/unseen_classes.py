@@ -1,7 +1,7 @@
 """Rows that a fold scores by heads that never met their class: what becomes of them.
 
 A class whose rows all are of one group, or are one row, stands in one fold, and the heads that
-score that fold learn from the others. With a given test set `joining.met` settles the same.
+score that fold learn from the others. `data.joining.settle_unseen` settles the same for a test set.
 
 Legend: n tested rows of one fold, c classes.
 """
@@ -73,7 +73,7 @@ def says_of_unmet(splits: Splits, task: EvaluationTask, corpus: Corpus, unseen: 
     """Say what becomes of such rows; raise DataError if they are most of those scored.
 
     Args:
-        unseen: "aside" or "wrong", as of `joining.met`.
+        unseen: "aside" or "wrong", as of `joining.settle_unseen`.
     """
     odd = unmet(splits, task)
     rows = [test[own] for test, own in zip(splits.test, odd, strict=True)] if odd else []

@@ -1,8 +1,9 @@
 """The cells of a grid: how the head of each recipe is learned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, assemble, begun_with, drawn_head
@@ -11,6 +12,7 @@ from heads.parts.modules import ends_linear, last_linear
 from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import FROZEN, TUNE, ResolvedRecipe
 from heads.problem import SINGLE_LABEL, ProblemType
+from heads.recipe import Recipe
 from heads.rng import IsolatedRng
 from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter
@@ -94,12 +96,14 @@ def trials(
     backbone: Backbone,
     classes: int,
     problem: ProblemType = SINGLE_LABEL,
+    built: Mapping[Recipe, Trial] = MappingProxyType({}),
 ) -> list[Trial]:
     """The cells of these recipes, each once, those of one reading side by side.
 
     Args:
         classes: How many outputs a head has.
         problem: What rows are labelled with.
+        built: Cells that were built for the same labels before, and are not built again.
 
     Raises:
         RecipeError: A recipe does not fit the base model, or cannot stand in a grid.
@@ -113,14 +117,18 @@ def trials(
         count = len(different)
         what = f"{count} recipes are chosen; this place trains at most {limits.cells} at once."
         raise LimitError(what, "Take some away.")
-    found = [_trial(resolved, backbone, classes, problem) for resolved in different.values()]
+    found = [
+        built.get(recipe) or build_trial(resolved, backbone, classes, problem)
+        for recipe, resolved in different.items()
+    ]
     readings = list(dict.fromkeys(trial.resolved.reading for trial in found))
     return sorted(found, key=lambda trial: readings.index(trial.resolved.reading))
 
 
-def _trial(
+def build_trial(
     resolved: ResolvedRecipe, backbone: Backbone, classes: int, problem: ProblemType
 ) -> Trial:
+    """Build the cell of one recipe; raise as `trials` does."""
     with IsolatedRng().rolling():  # its random weights are not used
         module = assemble(resolved, backbone, classes, problem=problem)
     _check_paired(resolved, problem)
@@ -166,7 +174,7 @@ def _fitter(
         "resolved": resolved,
         "backbone": backbone,
         "classes": classes,
-        "plan": plan_of(resolved, backbone),
+        "plan": plan_of(resolved, backbone, module.reader),
     }
     if head is None or way.probed:
         return FineTuningFitter(**given, probe=head)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heads.data.corpus import Corpus, build, check_text, groups_of, in_order, numbered
 from heads.data.dataset import read
-from heads.data.joining import joined
+from heads.data.joining import join
 from heads.data.samples import SAMPLES
 from heads.data.text import fold, is_blank
 from heads.errors import DataError
@@ -118,7 +118,7 @@ def test_every_reader_gives_texts_as_they_stand(tmp_path: Path, ending: str) -> 
 def test_a_split_of_pairs_knows_texts_that_were_written_otherwise() -> None:
     train = build("a", ["x", "b "], ["1", "2"], [" y", "c"])
     test = build("b", ["y", "d"], ["1", "2"], ["x", "e"])
-    assert any("1 of the 2 texts" in note for note in joined(train, test)[1])
+    assert any("1 of the 2 texts" in note for note in join(train, test).notes)
 
 
 # Building

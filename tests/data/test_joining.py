@@ -9,9 +9,9 @@ import torch
 
 from heads.api import read as read_again
 from heads.api import train_grid
-from heads.data.corpus import Corpus, build, numbered
+from heads.data.corpus import Corpus, build, numbered, select_rows
 from heads.data.dataset import Data, read
-from heads.data.joining import joined, met
+from heads.data.joining import join, settle_unseen
 from heads.data.splits import Splits
 from heads.data.table import Columns
 from heads.errors import DataError
@@ -38,13 +38,13 @@ def told(corpus: Corpus) -> list[str]:
 
 def test_test_rows_of_a_class_never_met_are_set_aside_and_counted() -> None:
     test = corpus_of("test", ["flight", "fare"] * 100 + ["day_name", "flight+fare", "day_name"])
-    corpus, notes = joined(TRAIN, test)
+    corpus = join(TRAIN, test)
     assert corpus.classes == TRAIN.classes
     assert corpus.parts == ("train",) * 30 + ("test",) * 200
     assert told(corpus) == ["flight", "fare", "city"] * 10 + ["flight", "fare"] * 100
     assert len(corpus.texts) == len(corpus.targets) == 230
     assert "test 202" not in corpus.texts
-    (says,) = notes
+    (says,) = corpus.notes
     assert says.startswith(
         "3 of the 203 rows for scoring have a class that no row to learn from has ('day_name', "
         "'flight+fare'); they are set aside"
@@ -54,11 +54,11 @@ def test_test_rows_of_a_class_never_met_are_set_aside_and_counted() -> None:
 
 def test_or_they_are_scored_as_wrong() -> None:
     test = corpus_of("test", ["flight", "fare"] * 10 + ["day_name"])
-    corpus, notes = joined(TRAIN, test, "wrong")
+    corpus = join(TRAIN, test, "wrong")
     assert corpus.classes == (*TRAIN.classes, "day_name")
     assert told(corpus)[-1] == "day_name"
     assert len(corpus) == 51
-    assert "scored, and no head can get them right" in notes[0]
+    assert "scored, and no head can get them right" in corpus.notes[0]
 
 
 @pytest.mark.parametrize(("odd", "fits"), [(10, True), (11, False), (20, False)])
@@ -67,50 +67,73 @@ def test_a_test_of_another_task_is_refused_in_a_sentence(odd: int, fits: bool) -
     total = len(test)
     if odd * 2 <= total:
         assert fits
-        assert len(joined(TRAIN, test)[0]) == 30 + total - odd
+        assert len(join(TRAIN, test)) == 30 + total - odd
         return
     assert not fits
     with pytest.raises(DataError) as no:
-        joined(TRAIN, test)
+        join(TRAIN, test)
     assert "different tasks" in str(no.value)
     assert no.value.hint == "Label both alike."
 
 
 def test_labels_that_differ_by_case_are_named_as_such() -> None:
     with pytest.raises(DataError):
-        joined(TRAIN, corpus_of("test", ["Flight", "Fare"] * 5))
+        join(TRAIN, corpus_of("test", ["Flight", "Fare"] * 5))
 
 
 def test_one_and_one_point_nought_are_one_class_in_both_files() -> None:
     stars = corpus_of("train", ["1", "2", "3"] * 5)
-    corpus, notes = joined(stars, corpus_of("test", ["1.0", "3.0", "2.0", "1.0"]))
+    corpus = join(stars, corpus_of("test", ["1.0", "3.0", "2.0", "1.0"]))
     assert (corpus.classes, corpus.ordered) == (("1", "2", "3"), True)
     assert told(corpus)[15:] == ["1", "3", "2", "1"]
-    assert notes == ["'1.0' of test was taken for '1' of train."]
-    corpus, _ = joined(stars, corpus_of("test", ["1", "4", "2", "3"]))
+    assert list(corpus.notes) == ["'1.0' of test was taken for '1' of train."]
+    corpus = join(stars, corpus_of("test", ["1", "4", "2", "3"]))
     assert (corpus.classes, corpus.ordered, len(corpus)) == (("1", "2", "3"), True, 18)
 
 
 def test_several_labels_and_numbers_are_joined_too() -> None:
     train = corpus_of("train", ["a|b", "b|c", "c", "a"] * 5)
     test = corpus_of("test", ["a", "b|new", "c", "b"])
-    corpus, notes = joined(train, test)
+    corpus = join(train, test)
     assert (len(corpus), corpus.classes) == (23, ("a", "b", "c"))
-    assert "1 of the 4 rows for scoring has a class" in notes[0]
-    kept, _ = joined(train, test, "wrong")
-    assert kept.targets[21] == (1, 3)
+    assert "1 of the 4 rows for scoring has a class" in corpus.notes[0]
+    scored = join(train, test, "wrong")
+    assert scored.targets[21] == (1, 3)
     one = numbered("n", ["x", "y"], [1.0, 2.0])
-    assert joined(one, numbered("m", ["z"], [9.0]))[0].numbers == (1.0, 2.0, 9.0)
+    assert join(one, numbered("m", ["z"], [9.0])).numbers == (1.0, 2.0, 9.0)
 
 
 def test_a_split_column_is_treated_alike() -> None:
     labels = ["a", "b"] * 10 + ["a", "b", "a", "new"]
     corpus = corpus_of("n", labels, parts=["train"] * 20 + ["test"] * 4)
-    left, notes = met(corpus)
-    assert (len(left), left.classes, len(notes)) == (23, ("a", "b"), 1)
+    left = settle_unseen(corpus)
+    assert (len(left), left.classes, len(left.notes)) == (23, ("a", "b"), 1)
     assert left.fingerprint != corpus.fingerprint
-    assert met(corpus, "wrong")[0] is corpus
-    assert met(TRAIN) == (TRAIN, [])
+    scored = settle_unseen(corpus, "wrong")
+    assert (replace(scored, notes=()), len(scored.notes)) == (corpus, 1)
+    assert settle_unseen(TRAIN) is TRAIN
+
+
+def test_rows_that_differ_have_fingerprints_that_differ() -> None:
+    """Some rows of a corpus are known by which these are, not by how many."""
+    parts = [select_rows(TRAIN, rows) for rows in (range(10), range(1, 11), range(10, 0, -1))]
+    others = [corpus_of("train", ["flight", "fare", "city", "city", "fare"] * 2), TRAIN]
+    tests = [corpus_of("test", labels) for labels in (["flight", "new"], ["new", "flight"])]
+    joins = [join(TRAIN, test) for test in tests]
+    assert {len(corpus) for corpus in joins} == {31}
+    found = [corpus.fingerprint for corpus in (*parts, *others, *joins)]
+    assert len(set(found)) == len(found)
+    assert select_rows(TRAIN, range(10)).fingerprint == found[0]
+
+
+def test_every_step_adds_to_one_list_of_notes() -> None:
+    train = corpus_of("train", ["a", "b"] * 10 + ["a"], parts=["train"] * 20 + ["test"])
+    corpus = join(
+        select_rows(train, range(1, 21), "1 row is left out."), corpus_of("t", ["a", "c"])
+    )
+    first, *others = corpus.notes
+    assert first == "1 row is left out."
+    assert len(others) == 2  # the row that is marked for testing, and the one of an unseen class
 
 
 def test_what_a_test_shares_with_rows_to_learn_from_is_said() -> None:
@@ -119,12 +142,12 @@ def test_what_a_test_shares_with_rows_to_learn_from_is_said() -> None:
         seconds = [f"{second} {row}" for row in range(10)]
         return build(name, texts, ["x", "y"] * 5, seconds, groups=[group] * 10)
 
-    _, notes = joined(pairs("one", "same", "g"), pairs("two", "same", "g"))
+    notes = join(pairs("one", "same", "g"), pairs("two", "same", "g")).notes
     assert any(note.startswith("100 % of the rows of the test file share one") for note in notes)
     assert any(
         note.startswith("10 of the 10 rows of the test file are of a group") for note in notes
     )
-    assert joined(pairs("one", "this", "g"), pairs("two", "that", "h"))[1] == []
+    assert join(pairs("one", "this", "g"), pairs("two", "that", "h")).notes == ()
 
 
 # Whole runs

@@ -29,10 +29,12 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import result
 from heads.exporters.model_card import model_card
+from heads.features.featurizer import Featurizer
 from heads.features.store import FeatureStore
 from heads.interfaces.views import charts, format, report
 from heads.parts.registry import head
 from heads.parts.resolve import pairing, resolve
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs import grids, learning_curve
 from heads.runs import spec as question
@@ -529,8 +531,8 @@ def test_what_both_ways_in_read_is_counted_for_each_row(pair_read) -> None:
 
 
 def chosen(backbone: Backbone, data: Data, **settings: Any) -> list[str]:
-    found = chosen_recipes(RunRequest(data=data, **settings), backbone)[0]
-    return list(map(str, found))
+    request = RunRequest(data=data, **settings)
+    return list(map(str, chosen_recipes(request, data.corpus, backbone).recipes))
 
 
 def recipes_of(grid: str, backbone: Backbone) -> list[str]:
@@ -621,21 +623,21 @@ def test_one_recipe_in_every_usual_way_that_its_base_model_can_be_learned(
     assert {"cls+roberta", "cls+roberta?tune=bitfit", "cls+roberta?tune=full"} <= set(found)
     assert len(found) == 6
     question = RunRequest(data=data, grid="tunes:mean@0+linear")
-    found, (says,) = chosen_recipes(question, small)  # which depends on no layer
-    assert "mean@0+linear?tune=full" in map(str, found)
-    assert "Left out of the grid tunes:mean@0+linear: mean@0+linear?tune=last2" in says
+    choice = chosen_recipes(question, question.data.corpus, small)  # which depends on no layer
+    assert "mean@0+linear?tune=full" in map(str, choice.recipes)
+    assert "Left out of the grid tunes:mean@0+linear: mean@0+linear?tune=last2" in choice.notes[0]
     with pytest.raises(RecipeError, match="ridge is solved at once"):
         recipes_of("tunes:mean+ridge", small)
 
 
 def test_a_run_says_what_its_grid_left_out(start, small: Backbone, samples) -> None:
     question = RunRequest(data=samples("sentiment"), grid="heads:cls")
-    _, (says,) = chosen_recipes(question, small)
+    (says,) = chosen_recipes(question, question.data.corpus, small).notes
     assert says.startswith("Left out of the grid heads:cls: cls+proportional_odds. ")
     run = start("similarity", grid="heads", config=ExperimentConfig(folds=2))
     told = run.read("run.json")["account"]["between"]
     assert any("Left out of the grid heads" in one and "mean+knn" in one for one in told)
-    assert chosen_recipes(replace(question, grid="small"), small)[1] == []
+    assert chosen_recipes(replace(question, grid="small"), question.data.corpus, small).notes == ()
 
 
 def test_layers_are_trained_as_any_other_cells(start) -> None:
@@ -868,3 +870,35 @@ def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:
             found.cell(name).measures.scores[0], abs=1e-4
         )
         assert float((given - true).abs().mean()) < float((true - true.mean()).abs().mean()) * 1.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"recipes": ("mean+linear", "attention+linear", "mean+linear?pair=uv")}, 3),
+        ({"recipes": ("cls+roberta?tune=last1",)}, 1),
+        ({}, 16),
+        ({"grid": "layers"}, 3),
+        ({"grid": "heads"}, len(head) - 1),  # one needs classes in an order
+        ({"grid": "tunes"}, 5),
+    ],
+)
+def test_a_recipe_is_built_once_where_a_run_begins(
+    start, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], wanted: int
+) -> None:
+    built, asked, init, own = list[str](), list[str](), Featurizer.__init__, Backbone.for_recipe
+
+    def count(self: Featurizer, resolved: ResolvedRecipe, backbone: Backbone) -> None:
+        built.append(str(resolved))
+        init(self, resolved, backbone)
+
+    def count_of_base(self: Backbone, resolved: ResolvedRecipe) -> Backbone:
+        asked.append(str(resolved))
+        return own(self, resolved)
+
+    monkeypatch.setattr(Featurizer, "__init__", count)
+    monkeypatch.setattr(Backbone, "for_recipe", count_of_base)
+    start("pairs", **settings)
+    assert len(built) == len(set(built)) == wanted
+    # What is tuned is asked once more, for the copy of the base model that learns.
+    assert len(asked) <= sum(1 + bool(resolve(recipe).is_tuned) for recipe in built)

@@ -44,8 +44,14 @@ class TuningPlan:
     reads: tuple[int, ...] = ()
 
 
-def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
-    """Find what a recipe learns of a base model; raise RecipeError if that is nothing."""
+def plan_of(
+    resolved: ResolvedRecipe, backbone: Backbone, reader: Featurizer | None = None
+) -> TuningPlan:
+    """Find what a recipe learns of a base model; raise RecipeError if that is nothing.
+
+    Args:
+        reader: Its pooling on that base model, if that is built already.
+    """
     top, options = resolved.tuning, resolved.tuning_options
     count = options.get("layers", 0)
     if top.above and count > backbone.layers:
@@ -56,10 +62,11 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
         what = f"{resolved.recipe}: which layers are the last is told of an encoder only."
         raise RecipeError(what, f"Write {TUNE}=full or {TUNE}=lora.")
     model = copy.deepcopy(backbone.model).eval().requires_grad_(True)
-    own = replace(backbone, model=model).for_recipe(resolved)
+    reader = reader or Featurizer(resolved, backbone)
+    own = replace(backbone.for_recipe(resolved), model=model)
     with torch.enable_grad():
         states = own.forward(own.encode(SAMPLES[:1]))
-        vectors = Featurizer(resolved, backbone)(states).vectors
+        vectors = reader(states).vectors
         reached, depths = _leaves(vectors), dict[int, int]()
         for layer, hidden in enumerate(states.hidden):
             depths |= {one: layer for one in _leaves(hidden) if one not in depths}
@@ -85,10 +92,8 @@ def plan_of(resolved: ResolvedRecipe, backbone: Backbone) -> TuningPlan:
             options["rank"] * sum(shape) if top.adapter else shape.numel() for shape in shapes
         ),
     )
-    if 1 <= below < backbone.layers and not (
-        resolved.pair or backbone.for_recipe(resolved).written
-    ):
-        return _with_cut(plan, resolved, backbone, below)
+    if 1 <= below < backbone.layers and not (resolved.pair or own.written):
+        return _with_cut(plan, reader, backbone, below)
     return plan
 
 
@@ -157,9 +162,7 @@ def cut_into(backbone: Backbone, stack: str, cut: int) -> FromCut:
     return FromCut(layers, cut, in_tuples=answers[0])
 
 
-def _with_cut(
-    plan: TuningPlan, resolved: ResolvedRecipe, backbone: Backbone, cut: int
-) -> TuningPlan:
+def _with_cut(plan: TuningPlan, reader: Featurizer, backbone: Backbone, cut: int) -> TuningPlan:
     """The plan with the cut, where a pass that begins there gives what the whole one gives."""
     stack = stack_of(backbone.model, backbone.layers)
     if not stack or backbone.decoder_width:
@@ -180,5 +183,5 @@ def _with_cut(
         return plan
     if not max(gaps) <= CLOSE:  # a family whose layers hand on more than their states
         return plan
-    below = {layer for layer in Featurizer(resolved, backbone).depths if layer < cut}
+    below = {layer for layer in reader.depths if layer < cut}
     return replace(plan, cut=cut, stack=stack, reads=tuple(sorted(below | {cut})))
