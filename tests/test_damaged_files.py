@@ -199,11 +199,8 @@ def _caches(
         return found or {"weights": torch.arange(999.0)}
 
     features(), texts(), states()
-    folders = {path.name for path in (place / "cache" / "features").iterdir()}
-    texts_folder = next(name for name in folders if name.startswith("texts-"))
     return {
-        f"cache/features/{texts_folder}": lambda: digest(texts()),
-        "cache/features": lambda: digest(features()),
+        "cache/features": lambda: digest([features(), texts()]),
         "cache/states": lambda: digest(states()),
         "cache/words": lambda: digest(words_again()),
         "cache/head-to-head/heads": lambda: digest(head_again()),

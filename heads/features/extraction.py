@@ -9,7 +9,6 @@ what it reads once it is exported.
 Legend: n rows, u different texts, w width of a reading.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +27,18 @@ from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
 from heads.events import Progress, within
 from heads.features.featurizer import Featurizer
 from heads.features.store import (
-    FeatureChunk,
+    COUNTS,
+    Content,
+    Encoding,
     FeatureMatrices,
     Part,
+    Row,
     home_of,
     is_kept,
     makers,
+    message_of,
+    name_of,
     opened,
-    put,
 )
 from heads.parts.resolved_recipe import ResolvedRecipe
 
@@ -45,18 +48,18 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 class Pace:
     """How far a pass is, how fast it goes and how long it will take, in characters."""
 
-    def __init__(self, says: str, rows: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, says: str, rows: Sequence[Row]) -> None:
         self.says = says
         self.left = sum(map(characters, rows))  # still to be read, or to be found on disk
         self.done = 0
         self.texts = 0
         self.seconds = 0.0
 
-    def skip(self, rows: Sequence[tuple[str, str]]) -> None:
+    def skip(self, rows: Sequence[Row]) -> None:
         """Some rows were found on disk."""
         self.left -= sum(map(characters, rows))
 
-    def step(self, rows: Sequence[tuple[str, str]], seconds: float) -> Progress:
+    def step(self, rows: Sequence[Row], seconds: float) -> Progress:
         """Some rows have been read in that time."""
         read = sum(map(characters, rows))
         self.left, self.done = self.left - read, self.done + read
@@ -67,7 +70,7 @@ class Pace:
         return Progress(says=f"{self.says}: {rate:,.0f} a second, {left:,.0f} s left", share=share)
 
 
-def characters(row: tuple[str, str]) -> int:
+def characters(row: Row) -> int:
     """How long a text, or two, takes to read, by a yardstick of no unit."""
     return len(row[0]) + len(row[1]) + 8  # the tokens around a text take time as well
 
@@ -82,7 +85,7 @@ CODE = (
 )  # fmt: skip  # what the numbers depend on
 ON_DISK_BYTES = 6_000_000_000
 APART = "Rows that are scored were read in 32 bits, as an exported head reads them."
-Given = list[tuple[dict[str, Part], Part]]  # what every chunk gave, and its counts
+Given = list[tuple[dict[str, Part], Content]]  # what every chunk gave, and its counts
 Found = tuple[Given, InferenceEngine, Pace]
 
 
@@ -190,12 +193,12 @@ def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) ->
     """What all groups gave; where scored texts were read apart, they are the second one."""
     given = [part for parts, _, _ in found for part in parts]
     engines, paces = [engine for _, engine, _ in found], [pace for _, _, pace in found]
-    counted = [opened(part) for _, part in given]
+    counted = [opened(content, COUNTS) for _, content in given]
     learned, *exact = engines
     return FeatureMatrices(
         index=index,
         parts={reading: tuple(parts[reading] for parts, _ in given) for reading in readings},
-        **{name: torch.cat([one[name] for one in counted]) for name in counted[0]},
+        **{name: torch.cat([one[name] for one in counted]) for name in COUNTS},
         seconds=sum(pace.seconds for pace in paces),
         fresh=sum(pace.texts for pace in paces),
         engine=" and ".join(dict.fromkeys(engine.way.name for engine in engines)),
@@ -209,12 +212,37 @@ def _features(found: Sequence[Found], index: Tensor, readings: Sequence[str]) ->
 class Group:
     """Different texts, each with its second or "", that are read in one precision."""
 
-    rows: Sequence[tuple[str, str]]
+    rows: Sequence[Row]
     precision: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """Some of the different texts of a run, which are read and kept together."""
+
+    rows: Sequence[Row]
+    paired: bool
+    encoding: Encoding
+    digests: Sequence[bytes]
+
+    @property
+    def sides(self) -> tuple[list[str], list[str]]:
+        """The texts, and their second texts or nothing."""
+        pairs = [pair for _, pair in self.rows] if self.paired else []
+        return [text for text, _ in self.rows], pairs
+
+    @property
+    def counts(self) -> Path:
+        """The file of token counts."""
+        return self.encoding.file(self.digests, COUNTS)
+
+    def file(self, resolved: ResolvedRecipe) -> Path:
+        """Return the file of a reading."""
+        return self.encoding.file(self.digests, [name_of(resolved)])
+
+
 def grouped(
-    rows: Sequence[tuple[str, str]], precision: str, scored: Collection[int], backbone: Backbone
+    rows: Sequence[Row], precision: str, scored: Collection[int], backbone: Backbone
 ) -> list[Group]:
     """The different texts of some rows; where others are not read so, those of scored rows last."""
     if not scored or backends(backbone, precision) == backends(backbone, EXACT):
@@ -249,36 +277,36 @@ def engine_of(group: Group, backbone: Backbone) -> InferenceEngine:
 
 def unread(
     recipes: Sequence[ResolvedRecipe],
-    rows: Sequence[tuple[str, str]],
+    rows: Sequence[Row],
     paired: bool,
     backbone: Backbone,
     way: Backend,
-) -> list[tuple[str, str]]:
+) -> list[Row]:
     """Those of a group's texts, each with its second or "", that are not kept for all readings."""
     found = []
     for prompted, own in by_prompt(recipes, backbone):
         readers = [Featurizer(resolved, backbone) for resolved in own]
         for chunk in _chunks(rows, paired, prompted, way):
-            if not all(is_kept(chunk.place(reader.resolved)) for reader in readers):
-                found += zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)
+            if not all(is_kept(chunk.file(reader.resolved)) for reader in readers):
+                found += chunk.rows
     return found
 
 
 def _prepared(
-    unique: Sequence[tuple[str, str]],
+    unique: Sequence[Row],
     paired: bool,
     readers: Mapping[str, Featurizer],
     backbone: Backbone,
     precision: str,
-) -> tuple[InferenceEngine, list[FeatureChunk]]:
+) -> tuple[InferenceEngine, list[_Chunk]]:
     """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
     way = backends(backbone, precision)[0]
     chunks = _chunks(unique, paired, backbone, way)
-    wanted = [chunk.place(reader.resolved) for chunk in chunks for reader in readers.values()]
+    wanted = [chunk.file(reader.resolved) for chunk in chunks for reader in readers.values()]
     if not readers:  # the texts are only counted
         return InferenceEngine(backbone=backbone, way=way), chunks
     if all(map(is_kept, wanted)):
-        says = chunks[0].says or "Texts were read by an earlier run."
+        says = message_of(chunks[0].counts) or "Texts were read by an earlier run."
         return InferenceEngine(backbone=backbone, way=way, says=says), chunks
     sample = [unique[place] for place in to_try([characters(row) for row in unique])]
     pairs = [pair for _, pair in sample] if paired else []
@@ -286,19 +314,13 @@ def _prepared(
     return found, chunks if found.way == way else _chunks(unique, paired, backbone, found.way)
 
 
-def _chunks(
-    unique: Sequence[tuple[str, str]], paired: bool, backbone: Backbone, way: Backend
-) -> list[FeatureChunk]:
-    facts, most, chunks = read_by(backbone, way, paired), most_at_once(backbone), []
+def _chunks(unique: Sequence[Row], paired: bool, backbone: Backbone, way: Backend) -> list[_Chunk]:
+    encoding, most = Encoding.of(read_by(backbone, way, paired)), most_at_once(backbone)
+    chunks = list[_Chunk]()
     for start in range(0, len(unique), most):
         rows = unique[start : start + most]
-        digest = hashlib.sha256(repr((facts, rows)).encode()).hexdigest()[:40]
-        chunk = FeatureChunk(
-            texts=[text for text, _ in rows],
-            pairs=[pair for _, pair in rows] if paired else [],
-            folder=home_of("features") / digest,
-        )
-        chunks.append(chunk)
+        digests = encoding.digests(rows)
+        chunks.append(_Chunk(rows=rows, paired=paired, encoding=encoding, digests=digests))
     return chunks
 
 
@@ -315,7 +337,7 @@ def most_at_once(backbone: Backbone) -> int:
 
 
 def _all(
-    chunks: Sequence[FeatureChunk],
+    chunks: Sequence[_Chunk],
     readers: Mapping[str, Featurizer],
     engine: InferenceEngine,
     pace: Pace,
@@ -326,31 +348,34 @@ def _all(
         interruption.check()
         given.append((yield from _read(chunk, readers, engine, pace)))
     for parts, counts in given:  # what this run is about to open is used
-        for part in (*parts.values(), counts):
-            if isinstance(part, Path):
-                used(part)
+        for content in (*(part.content for part in parts.values()), counts):
+            if isinstance(content, Path):
+                used(content)
     return given
 
 
 def _read(
-    chunk: FeatureChunk, readers: Mapping[str, Featurizer], engine: InferenceEngine, pace: Pace
-) -> Generator[Progress, None, tuple[dict[str, Part], Part]]:
+    chunk: _Chunk, readers: Mapping[str, Featurizer], engine: InferenceEngine, pace: Pace
+) -> Generator[Progress, None, tuple[dict[str, Part], Content]]:
     """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
-    found: dict[str, Part] = {r: chunk.place(reader.resolved) for r, reader in readers.items()}
+    backbone, encoding, digests = engine.backbone, chunk.encoding, chunk.digests
+    names = {reading: name_of(reader.resolved) for reading, reader in readers.items()}
+    files = {reading: encoding.file(digests, [name]) for reading, name in names.items()}
+    found = {reading: Part(path, names[reading]) for reading, path in files.items()}
     missing = {
-        r: reader for r, reader in readers.items() if not is_kept(chunk.place(reader.resolved))
+        reading: reader for reading, reader in readers.items() if not is_kept(files[reading])
     }
-    backbone = engine.backbone
     if not missing:
-        pace.skip(list(zip(chunk.texts, chunk.pairs or [""] * len(chunk.texts), strict=True)))
-        if is_kept(chunk.facts):
-            return found, chunk.facts
-        encoded = backbone.encode(chunk.texts, chunk.pairs)
-        return found, put(chunk.facts, counts(encoded, backbone), engine.says)
-    read = yield from read_texts(chunk.texts, chunk.pairs, missing, engine, pace)
+        pace.skip(chunk.rows)
+        if is_kept(chunk.counts):
+            return found, chunk.counts
+        counted = counts(backbone.encode(*chunk.sides), backbone)
+        return found, encoding.write(digests, counted, engine.says)
+    read = yield from read_texts(*chunk.sides, missing, engine, pace)
     for reading, vectors in read.vectors.items():
-        found[reading] = put(chunk.place(readers[reading].resolved), {"vectors": vectors})
-    return found, put(chunk.facts, read.counts, engine.says)
+        content = encoding.write(digests, {names[reading]: vectors})
+        found[reading] = Part(content, names[reading])
+    return found, encoding.write(digests, read.counts, engine.says)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,25 +1,46 @@
-"""What the base model made of the rows of a corpus: one vector a row under each reading.
+"""The store of features: one vector a text under each reading, and files that keep them.
+
+A file holds what one pass of the base model gave of some texts, and a digest of each. The files of
+one encoding (base model, version, tokens, prompt, precision, code) lie in one folder. A run looks
+for the file of exactly its texts, so that its numbers do not depend on what was read before; a
+search, a classifier and an estimator (`features.text_store`) look for each text in all files.
 
 Legend: n rows, u different texts or pairs, w width of a reading.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from heads.caching import foreign_code, place_told, used
 from heads.checked_files import read_tensors, write_tensors
+from heads.data.vectors import Vectors
 from heads.errors import DataError
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.settings import cache_folder
 
-# What a chunk gave: a file, or where the disk refused it, the tensors themselves.
-Part = Path | Mapping[str, Tensor]
+# What a pass gave of some texts: a file, or where the disk refused it, the tensors themselves.
+Content = Path | Mapping[str, Tensor]
+DIGEST = 16  # bytes by which a text is known
+DIGESTS = "digests"  # the name of those in a file
+COUNTS = ("tokens", "whole", "unknown")
+GIVEN_ENGINE = "vectors"
+GIVEN_MESSAGE = "Vectors were given; no base model has read."
+Row = tuple[str, str]  # a text and its second one, or ""
+
+
+class Part(NamedTuple):
+    """The vectors of some texts under one reading, on disk or in memory, by their name there."""
+
+    content: Content
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +86,7 @@ class FeatureMatrices:
         none = index.new_zeros(int(index.max()) + 1)
         return cls(
             index=index,
-            parts={reading: ({"vectors": matrix},) for reading, matrix in vectors.items()},
+            parts={reading: (Part(vectors, reading),) for reading in vectors},
             tokens=none,
             whole=none,
             unknown=none,
@@ -79,7 +100,7 @@ class FeatureMatrices:
 
     def matrix(self, reading: str) -> Tensor:
         """The vectors of all different texts under a reading, (u, w)."""
-        parts = [opened(part)["vectors"] for part in self.parts[reading]]
+        parts = [opened(part.content, [part.name])[part.name] for part in self.parts[reading]]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
@@ -149,64 +170,98 @@ class FeatureStore:
         return tokens, whole, unknown
 
 
-def opened(part: Part) -> Mapping[str, Tensor]:
-    """What a chunk gave, from disk or from memory.
+def given_features(recipes: Sequence[ResolvedRecipe], vectors: Vectors) -> FeatureMatrices:
+    """Return given vectors of n rows under the readings of recipes: as they are, or at length 1.
+
+    Equal vectors of several rows are held as often as they come.
+    """
+    matrix, index = vectors.tensor(), torch.arange(len(vectors))
+    readings = {
+        recipe.reading: normalize(matrix, dim=-1) if recipe.normalise else matrix
+        for recipe in recipes
+    }
+    return FeatureMatrices.of_vectors(index, readings, engine=GIVEN_ENGINE, says=GIVEN_MESSAGE)
+
+
+# --- Files: what a pass gave, by how texts were encoded, by which texts, and by what was read.
+
+
+def opened(content: Content, names: Collection[str]) -> Mapping[str, Tensor]:
+    """Return some of what a pass gave, from disk or from memory.
 
     Raises:
         DataError: Its file was damaged or deleted after the run had looked at it.
     """
-    if not isinstance(part, Path):
-        return part
-    used(part)  # a run of many hours must not lose it to another's need for room
+    if not isinstance(content, Path):
+        return content
+    used(content)  # a run of many hours must not lose it to another's need for room
     try:
-        return read_tensors(part)[0]
+        return read_tensors(content, names)[0]
     except OSError as error:
-        what = f"A file of cached features cannot be read ({place_told(part)})."
+        what = f"A file of cached features cannot be read ({place_told(content)})."
         raise DataError(what, "Do the same again: its texts are encoded anew.") from error
 
 
-# --- Some of the different texts of a run, and where on disk what they gave is kept.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureChunk:
-    """Some of the different texts, and where what they give is kept."""
+class Encoding:
+    """A way to encode texts, under which files are kept.
 
-    texts: Sequence[str]
-    pairs: Sequence[str]
-    folder: Path
+    Attributes:
+        key: A digest of all that numbers depend on, but the reading and the text itself.
+    """
 
-    def place(self, resolved: ResolvedRecipe) -> Path:
-        """The file of a reading."""
-        name = hashlib.sha256(name_of(resolved).encode()).hexdigest()[:24]
-        return self.folder / f"{name}.safetensors"
+    key: bytes
 
-    @property
-    def facts(self) -> Path:
-        """The file of token counts."""
-        return self.folder / "tokens.safetensors"
+    @classmethod
+    def of(cls, facts: tuple[object, ...]) -> "Encoding":
+        """Return the encoding that these facts describe."""
+        return cls(key=hashlib.sha256(repr(facts).encode()).digest())
 
     @property
-    def says(self) -> str:
-        """How it was read, in the words of the run that read it; "" where nothing is kept."""
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return home_of("features") / f"texts-{self.key.hex()[:32]}"
+
+    def digests(self, rows: Sequence[Row]) -> list[bytes]:
+        """Return the digest of each text, by which it is known in this encoding."""
+        return [hashlib.sha256(self.key + repr(row).encode()).digest()[:DIGEST] for row in rows]
+
+    def file(self, digests: Sequence[bytes], names: Collection[str]) -> Path:
+        """Return the file of some texts with tensors of these names."""
+        name = hashlib.sha256(b"".join(digests) + repr(sorted(names)).encode()).hexdigest()
+        return self.folder / f"{name[:40]}.safetensors"
+
+    def write(
+        self, digests: Sequence[bytes], tensors: Mapping[str, Tensor], message: str = ""
+    ) -> Content:
+        """Keep what a pass gave on disk; where that fails, in memory.
+
+        Args:
+            digests: Of n texts.
+            tensors: By name, with n rows each.
+            message: How the texts were encoded, in a sentence.
+        """
+        path, known = self.file(digests, tensors), np.frombuffer(b"".join(digests), np.uint8)
+        rows = torch.from_numpy(known.reshape(-1, DIGEST).copy())
         try:
-            return read_tensors(self.facts)[1].get("says", "")
+            write_tensors(path, {**tensors, DIGESTS: rows}, {"says": message})
         except OSError:
-            return ""
+            return tensors
+        return path
 
 
 def makers(resolved: ResolvedRecipe) -> list[Any]:
-    """What makes the parts that read."""
+    """Return what makes the parts that read."""
     return [resolved.pooling.make, *([resolved.layers.make] if resolved.layers else [])]
 
 
 def name_of(resolved: ResolvedRecipe) -> str:
-    """A reading; parts of the user's own bring their code into its name."""
+    """Return the name of a reading; parts of the user's own bring their code into it."""
     return resolved.reading + "".join(map(foreign_code, makers(resolved)))
 
 
 def is_kept(path: Path) -> bool:
-    """Whether a file is there and whole; that makes it one of the last to go."""
+    """Return True if a file is there and whole; that makes it one of the last to go."""
     try:
         read_tensors(path)
     except OSError:
@@ -215,13 +270,12 @@ def is_kept(path: Path) -> bool:
     return True
 
 
-def put(path: Path, tensors: dict[str, Tensor], says: str = "") -> Part:
-    """Keeps tensors on disk; where that fails, in memory."""
+def message_of(path: Path) -> str:
+    """Return how the texts of a file were encoded; "" where there is none."""
     try:
-        write_tensors(path, tensors, {"says": says})
+        return read_tensors(path)[1].get("says", "")
     except OSError:
-        return tensors
-    return path
+        return ""
 
 
 def home_of(what: str) -> Path:

@@ -14,7 +14,6 @@ scored in another.
 Legend: n rows, u different texts, w width of a reading.
 """
 
-import hashlib
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from safetensors import safe_open
@@ -53,18 +51,23 @@ from heads.features.extraction import (
     read_texts,
 )
 from heads.features.featurizer import Featurizer
-from heads.features.store import FeatureMatrices, Part, home_of, name_of, put
+from heads.features.store import (
+    COUNTS,
+    DIGESTS,
+    Content,
+    Encoding,
+    FeatureMatrices,
+    Part,
+    Row,
+    home_of,
+    name_of,
+)
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import LONG, STRIDE, WINDOWS, ResolvedRecipe
 from heads.settings import current_limits
 
-DIGEST = 16  # bytes by which a text is known
-DIGESTS = "digests"  # the name of those in a file
-COUNTS = ("tokens", "whole", "unknown")
 POLL_SECONDS = 0.05  # between two looks whether it is one's turn
-
-Row = tuple[str, str]  # a text and its second one, or ""
 
 
 # --- What passes gave, found by the digests of texts.
@@ -77,26 +80,26 @@ class TextBatch:
     Attributes:
         names: Of what it gave: readings, with the code of parts of the user's own.
         digests: Of its texts, in their order.
-        part: For each name a tensor whose rows are the texts: a file, or the tensors themselves.
+        content: For each name a tensor whose rows are the texts.
     """
 
     names: frozenset[str]
     digests: tuple[bytes, ...]
-    part: Part
+    content: Content
 
     @cached_property
     def bytes(self) -> int:
         """How much of it is in memory."""
-        if isinstance(self.part, Path):
+        if isinstance(self.content, Path):
             return 0
-        return sum(tensor.nbytes for tensor in self.part.values())
+        return sum(tensor.nbytes for tensor in self.content.values())
 
     def tensors(self, names: Sequence[str]) -> Mapping[str, Tensor]:
         """Return some of what it gave; raise OSError if its file is gone or damaged."""
-        if not isinstance(self.part, Path):
-            return self.part
-        used(self.part)
-        return read_tensors(self.part, names)[0]
+        if not isinstance(self.content, Path):
+            return self.content
+        used(self.content)
+        return read_tensors(self.content, names)[0]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -131,16 +134,16 @@ class TextStore:
     def _enter(self, batch: TextBatch) -> None:
         self._batches[batch] = None
         self._held += batch.bytes
-        if isinstance(batch.part, Path):
-            self._seen.add(batch.part)
+        if isinstance(batch.content, Path):
+            self._seen.add(batch.content)
         for row, digest in enumerate(batch.digests):
             self._places[digest].append((batch, row))
 
     def _drop(self, batch: TextBatch) -> None:
         self._batches.pop(batch)
         self._held -= batch.bytes
-        if isinstance(batch.part, Path):  # it may be written again
-            self._seen.discard(batch.part)
+        if isinstance(batch.content, Path):  # it may be written again
+            self._seen.discard(batch.content)
         for digest in batch.digests:
             left = [place for place in self._places[digest] if place[0] is not batch]
             self._places[digest] = left
@@ -221,16 +224,7 @@ def _opened(path: Path) -> TextBatch:
     rows = read_tensors(path, [DIGESTS])[0][DIGESTS].numpy()
     with safe_open(path, framework="pt") as file:
         names = frozenset(file.keys()) - {DIGESTS}
-    return TextBatch(names=names, digests=tuple(row.tobytes() for row in rows), part=path)
-
-
-def _written(folder: Path, digests: Sequence[bytes], tensors: Mapping[str, Tensor]) -> Part:
-    """A batch as a file, where the disk takes it."""
-    name = hashlib.sha256(b"".join(digests) + repr(sorted(tensors)).encode()).hexdigest()[:40]
-    rows = torch.from_numpy(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST).copy())
-    found = put(folder / f"{name}.safetensors", {**tensors, DIGESTS: rows})
-    make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
-    return found if isinstance(found, Path) else tensors
+    return TextBatch(names=names, digests=tuple(row.tobytes() for row in rows), content=path)
 
 
 def _turn(folder: Path, pace: Pace) -> Generator[Progress, None, ExitStack]:
@@ -310,7 +304,7 @@ def _extracted(
             found = yield from reading.of(group.rows, pace)
             yield FeatureMatrices(
                 index=index,
-                parts={reading: ({"vectors": own},) for reading, own in found.vectors.items()},
+                parts={reading: (Part(found.vectors, reading),) for reading in found.vectors},
                 **found.counts,
                 seconds=pace.seconds,
                 fresh=pace.texts,
@@ -336,30 +330,23 @@ class _Reading:
     on_disk: bool
 
     @cached_property
-    def key(self) -> bytes:
-        """A digest of all that numbers depend on, but the reading and the text itself."""
-        facts = read_by(self.engine.backbone, self.engine.way, self.paired)
-        return hashlib.sha256(repr(facts).encode()).digest()
-
-    @property
-    def folder(self) -> Path:
+    def encoding(self) -> Encoding:
         """Where batches that are read so are kept."""
-        return home_of("features") / f"texts-{self.key.hex()[:32]}"
+        return Encoding.of(read_by(self.engine.backbone, self.engine.way, self.paired))
 
     def of(self, rows: Sequence[Row], pace: Pace) -> Generator[Progress, None, TextsRead]:
         """What is asked for of some different rows, read now or before."""
         if not self.asked:  # as of heads that learn from tokens or texts
             encoded = self.engine.backbone.encode(*_sides(rows, self.paired))
             return TextsRead(vectors={}, counts=counts(encoded, self.engine.backbone))
-        digests = [hashlib.sha256(self.key + repr(row).encode()).digest()[:DIGEST] for row in rows]
-        size = len(rows)
+        digests, size = self.encoding.digests(rows), len(rows)
         vectors = {name: torch.empty(size, one.width) for name, one in self.asked.items()}
         counted = {name: torch.empty(size, dtype=torch.long) for name in COUNTS}
         names = {name: name_of(reader.resolved) for name, reader in self.asked.items()}
         found = {names[name]: own for name, own in vectors.items()} | counted
         missing = _store.fill(found, digests, range(size))
         if missing:  # of what is in memory no disk is asked
-            _store.look(self.folder)
+            _store.look(self.encoding.folder)
             missing = _store.fill(found, digests, missing)
         left = set(missing)
         pace.skip([row for at, row in enumerate(rows) if at not in left])
@@ -383,8 +370,8 @@ class _Reading:
         """Fills in some rows that nothing was kept of, and which others may have read since."""
         with ExitStack() as held:
             if self.on_disk:
-                held.enter_context((yield from _turn(self.folder, pace)))
-                _store.look(self.folder)
+                held.enter_context((yield from _turn(self.encoding.folder, pace)))
+                _store.look(self.encoding.folder)
             left = _store.fill(found, digests, lacking)
             pace.skip([rows[at] for at in sorted({*lacking} - {*left})])
             if left:
@@ -419,8 +406,11 @@ class _Reading:
         }
         read = yield from read_texts(*_sides(rows, self.paired), lacking, self.engine, pace)
         tensors = {**read.vectors, **read.counts}
-        part = _written(self.folder, digests, tensors) if self.on_disk else tensors
-        batch = TextBatch(names=frozenset(tensors), digests=tuple(digests), part=part)
+        content: Content = tensors
+        if self.on_disk:
+            content = self.encoding.write(digests, tensors, self.engine.says)
+            make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
+        batch = TextBatch(names=frozenset(tensors), digests=tuple(digests), content=content)
         _store.add(batch, current_limits().kept_features_bytes)
         return tensors
 

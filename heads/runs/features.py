@@ -10,8 +10,7 @@ from heads.backbone.precision import EXACT, products
 from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract
-from heads.features.given import given_features
-from heads.features.store import FeatureMatrices, FeatureStore
+from heads.features.store import FeatureMatrices, FeatureStore, given_features
 from heads.features.token_states import TokenStates, check_states, different, keep_states
 from heads.features.truncation import longer, token_findings
 from heads.parts.resolved_recipe import ResolvedRecipe

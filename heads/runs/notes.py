@@ -9,7 +9,7 @@ from torch import Tensor
 from heads.data.checks import SKEWED, majority_share
 from heads.data.splits import FOLDS, PER_CLASS, TEST_SET, Splits
 from heads.evaluation.predictions import BASELINES
-from heads.features.given import ENGINE as GIVEN_ENGINE
+from heads.features.store import GIVEN_ENGINE
 from heads.features.truncation import TOKENS_CUT
 from heads.runs.cells import Cell
 from heads.runs.folder import RunFolder

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from heads.errors import RecipeError
 from heads.events import Progress
 from heads.features import extraction, text_store
 from heads.features.extraction import extract
-from heads.features.store import FeatureMatrices
+from heads.features.store import COUNTS, DIGEST, FeatureMatrices
 from heads.features.text_store import TextBatch, TextStore, extract_by_text
 from heads.interruption import Interrupted, interruptible
 from heads.parts.registry import pooling
@@ -93,9 +94,12 @@ def read(
 def in_chunks(
     reading: str, texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = ()
 ) -> Tensor:
+    """The features as a run reads them, in a cache of its own."""
     asked = resolve(recipe(reading))
-    found = last(extract([asked], texts, pairs, backbone))
-    return found.matrix(asked.reading)[found.index]
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as place:
+        patch.setenv("HEADS_CACHE", place)
+        found = last(extract([asked], texts, pairs, backbone))
+        return found.matrix(asked.reading)[found.index]
 
 
 def files(home: Path) -> list[Path]:
@@ -118,6 +122,28 @@ def test_a_pass_for_one_recipe_serves_all_of_the_menu(
     assert passes.total() == 0
     read("max", TEXTS, small)
     assert passes.total() == 1  # the last text is new
+
+
+def test_what_a_run_has_read_is_found_text_by_text(
+    small: Backbone, passes: Counter[tuple[int, ...]]
+) -> None:
+    recipes = [resolve(recipe(reading)) for reading in ("mean", "cls@cat4")]
+    run = last(extract(recipes, TEXTS[:20], [], small))
+    passes.clear()
+    for one in recipes:
+        found = read(one.reading, TEXTS[19:9:-1], small)
+        assert torch.equal(found, run.matrix(one.reading)[run.index][10:].flip(0))
+    assert passes.total() == 0
+
+
+def test_the_numbers_of_a_run_do_not_depend_on_what_was_read_before(
+    small: Backbone, passes: Counter[tuple[int, ...]]
+) -> None:
+    wanted = in_chunks("mean", TEXTS, small)
+    for some in (TEXTS, TEXTS[:7]):
+        read("mean", some, small)
+    run = last(extract([resolve("mean+linear")], TEXTS, [], small))
+    assert torch.equal(run.matrix("mean")[run.index], wanted)
 
 
 def test_the_menu_is_every_builtin_pooling_that_is_fixed_and_has_no_option(small: Backbone) -> None:
@@ -268,7 +294,7 @@ def test_a_disk_that_takes_nothing_still_gives_features_and_they_are_kept(
         with full_disk(64):
             found = [read(reading, TEXTS, small) for reading in ("mean", "cls")]
     else:
-        elsewhere = home.parent / "a file"
+        elsewhere = home.parent.parent / "a file"
         elsewhere.write_text("where a folder should be")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADS_CACHE", str(elsewhere))
@@ -408,7 +434,7 @@ def test_of_more_texts_than_fit_only_what_is_asked_for_is_kept(
     found = read("mean", TEXTS, small)
     torch.testing.assert_close(found, in_chunks("mean", TEXTS, small), atol=1e-5, rtol=1e-4)
     (path,) = files(home)
-    assert text_store._opened(path).names == {"mean", *text_store.COUNTS}
+    assert text_store._opened(path).names == {"mean", *COUNTS}
 
 
 def test_the_store_on_disk_keeps_the_bound_of_all_features(
@@ -422,19 +448,19 @@ def test_the_store_on_disk_keeps_the_bound_of_all_features(
 
 
 def test_a_batch_that_is_let_go_is_found_no_more() -> None:
-    store, digest = TextStore(), b"0" * text_store.DIGEST
+    store, digest = TextStore(), b"0" * DIGEST
     for value in (1.0, 2.0):
         batch = TextBatch(
             names=frozenset({"mean"}),
             digests=(digest,),
-            part={"mean": torch.full((1, 4), value)},
+            content={"mean": torch.full((1, 4), value)},
         )
         store.add(batch, most=16)
     found = {"mean": torch.zeros(1, 4)}
     assert store.fill(found, [digest], [0]) == []
     assert found["mean"].tolist() == [[2.0] * 4]
     assert store.fill({"cls": torch.zeros(1, 4)}, [digest], [0]) == [0]
-    store.add(TextBatch(names=frozenset(), digests=(), part={"x": torch.zeros(5)}), most=0)
+    store.add(TextBatch(names=frozenset(), digests=(), content={"x": torch.zeros(5)}), most=0)
     assert store.lacks("mean", digest)
 
 

@@ -24,7 +24,7 @@ from heads.data.sources import open_source
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
 from heads.features.extraction import FeatureMatrices, extract
-from heads.features.given import given_features
+from heads.features.store import given_features
 from heads.interfaces.views.format import counted, percent, percent_or_blank
 from heads.interfaces.views.sections import find_subject
 from heads.parts.poolings import GIVEN
