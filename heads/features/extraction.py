@@ -115,7 +115,7 @@ def extract(
     return each_prompt(
         recipes,
         backbone,
-        lambda own, prompted: _extracted(own, texts, pairs, prompted, precision, scored),
+        lambda own, prompted: _extract(own, texts, pairs, prompted, precision, scored),
     )
 
 
@@ -164,7 +164,7 @@ def by_prompt(
     return sorted(found.values(), key=lambda one: len(one[0].written)) or [(backbone, [])]
 
 
-def _extracted(
+def _extract(
     recipes: Sequence[ResolvedRecipe],
     texts: Sequence[str],
     pairs: Sequence[str],
@@ -172,7 +172,7 @@ def _extracted(
     precision: str,
     scored: Collection[int],
 ) -> Iterator[Progress | FeatureMatrices]:
-    """The same for recipes that read the same texts, with one prompt behind them or with none."""
+    """Extract for recipes that read the same texts: with one prompt around them, or with none."""
     readers = {resolved.reading: Featurizer(resolved, backbone) for resolved in recipes}
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
     groups = grouped(rows, precision, scored, backbone)
@@ -181,7 +181,7 @@ def _extracted(
     found, before = list[Found](), 0
     for group in groups:
         part = len(group.rows) / len(different)
-        reading = _of(group, bool(pairs), readers, backbone)
+        reading = _encode_group(group, bool(pairs), readers, backbone)
         found.append((yield from within(reading, before / len(different), part)))
         before += len(group.rows)
     make_room(home_of("features"), ON_DISK_BYTES, IN_USE_SECONDS)
@@ -253,25 +253,24 @@ def grouped(
     return [group for group in both if group.rows]
 
 
-def _of(
+def _encode_group(
     group: Group, paired: bool, readers: Mapping[str, Featurizer], backbone: Backbone
 ) -> Generator[Progress, None, Found]:
-    """What a group's texts gave, by what they were read, and how fast."""
+    """Encode a group's texts; return what that gave, by what engine, and how fast."""
     while True:
-        engine, chunks = _prepared(group.rows, paired, readers, backbone, group.precision)
+        engine, chunks = _choose_engine(group, paired, readers, backbone)
         pace = Pace(f"Encoding {len(group.rows):,} texts with {backbone.id}", group.rows)
         with relied_on(engine):
-            return (yield from _all(chunks, readers, engine, pace)), engine, pace
+            return (yield from _encode_chunks(chunks, readers, engine, pace)), engine, pace
 
 
 def engine_of(group: Group, backbone: Backbone) -> InferenceEngine:
-    """Return the engine for some texts; a GPU is compared with the processor first."""
-    way = backends(backbone, group.precision)[0]
-    if way.device == HERE:
-        return InferenceEngine(backbone=backbone, way=way)
-    some = [group.rows[row] for row in to_try([len(text) for text, _ in group.rows])]
-    pairs = [second for _, second in some] if any(second for _, second in group.rows) else []
-    encoded = backbone.encode([text for text, _ in some], pairs)
+    """Return the engine for some texts; where there are several, they are tried on a few texts."""
+    texts, pairs = list[str](), list[str]()
+    if len(backends(backbone, group.precision)) > 1:
+        some = [group.rows[row] for row in to_try([characters(row) for row in group.rows])]
+        texts, pairs = [text for text, _ in some], [pair for _, pair in some]
+    encoded = backbone.encode(texts, pairs if any(pairs) else []) if texts else []
     return tried(backbone, group.precision, encoded)
 
 
@@ -292,26 +291,20 @@ def unread(
     return found
 
 
-def _prepared(
-    unique: Sequence[Row],
-    paired: bool,
-    readers: Mapping[str, Featurizer],
-    backbone: Backbone,
-    precision: str,
+def _choose_engine(
+    group: Group, paired: bool, readers: Mapping[str, Featurizer], backbone: Backbone
 ) -> tuple[InferenceEngine, list[_Chunk]]:
-    """How the texts are read, tried on a few of them unless all are kept; and their chunks."""
-    way = backends(backbone, precision)[0]
-    chunks = _chunks(unique, paired, backbone, way)
-    wanted = [chunk.file(reader.resolved) for chunk in chunks for reader in readers.values()]
-    if not readers:  # the texts are only counted
-        return InferenceEngine(backbone=backbone, way=way), chunks
-    if all(map(is_kept, wanted)):
-        says = message_of(chunks[0].counts) or "Texts were read by an earlier run."
-        return InferenceEngine(backbone=backbone, way=way, says=says), chunks
-    sample = [unique[place] for place in to_try([characters(row) for row in unique])]
-    pairs = [pair for _, pair in sample] if paired else []
-    found = tried(backbone, precision, backbone.encode([text for text, _ in sample], pairs))
-    return found, chunks if found.way == way else _chunks(unique, paired, backbone, found.way)
+    """Return the engine, tried on a few of the texts unless all are kept, and their chunks."""
+    way = backends(backbone, group.precision)[0]
+    chunks = _chunks(group.rows, paired, backbone, way)
+    files = [chunk.file(reader.resolved) for chunk in chunks for reader in readers.values()]
+    if all(map(is_kept, files)):  # also where the texts are only counted
+        message = message_of(chunks[0].counts) or "Texts were read by an earlier run."
+        message *= bool(readers)
+        return InferenceEngine(backbone=backbone, way=way, says=message), chunks
+    engine = engine_of(group, backbone)
+    chunks = chunks if engine.way == way else _chunks(group.rows, paired, backbone, engine.way)
+    return engine, chunks
 
 
 def _chunks(unique: Sequence[Row], paired: bool, backbone: Backbone, way: Backend) -> list[_Chunk]:
@@ -336,28 +329,28 @@ def most_at_once(backbone: Backbone) -> int:
     return max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
 
 
-def _all(
+def _encode_chunks(
     chunks: Sequence[_Chunk],
     readers: Mapping[str, Featurizer],
     engine: InferenceEngine,
     pace: Pace,
 ) -> Generator[Progress, None, Given]:
-    """What every chunk gave, and its counts."""
-    given: Given = []
+    """Encode chunk after chunk; return what each gave, and its counts."""
+    encoded: Given = []
     for chunk in chunks:
         interruption.check()
-        given.append((yield from _read(chunk, readers, engine, pace)))
-    for parts, counts in given:  # what this run is about to open is used
+        encoded.append((yield from _encode_chunk(chunk, readers, engine, pace)))
+    for parts, counts in encoded:  # what this run is about to open is used
         for content in (*(part.content for part in parts.values()), counts):
             if isinstance(content, Path):
                 used(content)
-    return given
+    return encoded
 
 
-def _read(
+def _encode_chunk(
     chunk: _Chunk, readers: Mapping[str, Featurizer], engine: InferenceEngine, pace: Pace
 ) -> Generator[Progress, None, tuple[dict[str, Part], Content]]:
-    """Reads a chunk for the readings that are not kept; what all of them gave, and its counts."""
+    """Encode a chunk for the readings that are not kept; return all of them, and its counts."""
     backbone, encoding, digests = engine.backbone, chunk.encoding, chunk.digests
     names = {reading: name_of(reader.resolved) for reading, reader in readers.items()}
     files = {reading: encoding.file(digests, [name]) for reading, name in names.items()}

@@ -278,17 +278,17 @@ def extract_by_text(
         RecipeError: A reading does not fit the base model.
     """
     rows = list(zip(texts, pairs, strict=True)) if pairs else [(text, "") for text in texts]
-    return each_prompt(recipes, backbone, partial(_extracted, rows, bool(pairs), on_disk))
+    return each_prompt(recipes, backbone, partial(_extract, rows, bool(pairs), on_disk))
 
 
-def _extracted(
+def _extract(
     rows: Sequence[Row],
     paired: bool,
     on_disk: bool,
     recipes: Sequence[ResolvedRecipe],
     backbone: Backbone,
 ) -> Iterator[Progress | FeatureMatrices]:
-    """The same for recipes that read the same texts, with one prompt behind them or with none."""
+    """Extract for recipes that read the same texts: with one prompt around them, or with none."""
     readers = {resolved.reading: Featurizer(resolved, backbone) for resolved in recipes}
     number: dict[Row, int] = {}
     index = torch.tensor([number.setdefault(row, len(number)) for row in rows])
