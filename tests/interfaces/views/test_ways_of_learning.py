@@ -12,8 +12,8 @@ from heads.interfaces.cli import tables
 from heads.interfaces.views import charts, ways_of_learning
 from heads.interfaces.views.sections import find_sections, find_subject, result_sections
 from heads.runs.cells import TuningReport
+from heads.runs.grids import USUAL_TUNES
 from heads.runs.leaderboard import Leaderboard
-from heads.runs.spec import USUAL_TUNES
 
 OTHER = {"cls+linear": (0, 400), "cls+linear?tune=lora": (0, 150)}
 SECONDS = {"": 0.04, "last2": 42.0, "lora": 75.0, "full": 123.4}

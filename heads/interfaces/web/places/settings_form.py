@@ -47,7 +47,8 @@ def build_request(
     Args:
         rest: How two texts enter, the losses and what is learned; then the settings of `FORM`.
     """
-    from heads.runs.spec import TUNED, TUNES, RunRequest
+    from heads.runs.grids import TUNED, TUNES
+    from heads.runs.spec import RunRequest
 
     pairs, losses, tunes, *form = rest
     recipes = {OWN: tuple(own or ()), TUNES: (TUNED,)}.get(str(grid), ())
@@ -267,7 +268,7 @@ def build(opening: Opening) -> SettingsInputs:
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:
         """The choice of heads of one's own; and which ways of learning are ticked."""
-        from heads.runs.spec import TUNES, USUAL_TUNES
+        from heads.runs.grids import TUNES, USUAL_TUNES
 
         others = [one for one in ticked if one not in USUAL_TUNES]
         if grid == TUNES:
