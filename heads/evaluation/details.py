@@ -37,8 +37,6 @@ from heads.evaluation.predictions import (
 )
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
-# --- What is measured of one kind of label beside the scores; each kind fills what it has.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelDetails:
@@ -65,30 +63,14 @@ class LabelDetails:
     threshold: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Details:
-    """Measures of one kind of label.
-
-    Attributes:
-        values: Measures by name, mean over seeds.
-        f1: F1 of each class or label; None for one that was neither tested nor answered.
-        labels: Every label closely, where a row may have any number of them.
-        confusion: (c, c), how often a class (row) was answered with a class (column).
-    """
-
-    values: Mapping[str, float]
-    f1: tuple[float | None, ...] = ()
-    labels: tuple[LabelDetails, ...] = ()
-    confusion: Tensor | None = None
-
-
-# --- What is measured beside the scores: by scikit-learn, mean over seeds.
+# --- What is measured beside the scores, by scikit-learn, as attributes of `Measures`; each problem
+# type fills what it has.
 
 # Of every class or label; NaN where there is nothing to take it from.
 EACH: Mapping[str, Any] = {"average": None, "zero_division": nan}
 
 
-def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> Details:
+def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> dict[str, Any]:
     """Of answers where a row has one class; F1 is over the classes that were tested or answered."""
     from sklearn.metrics import (
         brier_score_loss,
@@ -109,10 +91,10 @@ def details_of_one(outcome: CellPredictions, task: EvaluationTask) -> Details:
         values["mean_absolute_error"] = fmean(mean_absolute_error(*pair) for pair in pairs)
     f1s = [f1_score(*pair, labels=classes, **EACH) for pair in pairs]
     tables = [torch.from_numpy(confusion_matrix(*pair, labels=classes)) for pair in pairs]
-    return Details(values=values, f1=_each(f1s), confusion=torch.stack(tables).sum(dim=0))
+    return {"values": values, "f1": _each(f1s), "confusion": torch.stack(tables).sum(dim=0)}
 
 
-def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> Details:
+def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> dict[str, Any]:
     """Of answers where a row may have any number of labels.
 
     F1 is over the labels that were tested or given, average precision over those that were tested.
@@ -146,27 +128,24 @@ def details_of_many(outcome: CellPredictions, task: EvaluationTask) -> Details:
         strict=True,
     )
     names = [one.name for one in fields(LabelDetails)]
-    return Details(
-        values={
-            "mean_average_precision": float(means.nan_to_num().mean()),
-            "hamming_loss": fmean(hamming_loss(*pair) for pair in pairs),
-        },
-        f1=f1,
-        labels=tuple(LabelDetails(**dict(zip(names, own, strict=True))) for own in columns),
-    )
+    values = {
+        "mean_average_precision": float(means.nan_to_num().mean()),
+        "hamming_loss": fmean(hamming_loss(*pair) for pair in pairs),
+    }
+    labels = tuple(LabelDetails(**dict(zip(names, own, strict=True))) for own in columns)
+    return {"values": values, "f1": f1, "labels": labels}
 
 
-def details_of_number(outcome: CellPredictions, task: EvaluationTask) -> Details:
+def details_of_number(outcome: CellPredictions, task: EvaluationTask) -> dict[str, Any]:
     """Of predicted numbers."""
     from sklearn.metrics import mean_absolute_error, mean_squared_error
 
     pairs = _pairs(outcome, task)
-    return Details(
-        values={
-            "mean_squared_error": fmean(mean_squared_error(*pair) for pair in pairs),
-            "mean_absolute_error": fmean(mean_absolute_error(*pair) for pair in pairs),
-        }
-    )
+    values = {
+        "mean_squared_error": fmean(mean_squared_error(*pair) for pair in pairs),
+        "mean_absolute_error": fmean(mean_absolute_error(*pair) for pair in pairs),
+    }
+    return {"values": values}
 
 
 def _pairs(outcome: CellPredictions, task: EvaluationTask) -> list[tuple[Any, Any]]:
@@ -234,7 +213,8 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
     # Of a score the mean of its parts, which intervals and comparisons are made of as well.
     ranked = metrics_of(task.problem, ordered=task.ordered)
     values = {name: fmean(scores(answers, replace(task, metric=name))) for name in ranked}
-    values, bins = {**values, **details.values, task.ranked_by: fmean(found)}, ()
+    values |= {**details["values"], task.ranked_by: fmean(found)}
+    bins: tuple[Bin, ...] = ()
     if task.problem.has_classes:
         bins = reliability(confidence(whole, task), decided(whole, task))
         values |= {
@@ -249,10 +229,7 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
         low=low,
         high=high,
         scores=found,
-        values=values,
-        f1=details.f1,
-        labels=details.labels,
         bins=bins,
-        confusion=details.confusion,
         calibration=calibration(whole, task, bins),
+        **details | {"values": values},
     )

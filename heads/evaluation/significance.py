@@ -3,9 +3,10 @@
 Legend: k cells, g unique texts, s seeds, b draws of the bootstrap.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import erfc
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,61 +62,174 @@ class Difference:
         return replace(self, name=self.other, other=self.name, **ends)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairTests:
+    """All pairs of k cells, and the largest statistics that chance gives.
+
+    Attributes:
+        names: The cells.
+        differences: (k, k), of the mean scores: row less column.
+        variances: (k, k), of these differences.
+        is_random: (k,), whether a cell draws lots in training.
+        by_chance: (2, b), the largest |statistic| of each draw, ascending: among the pairs with
+            the reference, and among all pairs.
+        groups: How many groups of rows were tested: the pieces of evidence.
+        seeds: How many seeds were compared: those that all cells have.
+        unit: What one text counts for at most, about: 1, but for errors in units of the labels.
+        most: The largest difference there can be.
+    """
+
+    names: tuple[str, ...]
+    differences: Tensor
+    variances: Tensor
+    is_random: tuple[bool, ...]
+    by_chance: Tensor
+    groups: int
+    seeds: int
+    unit: float
+    most: float
+
+    def test(self, name: str, other: str, *, is_planned: bool) -> Difference:
+        """Return how much better one cell scores than another.
+
+        Args:
+            name: The one cell.
+            other: The other cell.
+            is_planned: Whether the family is the pairs with the reference, and not all pairs.
+        """
+        row, column = self.names.index(name), self.names.index(other)
+        by_chance = self.by_chance[0 if is_planned else 1]
+        # The bar that exactly 5 % of the draws reach: an interval leaves 0 out just when p <= 0.05.
+        allowed = round(LEVEL * (DRAWS + 1))
+        bar = max(float(by_chance[-allowed]) + SAME, Z_95)
+        gap, variance = float(self.differences[row, column]), float(self.variances[row, column])
+        statistic = abs(gap) / variance**0.5
+        reached = int((by_chance >= statistic - SAME).sum())
+        half = self._half_width(bar, variance, gap)
+        is_told = self.seeds > 1 or not (self.is_random[row] or self.is_random[column])
+        return Difference(
+            name=name,
+            other=other,
+            difference=gap,
+            low=max(-self.most, gap - half),
+            high=min(self.most, gap + half),
+            p=max((1 + reached) / (DRAWS + 1), erfc(statistic / 2**0.5)),
+            differs=is_told and abs(gap) > half,
+        )
+
+    def _half_width(self, bar: float, variance: float, gap: float) -> float:
+        """Return half the interval: all true differences that the statistic allows at `gap`."""
+        left = 1 - bar**2 / self.groups
+        around = max(variance - gap**2 / self.groups, 0.0)  # about the difference, not about 0
+        return bar * (around / left) ** 0.5 if left > 0 else 4.0 * self.unit
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it as plain values, to the last bit."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: v.tolist() if isinstance(v, Tensor) else v for name, v in values.items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PairTests":
+        """Return the pairs that `as_json` wrote."""
+        return cls(
+            names=tuple(values["names"]),
+            differences=torch.tensor(values["differences"], dtype=torch.double),
+            variances=torch.tensor(values["variances"], dtype=torch.double),
+            is_random=tuple(values["is_random"]),
+            by_chance=torch.tensor(values["by_chance"], dtype=torch.float),
+            **{name: values[name] for name in ("groups", "seeds", "unit", "most")},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparisons:
-    """Every cell against the reference and against the best.
+    """Every cell against every other; those with the reference were fixed beforehand.
 
     Attributes:
         reference: The cell that was fixed beforehand.
         best: The head with the highest score; the reference where it is level.
-        seeds: How many seeds were compared: those that all cells have.
-        to_reference: Every other cell less the reference.
-        family: Returns every other cell less a cell that was chosen by looking: the family is
-            then all pairs of cells.
+        pairs: The tests of all pairs.
         chosen: The score that the best of the heads comes to on rows that did not choose it;
             None of a single head.
-        once: Whether there is one seed and a head draws lots: nothing is known of their luck.
-        groups: How many groups of rows were tested: the pieces of evidence.
         frozen: The comparisons of the cells whose base model is frozen, as if there were no
             others; None where there are no others, or no head among them.
     """
 
     reference: str
     best: str
-    seeds: int
-    to_reference: tuple[Difference, ...]
-    family: Callable[[str], tuple[Difference, ...]] = field(repr=False, compare=False)
+    pairs: PairTests
     chosen: float | None = None
-    once: bool = False
-    groups: int = 0
     frozen: "Comparisons | None" = None
 
     @property
+    def once(self) -> bool:
+        """Whether there is one seed and a head draws lots: nothing is known of their luck."""
+        return self.pairs.seeds == 1 and any(self.pairs.is_random)
+
+    @property
+    def to_reference(self) -> tuple[Difference, ...]:
+        """Every other cell less the reference."""
+        return self._family(self.reference, is_planned=True)
+
+    @property
     def to_best(self) -> tuple[Difference, ...]:
-        """Every other cell less the best."""
-        return self.family(self.best)
+        """Every other cell less the best, which was chosen by looking: the family is all pairs."""
+        return self._family(self.best, is_planned=False)
 
     def to(self, name: str) -> tuple[Difference, ...]:
         """Return every other cell less one cell, by the narrowest intervals that are known.
 
         The comparisons with the reference were fixed beforehand; they are fewer than all pairs.
         """
-        if name == self.reference:
-            return self.to_reference
-        planned = next(d for d in self.to_reference if d.name == name).reversed
-        return tuple(planned if d.name == self.reference else d for d in self.family(name))
+        return tuple(self._narrowest(other, name) for other in self.pairs.names if other != name)
 
     def between(self, name: str, other: str) -> Difference | None:
         """Return how much better one cell scores than another; None where either is missing."""
-        names = {self.reference, *(d.name for d in self.to_reference)}
-        if name == other or not names >= {name, other}:
+        if name == other or not {name, other} <= set(self.pairs.names):
             return None
-        return next(d for d in self.to(other) if d.name == name)
+        return self._narrowest(name, other)
+
+    def _narrowest(self, name: str, other: str) -> Difference:
+        if name == self.reference:
+            return self._test(other, name, is_planned=True).reversed
+        return self._test(name, other, is_planned=other == self.reference)
+
+    def _family(self, other: str, *, is_planned: bool) -> tuple[Difference, ...]:
+        names = (name for name in self.pairs.names if name != other)
+        return tuple(self._test(name, other, is_planned=is_planned) for name in names)
+
+    def _test(self, name: str, other: str, *, is_planned: bool) -> Difference:
+        """Return the test of a pair: that of the smaller family if it stands in one as well."""
+        pairs, frozen = self.pairs, self.frozen
+        if frozen and {name, other} <= set(frozen.pairs.names):
+            pairs = pairs if is_planned and frozen.reference != other else frozen.pairs
+        return pairs.test(name, other, is_planned=is_planned)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it as plain values, to the last bit."""
+        return {
+            "reference": self.reference,
+            "best": self.best,
+            "pairs": self.pairs.as_json(),
+            "chosen": self.chosen,
+            "frozen": self.frozen.as_json() if self.frozen else None,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Comparisons":
+        """Return the comparisons that `as_json` wrote."""
+        return cls(
+            reference=values["reference"],
+            best=values["best"],
+            pairs=PairTests.from_json(values["pairs"]),
+            chosen=values["chosen"],
+            frozen=cls.from_json(values["frozen"]) if values["frozen"] else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs:
-    """All pairs of cells, (k, k) each: row less column.
+class _Evidence:
+    """What the tests of all pairs of k cells are made of, (k, k) each: row less column.
 
     Attributes:
         differences: Of the mean scores.
@@ -125,11 +239,7 @@ class _Pairs:
         luck: What is believed of the luck of every cell, in units of half of that: where some
             cells are tuned, as the variance of its score.
         parts: (g, k), each group's part of the score, as evidence; only where cells differ.
-        random: (k,), whether a cell draws lots in training.
-        groups: How many groups of rows were tested.
-        seeds: How many seeds.
-        unit: What one text counts for at most, about: 1, but for errors in units of the labels.
-        most: The largest difference there can be.
+        groups: As of `PairTests`, as are `seeds` and `unit`.
     """
 
     differences: Tensor
@@ -137,11 +247,9 @@ class _Pairs:
     within: Tensor
     luck: SeedVariance
     parts: Tensor
-    random: list[bool]
     groups: int
     seeds: int
     unit: float
-    most: float
 
     @property
     def variances(self) -> Tensor:
@@ -205,20 +313,7 @@ def compare(
         return _compared(outcomes, task, reference, tuned, None, seed)
     home = reference if reference in heads else heads[0]
     frozen = _compared(fixed, task, home, (), None, seed)
-    whole = _compared(outcomes, task, reference, tuned, frozen, seed)
-    names = {outcome.name for outcome in fixed}
-
-    def family(name: str) -> tuple[Difference, ...]:
-        return _with(whole.family(name), frozen.family(name) if name in names else ())
-
-    to_reference = _with(whole.to_reference, frozen.to_reference)
-    return replace(whole, to_reference=to_reference, family=family, frozen=frozen)
-
-
-def _with(whole: Sequence[Difference], frozen: Sequence[Difference]) -> tuple[Difference, ...]:
-    """A family in which the pairs that stand in a smaller one as well are those of that one."""
-    known = {(d.name, d.other): d for d in frozen}
-    return tuple(known.get((d.name, d.other), d) for d in whole)
+    return _compared(outcomes, task, reference, tuned, frozen, seed)
 
 
 def _compared(
@@ -233,21 +328,28 @@ def _compared(
     seeds = min(len(outcome.rows) for outcome in outcomes)
     answers = [first(outcome, seeds, task) for outcome in outcomes]
     names = [outcome.name for outcome in outcomes]
-    home, pairs = names.index(reference), _pairs(answers, task, tuned)
+    home, weighed = names.index(reference), _weigh(answers, task, tuned)
     ahead = home if frozen is None else names.index(frozen.best)
     rivals = [name for name in names if frozen is None or name in tuned]
-    best = _best(names, rivals, pairs.differences[:, ahead] / pairs.unit, ahead)
-    drawn = list(_chance(pairs, home, seed))
-    to_reference, to_any = torch.cat([a for a, _ in drawn]), torch.cat([b for _, b in drawn])
+    best = _best(names, rivals, weighed.differences[:, ahead] / weighed.unit, ahead)
+    pairs = PairTests(
+        names=tuple(names),
+        differences=weighed.differences,
+        variances=weighed.variances,
+        is_random=tuple(answer.is_random for answer in answers),
+        by_chance=torch.cat(list(_draw_chance(weighed, home, seed)), dim=1).sort(dim=1).values,
+        groups=weighed.groups,
+        seeds=weighed.seeds,
+        unit=weighed.unit,
+        most=task.score.high - task.score.low,
+    )
+    heads = [answer for answer in answers if answer.name not in BASELINES]
     return Comparisons(
         reference=reference,
         best=names[best],
-        seeds=seeds,
-        to_reference=_family(pairs, names, home, to_reference),
-        family=lambda name: _family(pairs, names, names.index(name), to_any),
-        chosen=chosen_score([one for one in answers if one.name not in BASELINES], task, seed),
-        once=seeds == 1 and any(pairs.random),
-        groups=pairs.groups,
+        pairs=pairs,
+        chosen=chosen_score(heads, task, seed),
+        frozen=frozen,
     )
 
 
@@ -258,22 +360,23 @@ def _best(names: Sequence[str], rivals: Collection[str], leads: Tensor, home: in
     return best if leads[best] > SAME else home
 
 
-def _pairs(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[str]) -> _Pairs:
+def _weigh(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[str]) -> _Evidence:
     for one in answers[1:]:
         if not all(map(torch.equal, one.rows, answers[0].rows)):
             raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
     rows, seeds = answers[0].rows, len(answers[0].rows)
-    found = [by_text(parts(one, task), one, task).sum(dim=1) for one in answers]
-    by_seed = torch.stack(found, dim=1)  # (s, k)
+    by_seed = torch.stack(
+        [by_text(parts(cell, task), cell, task).sum(dim=1) for cell in answers], dim=1
+    )  # (s, k)
     scores = by_seed.mean(dim=0)
-    told = [by_text(evidence(one, task), one, task) for one in answers]
-    each = torch.stack(told, dim=2)  # (s, g, k)
+    each = torch.stack(
+        [by_text(evidence(cell, task), cell, task) for cell in answers], dim=2
+    )  # (s, g, k)
     by_group = each.mean(dim=0)
     tested = torch.cat(rows)
     groups = len(task.groups[tested].unique())
     texts = groups if task.texts is None else len(task.texts[tested].unique())
-    name = task.score
-    unit = (float(scores.abs().mean()) or 1.0) if name.scale == "error" else 1.0
+    unit = (float(scores.abs().mean()) or 1.0) if task.score.scale == "error" else 1.0
     of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
     is_tuned = torch.tensor([one.name in tuned for one in answers])
@@ -281,17 +384,15 @@ def _pairs(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[s
         within, luck = torch.full_like(within, 2.0), _luck_by_kind(each, by_seed, is_tuned, unit)
     else:
         luck = _luck(each, by_seed, unit)
-    return _Pairs(
+    return _Evidence(
         differences=scores[:, None] - scores,
         of_rows=of_rows + 2 * (unit / texts) ** 2,
         within=within,
         luck=luck,
         parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
-        random=[one.is_random for one in answers],
         groups=groups,
         seeds=seeds,
         unit=unit,
-        most=name.high - name.low,
     )
 
 
@@ -329,8 +430,8 @@ def _squares(parts: Tensor) -> Tensor:
     return (own[..., :, None] + own[..., None, :] - 2 * products).clamp_min(0)
 
 
-def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The largest |statistic| by chance, (b,): of the pairs with one cell, and of all pairs."""
+def _draw_chance(pairs: _Evidence, home: int, seed: int) -> Iterator[Tensor]:
+    """Draw the largest |statistic| by chance, (2, b): of the pairs with one cell, and of all."""
     rng = torch.Generator().manual_seed(seed)
     scale = pairs.groups / pairs.unit
     parts, atoms = (pairs.parts * scale).float(), pairs.luck.atoms.float()
@@ -355,42 +456,4 @@ def _chance(pairs: _Pairs, home: int, seed: int) -> Iterator[tuple[Tensor, Tenso
         statistics = shifts.abs() / errors
         # The largest by chance, among the pairs with the reference and among all: who beats these
         # in 95 % of draws is different whoever was looked at first.
-        yield statistics[:, :, home].amax(dim=1), statistics.amax(dim=(1, 2))
-
-
-def _family(
-    pairs: _Pairs, names: Sequence[str], home: int, by_chance: Tensor
-) -> tuple[Difference, ...]:
-    """Every other cell less one, against the largest statistics that chance gives (b,)."""
-    # The bar that exactly 5 % of the draws reach: an interval leaves 0 out just when p <= 0.05.
-    allowed = round(LEVEL * (DRAWS + 1))
-    bar = max(float(by_chance.sort().values[-allowed]) + SAME, Z_95)
-    found, variances = [], pairs.variances
-    for number, name in enumerate(names):
-        if number == home:
-            continue
-        gap, variance = float(pairs.differences[number, home]), float(variances[number, home])
-        statistic = abs(gap) / variance**0.5
-        reached = int((by_chance >= statistic - SAME).sum())
-        p = max((1 + reached) / (DRAWS + 1), erfc(statistic / 2**0.5))
-        half = _half(bar, variance, gap, pairs)
-        is_told = pairs.seeds > 1 or not (pairs.random[number] or pairs.random[home])
-        found.append(
-            Difference(
-                name=name,
-                other=names[home],
-                difference=gap,
-                low=max(-pairs.most, gap - half),
-                high=min(pairs.most, gap + half),
-                p=p,
-                differs=is_told and abs(gap) > half,
-            )
-        )
-    return tuple(found)
-
-
-def _half(bar: float, variance: float, gap: float, pairs: _Pairs) -> float:
-    """Half the interval: every true difference that the statistic would not tell from `gap`."""
-    left = 1 - bar**2 / pairs.groups
-    around = max(variance - gap**2 / pairs.groups, 0.0)  # about the difference, not about 0
-    return bar * (around / left) ** 0.5 if left > 0 else 4.0 * pairs.unit
+        yield torch.stack([statistics[:, :, home].amax(dim=1), statistics.amax(dim=(1, 2))])

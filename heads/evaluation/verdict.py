@@ -6,7 +6,7 @@ from math import ceil, floor, log10
 
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
-from heads.evaluation.predictions import BASELINES, MAJORITY, TFIDF
+from heads.evaluation.predictions import BASELINES, MAJORITY, OWN, TFIDF
 from heads.evaluation.significance import Comparisons, Difference
 
 FEWEST_ROWS = 50  # tested: fewer are too few to choose on
@@ -25,7 +25,8 @@ class Recommendation:
 
     Attributes:
         name: The head; "" where none can be recommended.
-        lead: What to know before any head: that a baseline does as well. Often empty.
+        lead: What to know before any head: how the checkpoint's own head compares, and that a
+            baseline does as well. Often empty.
         use: The head in backticks, or why there is none; "" where no head is trained yet.
         because: Why this head, and its score beside those of the baselines.
         how_sure: How many other heads are not significantly different, and what would settle that.
@@ -92,9 +93,13 @@ def recommend(
     else:
         return _describe(measures, comparisons, sizes, name, asides)
     scores, _ = _scores(measures, comparisons.best, comparisons.best)
-    because = f"`{comparisons.best}` scores highest: {scores}"
+    # The checkpoint's own head, which is never recommended, may score higher.
+    among = "of the heads trained here, " * (OWN in measures)
     return Recommendation(
-        use=f"No recommendation: {why}", because=because, how_sure="; ".join(sure)
+        lead=_compare_own_head(comparisons, comparisons.best),
+        use=f"No recommendation: {why}",
+        because=f"{among}`{comparisons.best}` scores highest: {scores}",
+        how_sure="; ".join(sure),
     )
 
 
@@ -158,7 +163,7 @@ def _smallest_of_best(
 
 
 def _cells(comparisons: Comparisons) -> set[str]:
-    return {comparisons.reference, *(d.name for d in comparisons.to_reference)}
+    return set(comparisons.pairs.names)
 
 
 def _ranked(measures: Mapping[str, Measures], cells: set[str], reference: str = "") -> list[str]:
@@ -167,10 +172,6 @@ def _ranked(measures: Mapping[str, Measures], cells: set[str], reference: str = 
         cells - set(BASELINES),
         key=lambda name: (-round(measures[name].score, 9), name != reference, name),
     )
-
-
-def _heads(differences: Sequence[Difference]) -> list[Difference]:
-    return [d for d in differences if d.name not in BASELINES]
 
 
 def _is_better(comparisons: Comparisons, name: str, other: str) -> bool:
@@ -199,13 +200,13 @@ def _describe(
     if frozen is not None:
         tuned = _ranked(measures, _cells(comparisons) - _cells(frozen))
         among = comparisons if name in tuned else frozen
-    others = _heads(among.to(name))
+    others = [d for d in among.to(name) if d.name not in BASELINES]
     alike = tuple(d.name for d in others if not d.differs)
     scores, score_of_best = _scores(measures, name, among.best)
     because = [_reason(measures, among, sizes, name, alike, score_of_best), scores]
     sure = [*_compared_with(measures, among, name, others, alike), *asides]
-    lead = _lead(measures, comparisons, name)
-    if TFIDF in measures and not lead and not _is_better(comparisons, name, TFIDF):
+    words = _compare_bag_of_words(measures, comparisons, name)
+    if TFIDF in measures and not words and not _is_better(comparisons, name, TFIDF):
         sure.insert(1, "a bag of words is not significantly worse")
     if among is not comparisons:
         near = tuple(
@@ -222,7 +223,7 @@ def _describe(
         because.append("it fine-tunes the base model, and so needs a copy of it")
     return Recommendation(
         name=name,
-        lead=lead,
+        lead=" ".join(filter(None, (_compare_own_head(comparisons, name), words))),
         use=f"`{name}`",
         because="; ".join(filter(None, because)),
         how_sure="; ".join(sure),
@@ -230,7 +231,19 @@ def _describe(
     )
 
 
-def _lead(measures: Mapping[str, Measures], comparisons: Comparisons, name: str) -> str:
+def _compare_own_head(comparisons: Comparisons, name: str) -> str:
+    """Say how the head that the checkpoint came with compares with a head trained here."""
+    difference = comparisons.between(OWN, name)
+    if difference is None:
+        return ""
+    how = "better than" if difference.difference > 0 else "worse than"
+    how = f"significantly {how}" if difference.differs else "not significantly different from"
+    return f"The checkpoint's own head is {how} `{name}`."
+
+
+def _compare_bag_of_words(
+    measures: Mapping[str, Measures], comparisons: Comparisons, name: str
+) -> str:
     """Say first that a bag of words scores as high as the recommended head, where it does."""
     if TFIDF not in measures or _is_better(comparisons, name, TFIDF):
         return ""
@@ -251,7 +264,7 @@ def _reason(
     score_of_best: str,
 ) -> str:
     best = f"`{comparisons.best}` ({score_of_best})"
-    if not _heads(comparisons.to_reference):
+    if len(_cells(comparisons) - set(BASELINES)) < 2:
         return ""
     if measures[name].score >= measures[comparisons.best].score:
         much_smaller = [head for head in alike if SAME_SIZE * sizes[head] < sizes[name]]
@@ -272,7 +285,7 @@ def _scores(measures: Mapping[str, Measures], head: str, best: str) -> tuple[str
     """Return the score of a head beside those of the baselines, and that of the best head."""
     own, name = measures[head], SCORES[measures[head].metric]
     baselines = {MAJORITY: "mean of the labels" if _is_number(own) else "majority class"}
-    baselines[TFIDF] = "bag of words"
+    baselines |= {TFIDF: "bag of words", OWN: "the checkpoint's own head"}
     known = {words: measures[one].score for one, words in baselines.items() if one in measures}
     ends = sorted((own.low, own.high), key=abs if name.scale == "error" else None)
     every = (own.score, *ends, measures[best].score, *known.values())
@@ -304,7 +317,7 @@ def _compared_with(
     if comparisons.once:
         yield "trained once, so how much results vary is not known: train with 3 seeds"
     elif unclear := [d for d in others if d.name in alike]:
-        yield _settling(unclear, comparisons.groups, own)
+        yield _settling(unclear, comparisons.pairs.groups, own)
     expected = comparisons.chosen
     is_highest = own.score >= measures[comparisons.best].score
     if is_highest and expected and own.score - expected > small_difference(own.score, score) / 4:

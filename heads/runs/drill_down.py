@@ -13,13 +13,14 @@ from heads.data.corpus import Corpus
 from heads.data.splits import Splits
 from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
-from heads.evaluation.significance import Difference, compare
+from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import MEASURES, Estimate
 from heads.problem import ProblemType
 from heads.runs import spec
 from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
+from heads.runs.saved_comparisons import SavedComparisons
 
 # --- The texts on which the heads of a run disagree most: where a choice between them matters.
 
@@ -307,7 +308,9 @@ def _difference(board: Leaderboard, cells: Sequence[Cell], best: int) -> Differe
         answers_of_cell(board.folder, asked.names.index(cell.name), cell.name).answers
         for cell in cells
     ]
-    found = compare(answers, asked.task, reference=last.name, seed=asked.config.seed)
+    saved = SavedComparisons(board.folder)
+    found = saved.compare(answers, asked.task, reference=last.name, seed=asked.config.seed)
+    saved.save()
     return next(one for one in found.to_reference if one.name == first.name)
 
 

@@ -19,6 +19,8 @@
     clock.json            how long it has worked so far
     end.json              how it ended
     leaderboard.json      all of that compared, as `heads train --json` prints it
+    comparisons.json      differences of cells and their intervals, each by a digest of what it
+                          was computed from
     lock                  held by the process that works on it (filelock)
 
 Files bear numbers, never names of labels or recipes.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from heads import display
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError
-from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says
 from heads.evaluation.metrics import SCORES, MetricName
-from heads.evaluation.predictions import BASELINES, OWN, Answers
-from heads.evaluation.significance import Comparisons, Difference, compare
+from heads.evaluation.predictions import BASELINES, Answers
+from heads.evaluation.significance import Comparisons, Difference
 from heads.evaluation.transferability import Estimate, RankAgreement, agreement
 from heads.evaluation.verdict import Recommendation, recommend
 from heads.parts.resolved_recipe import ResolvedRecipe
@@ -23,6 +22,7 @@ from heads.runs.cells import Cell, answers_of_cell, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.racing import stopped_of
 from heads.runs.refit import run_classifier
+from heads.runs.saved_comparisons import SavedComparisons
 from heads.runs.spec import RunSpec, load
 from heads.runs.trained_heads import head_file, missing_heads
 from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
@@ -128,8 +128,7 @@ class Leaderboard(display.Displayed):
         Raises:
             HeadsError: The run has no such head, or the name is no recipe.
         """
-        asked = name or self.recommendation.name or self.best
-        return run_classifier(self.folder, asked)
+        return run_classifier(self.folder, name or self.recommendation.name or self.best)
 
     def cell(self, name: str) -> Cell:
         """The cell of that name.
@@ -216,85 +215,90 @@ class Leaderboard(display.Displayed):
 
 def leaderboard(run: RunFolder) -> Leaderboard:
     """Read a run and compare what is done of it; raise DataError if it is broken."""
-    asked, stopped = load(run), stopped_of(run)
+    spec, stopped = load(run), stopped_of(run)
     end = run.read("end.json") or UNFINISHED
-    cells = read_cells(run, asked.names)
-    numbers = {name: asked.names.index(name) for name in cells}
+    cells = read_cells(run, spec.names)
+    numbers = {name: spec.names.index(name) for name in cells}
     answers = {name: answers_of_cell(run, n, name).answers for name, n in numbers.items()}
-    cells, comparisons = _comparisons(asked, cells, answers)
+    saved = SavedComparisons(run)
+    cells, comparisons = _compare_cells(spec, cells, answers, saved)
     verdict, recommendation = NOTHING, Recommendation()
     if comparisons:
         is_over = end["state"] == "finished"
         failed = [
             name
-            for number, name in enumerate(asked.recipes)
+            for number, name in enumerate(spec.recipes)
             if (run.path / f"cells/{number:03}.failed.json").is_file()
         ]
         verdict, recommendation = _verdict(
-            asked, cells, comparisons, stopped, failed, is_over=is_over
+            spec, cells, comparisons, stopped, failed, is_over=is_over
         )
         cells = _compared(cells, comparisons, recommendation.name)
     facts, curve = run.read("facts.json") or {}, run.read("curve.json") or []
     reading = facts.get("reading", {})
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
-    recipes = dict(zip(asked.recipes, asked.resolved, strict=True))
+    recipes = dict(zip(spec.recipes, spec.resolved, strict=True))
     heads = {name: resolved for name, resolved in recipes.items() if name in cells}
+    options = {"seed": spec.config.seed, "compare": saved.compare}
+    ways = ways_of_learning(cells.values(), recipes, answers, spec.task, **options)
+    windows = windows_notes(heads, answers, spec.task, facts, **options)
+    saved.save(prune=True)
     return Leaderboard(
         folder=run,
-        data=asked.corpus.name,
-        model=asked.model,
-        revision=asked.revision,
-        classes=asked.corpus.classes,
-        problem=asked.corpus.problem,
-        metric=asked.metric,
-        rows=len(asked.corpus),
-        protocol=wording.protocol(asked.splits, asked),
+        data=spec.corpus.name,
+        model=spec.model,
+        revision=spec.revision,
+        classes=spec.corpus.classes,
+        problem=spec.corpus.problem,
+        metric=spec.metric,
+        rows=len(spec.corpus),
+        protocol=wording.protocol(spec.splits, spec),
         cells=tuple(sorted(cells.values(), key=lambda c: (c.is_baseline, -c.measures.score))),
         recipes=recipes,
         stopped=stopped,
-        planned=len(asked.recipes),
+        planned=len(spec.recipes),
         best=comparisons.best if comparisons else "",
         reference=comparisons.reference if comparisons else "",
         verdict=verdict,
         recommendation=recommendation,
         curve=tuple(curve),
-        curve_says=_curve_says(curve, asked.metric, is_of_some=bool(_tuned(cells))),
-        ways_of_learning=ways_of_learning(
-            cells.values(), recipes, answers, asked.task, asked.config.seed
-        ),
+        curve_says=_curve_says(curve, spec.metric, is_of_some=bool(_tuned(cells))),
+        ways_of_learning=ways,
         estimates=estimates,
         agreements=_agreements(estimates, cells, recipes, comparisons),
         notes=(
-            *(f"{error.what} {error.hint}" for error in missing_heads(run, asked, cells)),
-            *windows_notes(heads, answers, asked.task, facts, asked.config.seed),
-            *wording.notes(run, asked, facts, len(stopped)),
+            *(f"{error.what} {error.hint}" for error in missing_heads(run, spec, cells)),
+            *windows,
+            *wording.notes(run, spec, facts, len(stopped)),
             *wording.of_tuned(list(cells.values())),
         ),
         reading=wording.read_and_learned(facts),
         seconds=end["seconds"],
         forward_seconds=facts.get("forward_seconds", 0.0),
-        precision=reading.get("precision") or asked.versions.get("precision", ""),
+        precision=reading.get("precision") or spec.versions.get("precision", ""),
         state=end["state"],
-        warning=asked.account.get("warning", ""),
+        warning=spec.account.get("warning", ""),
     )
 
 
-def _comparisons(
-    asked: RunSpec, cells: Mapping[str, Cell], answers: Mapping[str, Answers]
+def _compare_cells(
+    spec: RunSpec,
+    cells: Mapping[str, Cell],
+    answers: Mapping[str, Answers],
+    saved: SavedComparisons,
 ) -> tuple[dict[str, Cell], Comparisons | None]:
     """Compare the cells, and take their intervals together; None where no head is done."""
     tuned = _tuned(cells)
     reference = wording.reference_of(list(cells), tuned)
     if not reference:
         return dict(cells), None
-    each = list(answers.values())
-    ends = score_intervals(each, asked.task, tuned)
+    each, task, seed = list(answers.values()), spec.task, spec.config.seed
+    ends = saved.score_intervals(each, task, tuned)
     pooled = {
         name: replace(cell, measures=replace(cell.measures, low=low, high=high))
         for (name, cell), (low, high) in zip(cells.items(), ends, strict=True)
     }
-    seed = asked.config.seed
-    return pooled, compare(each, asked.task, reference=reference, tuned=tuned, seed=seed)
+    return pooled, saved.compare(each, task, reference=reference, tuned=tuned, seed=seed)
 
 
 def _tuned(cells: Mapping[str, Cell]) -> list[str]:
@@ -303,7 +307,7 @@ def _tuned(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def _verdict(
-    asked: RunSpec,
+    spec: RunSpec,
     cells: Mapping[str, Cell],
     comparisons: Comparisons,
     eliminated: Sequence[Eliminated],
@@ -314,26 +318,20 @@ def _verdict(
     stopped = len(eliminated)
     done = sum(not cell.is_baseline for cell in cells.values()) + stopped
     known = {*cells, *failed, *(head.recipe for head in eliminated)}
-    both = zip(asked.recipes, asked.resolved, strict=True)
+    both = zip(spec.recipes, spec.resolved, strict=True)
     if not is_over and any(recipe.is_quick for name, recipe in both if name not in known):
-        use = f"Nothing to recommend yet: {done} of {len(asked.recipes)} heads trained"
+        use = f"Nothing to recommend yet: {done} of {len(spec.recipes)} heads trained"
         return (f"{use}.",), Recommendation(use=use)
     measures = {name: cell.measures for name, cell in cells.items()}
     # A head without parameters stores the training texts instead, which is larger than any layer.
     sizes = {name: cell.learned or inf for name, cell in cells.items()}
-    usual = wording.commonest(asked, asked.splits.train[0])
-    left = len(asked.recipes) - done
+    usual = wording.commonest(spec, spec.splits.train[0])
+    left = len(spec.recipes) - done
     improving = sum(not cell.is_converged for cell in cells.values())
     told = {"stopped": stopped, "left": left, "improving": improving}
     recommended = recommend(measures, comparisons, sizes, commonest=usual, **told)
-    judged = (*recommended.sentences, *wording.of_these_rows(asked.splits))
-    gap = comparisons.between(OWN, recommended.name)
-    gap = gap or comparisons.between(OWN, comparisons.reference)
-    if gap:
-        how = "better than" if gap.difference > 0 else "worse than"
-        how = f"significantly {how}" if gap.differs else "not significantly different from"
-        judged = (f"The checkpoint's own head is {how} `{gap.other}`.", *judged)
-    return (*judged, *wording.still_improving(cells.values())), recommended
+    remarks = (*wording.of_these_rows(spec.splits), *wording.still_improving(cells.values()))
+    return (*recommended.sentences, *remarks), recommended
 
 
 def _compared(
@@ -407,48 +405,44 @@ def _curve_says(curve: Sequence[Mapping[str, Any]], metric: MetricName, *, is_of
 
 
 def facts_of(run: RunFolder) -> dict[str, Any]:
-    """A run in a few plain values, read from small files only; its state may be "broken"."""
+    """Return a run in a few plain values, from small files only; its state may be "broken"."""
     try:
-        facts, found, end = (
+        facts, summary, end = (
             run.read(name) or {} for name in ("run.json", "leaderboard.json", "end.json")
         )
-        out = len(stopped_of(run))
+        stopped = len(stopped_of(run))
     except DataError:
-        return _told(run, {}, {}, "broken", 0)
+        return _summarize(run, {}, {}, "broken", 0)
     state = end.get("state") or ("running" if run.is_busy else "unfinished")
-    listed = {cell["recipe"] for cell in found.get("cells", [])}
+    listed = {cell["recipe"] for cell in summary.get("cells", [])}
     numbers = [n for n, name in enumerate(facts.get("recipes", [])) if name in listed]
     files = (file for n in numbers for file in (f"cells/{n:03}.json", head_file(n)))
     if not all((run.path / file).is_file() for file in files):
         state = "broken"
-    return _told(run, facts, found, state, out)
+    return _summarize(run, facts, summary, state, stopped)
 
 
-def _highest(run: RunFolder) -> Mapping[str, Any]:
-    """The head of highest score among the cells that are done."""
-    found = []
+def _find_highest(run: RunFolder) -> Mapping[str, Any]:
+    """Return the head of highest score among the cells that are done."""
+    heads = []
     for path in (run.path / "cells").glob("*.json"):
         if path.stem.isdecimal():
             with contextlib.suppress(DataError):
-                found.append(run.read(f"cells/{path.name}") or {})
-    heads = [cell for cell in found if cell.get("recipe") not in (None, *BASELINES)]
+                cell = run.read(f"cells/{path.name}") or {}
+                heads += [cell] * (cell.get("recipe") not in (None, *BASELINES))
     best = max(heads, key=lambda cell: cell["measures"]["score"], default={})
     return best | {name: best["measures"][name] for name in ("score", "metric") if best}
 
 
-def _told(
-    run: RunFolder, facts: Mapping[str, Any], found: Mapping[str, Any], state: str, stopped: int
+def _summarize(
+    run: RunFolder, facts: Mapping[str, Any], summary: Mapping[str, Any], state: str, stopped: int
 ) -> dict[str, Any]:
-    cells = run.path / "cells"
     planned = len(facts.get("recipes", []))
-    done = sum((cells / f"{number:03}.json").is_file() for number in range(planned))
-    best = found.get("best", "")
-    of_best = next((cell for cell in found.get("cells", []) if cell["recipe"] == best), {})
-    if not best:  # a run that was stopped from outside has not been compared yet
-        of_best = _highest(run)
-        best = of_best.get("recipe", "")
-    chosen = found.get("recommended", "")
-    of_chosen = next((cell for cell in found.get("cells", []) if cell["recipe"] == chosen), {})
+    done = sum((run.path / f"cells/{number:03}.json").is_file() for number in range(planned))
+    cells = {cell["recipe"]: cell for cell in summary.get("cells", [])}
+    best, recommended = summary.get("best", ""), summary.get("recommended", "")
+    # A run that was stopped from outside has not been compared yet.
+    of_best = cells.get(best, {}) if best else _find_highest(run)
     return {
         "run": run.id,
         "data": facts.get("data", ""),
@@ -457,10 +451,10 @@ def _told(
         "cells": done + stopped,  # who is stopped in a race is done with
         "planned": planned,
         "state": state,
-        "best": best,
+        "best": best or of_best.get("recipe", ""),
         "score": of_best.get("score"),
         "metric": of_best.get("metric", "accuracy"),
-        "recommended": chosen,
-        "recommended_score": of_chosen.get("score"),
-        "verdict": found.get("verdict", ""),
+        "recommended": recommended,
+        "recommended_score": cells.get(recommended, {}).get("score"),
+        "verdict": summary.get("verdict", ""),
     }

@@ -4,7 +4,7 @@ A way is compared with the frozen base model, which is fixed beforehand, and all
 are one family: what is said of them does not hang on which other recipes a run has.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -100,13 +100,16 @@ def ways_of_learning(
     recipes: Mapping[str, ResolvedRecipe],
     answers: Mapping[str, Answers],
     task: EvaluationTask,
+    *,
     seed: int = 0,
+    compare: Callable[..., Comparisons] = compare,
 ) -> tuple[WaysOfLearning, ...]:
     """All recipes that were learned in two ways or more, the one that scores highest first.
 
     Args:
         answers: Of every cell, by its name.
         seed: Of the comparisons.
+        compare: Compares the ways, or reads what they came to before.
     """
     found = []
     for shared, own in grouped(cells, recipes):

@@ -1,15 +1,14 @@
 """Cut or read in windows? Recipes that a run has both ways, compared on the same rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from heads.evaluation.metrics import Metric
 from heads.evaluation.predictions import Answers, EvaluationTask, repetitions
-from heads.evaluation.significance import compare
+from heads.evaluation.significance import Comparisons, compare
 from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import CUT, LONG, STRIDE, USUAL_STRIDE, ResolvedRecipe
 
@@ -32,7 +31,9 @@ def windows_notes(
     answers: Mapping[str, Answers],
     task: EvaluationTask,
     facts: Mapping[str, Any],
+    *,
     seed: int = 0,
+    compare: Callable[..., Comparisons] = compare,
 ) -> list[str]:
     """What reading whole texts gains, a sentence a recipe: on all rows and on the longer ones.
 
@@ -43,28 +44,28 @@ def windows_notes(
         answers: Of each of them.
         facts: What reading gave: which rows are `longer`, than how many `tokens`.
         seed: Of the comparisons.
+        compare: Compares two cells, or reads what they came to before.
     """
     told, longer = list[str](), torch.tensor(facts.get("longer", []), dtype=torch.long)
+
+    def difference(both: Sequence[Answers]) -> str:
+        """Return how much better the second one scores than the first, with its interval."""
+        (found,) = compare(both, task, reference=both[0].name, seed=seed).to_reference
+        metric, points = task.score, " points" * task.score.is_share
+        ends = f"[{metric.signed(found.low)}, {metric.signed(found.high)}]"
+        return f"{metric.signed(found.difference)}{points} {ends}"
+
     for windows, cut in both_ways(recipes):
         both = [answers[cut], answers[windows]]
-        parts = [f"{_difference(both, task, seed)} on all {_count(both[0].rows):,} rows"]
+        parts = [f"{difference(both)} on all {_count(both[0].rows):,} rows"]
         if of_long := [_only(one, longer) for one in both if _has(one, longer)]:
             rows = _count(of_long[0].rows)
             parts.append(
-                f"{_difference(of_long, task, seed)} on the {rows:,} that are longer than "
+                f"{difference(of_long)} on the {rows:,} that are longer than "
                 f"{facts['tokens']} tokens"
             )
         told.append(f"{cut}, windows - cut: {'; '.join(parts)}.")
     return told
-
-
-def _difference(both: Sequence[Answers], task: EvaluationTask, seed: int) -> str:
-    """How much better the second one scores than the first, with its interval."""
-    (found,) = compare(both, task, reference=both[0].name, seed=seed).to_reference
-    name: Metric = task.score
-    ends = f"[{name.signed(found.low)}, {name.signed(found.high)}]"
-    points = " points" * name.is_share
-    return f"{name.signed(found.difference)}{points} {ends}"
 
 
 def _count(rows: Sequence[Tensor]) -> int:

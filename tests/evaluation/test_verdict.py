@@ -3,39 +3,60 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from heads.evaluation.details import Measures, measure
 from heads.evaluation.learning_curve import LearningCurvePoint, curve_says, subsets
-from heads.evaluation.metrics import SCORES, MetricName
+from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import Comparisons, compare
 from heads.evaluation.verdict import Recommendation, brief, recommend, small_difference
 from heads.problem import MULTI_LABEL, REGRESSION
 
 
-def compared(
-    rows: int, seeds: int = 3, **rights: Sequence[int]
+def measured(
+    task: EvaluationTask,
+    tuned: Sequence[str] = (),
+    is_random: bool = True,
+    **logits: Sequence[Tensor],
 ) -> tuple[dict[str, Measures], Comparisons]:
-    """Cells that answer these stretches of rows, (from, to), wrong; the first is the reference."""
-    task = EvaluationTask(
-        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
-    )
-    outcomes = []
-    for name, (start, end) in rights.items():
-        wrong = torch.zeros(rows)
-        wrong[start:end] = 1
-        logits = torch.stack([1 - wrong, wrong], dim=1)
-        tested = (torch.arange(rows),) * seeds
-        outcomes.append(CellPredictions(name=name, rows=tested, logits=(logits,) * seeds))
+    """Cells with these logits in each seed; the first is the reference."""
+    rows = torch.arange(len(task.targets))
+    outcomes = [
+        CellPredictions(name=name, rows=(rows,) * len(own), logits=tuple(own), is_random=is_random)
+        for name, own in logits.items()
+    ]
     found = {outcome.name: measure(outcome, task) for outcome in outcomes}
-    return found, compare(outcomes, task, reference=outcomes[0].name)
+    return found, compare(outcomes, task, reference=outcomes[0].name, tuned=tuned)
+
+
+def compared(
+    rows: int,
+    seeds: int = 3,
+    tuned: Sequence[str] = (),
+    groups: int = 0,
+    **wrong: Sequence[int] | Sequence[Sequence[int]],
+) -> tuple[dict[str, Measures], Comparisons]:
+    """Cells that answer a stretch of rows, (from, to), wrong, or one stretch for each seed."""
+    numbers = torch.arange(rows)
+    task = EvaluationTask(
+        targets=torch.zeros(rows).long(),
+        classes=("x", "y"),
+        groups=numbers % groups if groups else numbers,
+        texts=numbers,
+    )
+    logits = dict[str, Sequence[Tensor]]()
+    for name, stretches in wrong.items():
+        each = [stretches] * seeds if isinstance(stretches[0], int) else stretches
+        hits = [((numbers < start) | (numbers >= end)).float() for start, end in each]
+        logits[name] = [torch.stack([right, 1 - right], dim=1) for right in hits]
+    return measured(task, tuned, **logits)
 
 
 def stage(
@@ -62,50 +83,32 @@ def test_a_small_difference_is_relative_to_the_errors_that_are_left(score):
 # Other scores
 
 
-def of_labels(
-    rows: int, seeds: int = 1, metric: MetricName | None = None, **wrongs: int
-) -> tuple[dict[str, Measures], Comparisons]:
+def of_labels(rows: int, **wrongs: int) -> tuple[dict[str, Measures], Comparisons]:
     """Cells that give so many rows a wrong label besides the right one."""
-    targets = torch.zeros(rows, 2)
-    targets[:, 0] = 1
+    targets = torch.tensor([[1.0, 0.0]]).repeat(rows, 1)
     task = EvaluationTask(
-        targets=targets,
-        classes=("x", "y"),
-        groups=torch.arange(rows),
-        problem=MULTI_LABEL,
-        metric=metric,
+        targets=targets, classes=("x", "y"), groups=torch.arange(rows), problem=MULTI_LABEL
     )
-    outcomes = []
+    logits = dict[str, Sequence[Tensor]]()
     for name, wrong in wrongs.items():
-        logits = 2 * targets - 1
-        logits[:wrong, 1] = 1
-        tested = (torch.arange(rows),) * seeds
-        outcomes.append(CellPredictions(name=name, rows=tested, logits=(logits,) * seeds))
-    found = {outcome.name: measure(outcome, task) for outcome in outcomes}
-    return found, compare(outcomes, task, reference=outcomes[0].name)
+        own = 2 * targets - 1
+        own[:wrong, 1] = 1
+        logits[name] = [own] * 3
+    return measured(task, **logits)
 
 
-def of_numbers(
-    rows: int, metric: MetricName | None = None, **noises: float
-) -> tuple[dict[str, Measures], Comparisons]:
-    """Cells that are off by so much."""
+def of_numbers(rows: int, **noises: float) -> tuple[dict[str, Measures], Comparisons]:
+    """Cells that are off by so much; those of 99 or more answer 0."""
     rng = torch.Generator().manual_seed(0)
     targets = torch.randn(rows, generator=rng)
     task = EvaluationTask(
-        targets=targets,
-        classes=("x",),
-        groups=torch.arange(rows),
-        problem=REGRESSION,
-        metric=metric,
+        targets=targets, classes=("x",), groups=torch.arange(rows), problem=REGRESSION
     )
-    outcomes = []
+    logits = dict[str, Sequence[Tensor]]()
     for name, noise in noises.items():
-        logits = targets + noise * torch.randn(rows, generator=rng)
-        logits = logits if noise < 99 else torch.zeros(rows)
-        tested, solved = (torch.arange(rows),), (logits[:, None],)
-        outcomes.append(CellPredictions(name=name, rows=tested, logits=solved, is_random=False))
-    found = {outcome.name: measure(outcome, task) for outcome in outcomes}
-    return found, compare(outcomes, task, reference=outcomes[0].name)
+        own = targets + noise * torch.randn(rows, generator=rng)
+        logits[name] = [(own if noise < 99 else torch.zeros(rows))[:, None]]
+    return measured(task, is_random=False, **logits)
 
 
 # The one head that is recommended
@@ -242,10 +245,9 @@ def test_training_once_shows_nothing_of_luck_but_what_is_far_behind_is_not_recom
 
 
 def test_groups_not_rows_are_what_is_missing_where_they_are_few():
-    measures, comparisons = compared(120, linear=(0, 20), mlp=(15, 30), majority=(0, 90))
-    found = advise(measures, replace(comparisons, groups=8))
-    assert "8 groups" in found.how_sure
-    assert "groups" not in advise(measures, replace(comparisons, groups=100)).how_sure
+    wrong = {"linear": (0, 20), "mlp": (15, 30), "majority": (0, 90)}
+    assert "8 groups" in advise(*compared(120, groups=8, **wrong)).how_sure
+    assert "groups" not in advise(*compared(120, groups=100, **wrong)).how_sure
 
 
 def test_a_bag_of_words_that_does_as_well_is_the_first_thing_said():
@@ -274,7 +276,7 @@ def test_a_head_chosen_among_many_says_what_to_expect_on_other_rows():
 
 
 def test_every_metric_is_said_in_its_own_words():
-    of = advise(*of_labels(900, 3, linear=200, majority=900))
+    of = advise(*of_labels(900, linear=200, majority=900))
     assert of.because.startswith("micro-F1 90 % (95 % interval 8")
     assert of.because.endswith("; majority class 67 %")
     of = advise(*of_numbers(900, linear=0.5, majority=99.0, tfidf=0.9))
@@ -304,6 +306,22 @@ def test_short_scores_are_the_scores_and_never_wholly_right_by_rounding(metric, 
             assert value < 100 or score > 0.99999
         else:
             assert value == pytest.approx(abs(score), abs=0.0051)
+
+
+def test_the_checkpoints_own_head_is_compared_and_its_score_stands_beside_the_others():
+    """It may have seen the rows, so it is never recommended."""
+    wrong = {"linear": (0, 600), "majority": (0, 601), "own": (0, 0)}
+    none = recommended(2000, **wrong)
+    assert (none.name, none.lead) == (
+        "", "The checkpoint's own head is significantly better than `linear`."
+    )  # fmt: skip
+    assert none.because.startswith("of the heads trained here, `linear` scores highest: accuracy ")
+    assert none.because.endswith("the checkpoint's own head 100.00 %")
+    some = recommended(2000, **wrong | {"linear": (0, 100)}, tfidf=(0, 100))
+    assert some.sentences[0] == (
+        "The checkpoint's own head is significantly better than `linear`. "
+        "A bag of words does as well here (95.0 %)."
+    )
 
 
 # The learning curve
@@ -370,25 +388,11 @@ def test_the_curve_says_whether_the_choice_hangs_on_the_rows():
 
 
 def advised(
-    tuned: Sequence[str], rows: int = 2000, **wrong: Sequence[int] | Sequence[Sequence[int]]
+    tuned: Sequence[str], **wrong: Sequence[int] | Sequence[Sequence[int]]
 ) -> tuple[Recommendation, Comparisons]:
-    """The recommendation and what it rests on; of each head a stretch of wrong rows, or five."""
-    task = EvaluationTask(
-        targets=torch.zeros(rows).long(), classes=("x", "y"), groups=torch.arange(rows)
-    )
-    outcomes = []
-    for name, stretches in wrong.items():
-        each = [stretches] * 5 if isinstance(stretches[0], int) else stretches
-        logits = []
-        for start, end in each:
-            is_wrong = torch.zeros(rows)
-            is_wrong[start:end] = 1
-            logits.append(torch.stack([1 - is_wrong, is_wrong], dim=1))
-        tested = (torch.arange(rows),) * 5
-        outcomes.append(CellPredictions(name=name, rows=tested, logits=tuple(logits)))
-    measures = {one.name: measure(one, task) for one in outcomes}
-    found = compare(outcomes, task, reference=outcomes[0].name, tuned=tuned)
-    return advise(measures, found), found
+    """The recommendation and what it rests on, of heads that were trained five times."""
+    measures, comparisons = compared(2000, 5, tuned, **wrong)
+    return advise(measures, comparisons), comparisons
 
 
 ERRATIC = [(300, 520), (300, 480), (300, 440), (300, 580), (300, 550)]

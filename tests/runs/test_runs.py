@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import itertools
 import json
 import multiprocessing
@@ -40,7 +41,7 @@ from heads.events import Progress
 from heads.interfaces.cli import tables
 from heads.interfaces.views import leaderboard as view
 from heads.interfaces.views.report import report
-from heads.runs import baseline_cells, duration, learning_curve, runner
+from heads.runs import baseline_cells, duration, folder, learning_curve, runner, saved_comparisons
 from heads.runs import spec as question
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.drill_down import disagreements
@@ -1048,6 +1049,71 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
     notes = " ".join(found.notes)
     assert re.search(r"\d+ of 64 texts are cut at 40 tokens", notes)
     assert re.search(r"In \d+ of 64 texts more than half of the tokens are unknown", notes)
+
+
+# Comparisons, which are computed once
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise AssertionError("it is computed again")
+
+
+def test_a_leaderboard_is_compared_once(whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, (*_, found) = whole
+    monkeypatch.setattr(saved_comparisons.significance, "compare", _refuse)
+    monkeypatch.setattr(saved_comparisons.intervals, "score_intervals", _refuse)
+    opened = leaderboard(run)
+    assert opened.as_json() == found.as_json()
+    pairs = [(one.to_best, one.to_reference, one.to_recommended) for one in found.cells]
+    assert [(one.to_best, one.to_reference, one.to_recommended) for one in opened.cells] == pairs
+
+
+@pytest.mark.parametrize("damage", ["missing", "unreadable", "version", "entries", "answers"])
+def test_comparisons_that_do_not_fit_are_computed_again(
+    whole, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
+    path = run.path / saved_comparisons.FILE
+    values, wanted = run.read(path.name), bare(leaderboard(run).as_json())
+    if damage == "missing":  # as in a folder of an earlier version
+        path.unlink()
+    elif damage == "unreadable":
+        path.write_bytes(path.read_bytes()[:-9])
+    elif damage == "version":
+        run.write(path.name, values | {"version": 0})
+    elif damage == "entries":
+        run.write(path.name, values | {"entries": {key: {"best": 1} for key in values["entries"]}})
+    else:
+        name = "cells/000.safetensors"
+        tensors = dict(run.read_tensors(name))
+        run.write_tensors(name, tensors | {"given.0": 1 - tensors["given.0"].clamp_max(1)})
+    again = leaderboard(run)
+    assert (bare(again.as_json()) == wanted) is (damage != "answers")
+    assert (run.read(path.name) == values) is (damage != "answers")
+    monkeypatch.setattr(saved_comparisons.significance, "compare", _refuse)
+    assert leaderboard(run).as_json() == again.as_json()
+
+
+def test_a_leaderboard_opens_where_nothing_can_be_written(
+    whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
+    (run.path / saved_comparisons.FILE).unlink()
+
+    def refuse(path: Path, fill: Callable[[Path], object]) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(folder, "write", refuse)
+    assert bare(leaderboard(run).as_json()) == bare(whole[1][-1].as_json())
+    assert not (run.path / saved_comparisons.FILE).exists()
+
+
+def test_a_run_that_goes_on_saves_no_comparisons(whole, tmp_path: Path) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
+    for name in ("end.json", saved_comparisons.FILE):
+        (run.path / name).unlink()
+    leaderboard(run)
+    assert not (run.path / saved_comparisons.FILE).exists()
 
 
 # Broken ones

@@ -13,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from heads.backbone import loading
 from heads.data.dataset import Data, read
 from heads.errors import LimitError
-from heads.evaluation.significance import Comparisons, Difference
+from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import Estimate
 from heads.events import Progress
 from heads.interruption import Interrupted
@@ -162,12 +163,8 @@ def test_estimates_are_held_to_the_best_frozen_head() -> None:
     }
     near = [Difference(name=name, other="mean+linear", difference=0.0, low=0, high=0, p=1.0,
                        differs=False) for name in ("cls+linear",)]  # fmt: skip
-    frozen = Comparisons(
-        reference="mean+linear", best="mean+linear", seeds=3, to_reference=(),
-        family=lambda _: tuple(near),
-    )  # fmt: skip
-    whole = replace(frozen, best="mean+linear?tune=full", family=lambda _: (), frozen=frozen)
-    told = boards_of_runs._agreements(estimates, cells, board.recipes, whole)
+    whole = SimpleNamespace(to_best=(), frozen=SimpleNamespace(to_best=near))
+    told = boards_of_runs._agreements(estimates, cells, board.recipes, cast(Any, whole))
     assert "is not distinguishable from the best, `mean`" in told[0].says
 
 

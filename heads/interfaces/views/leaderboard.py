@@ -31,7 +31,11 @@ def result(board: Leaderboard) -> Markup:
         "result.html",
         warning=board.warning,
         one=replace(
-            one, use=coded(one.use), because=coded(one.because), how_sure=coded(one.how_sure)
+            one,
+            lead=coded(one.lead),
+            use=coded(one.use),
+            because=coded(one.because),
+            how_sure=coded(one.how_sure),
         ),
         title=board.recipes[one.name].title if one.name else "",
         facts=facts(board),
