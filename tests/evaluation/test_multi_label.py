@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn import metrics
 from torch import Tensor
 
@@ -18,7 +16,6 @@ from heads.evaluation.predictions import (
     parts,
     strata,
 )
-from heads.evaluation.statistics import micro_f1_parts
 from heads.problem import MULTI_LABEL
 
 LABELS = 5
@@ -53,47 +50,18 @@ def measured() -> tuple[Measures, Tensor, Tensor, Tensor]:
     return measure(outcome, task_of(targets)), targets, logits, logits > bars
 
 
-def test_measures_are_those_of_scikit_learn(measured):
+def test_measures_and_the_table_of_labels_are_their_plain_formulas(measured):
     found, targets, logits, answers = measured
-    values = found.values
-    assert found.metric == "micro_f1"
-    assert found.score == values["micro_f1"]
-
-    assert found.score == pytest.approx(f1(targets, answers))
-    wanted = metrics.f1_score(targets, answers, average="macro")
-    assert values["macro_f1"] == pytest.approx(wanted)
-    wanted = metrics.f1_score(targets, answers, average="samples", zero_division=1.0)
-    assert values["samples_f1"] == pytest.approx(wanted)
-    wanted = metrics.average_precision_score(targets, logits, average="macro")
-    assert values["mean_average_precision"] == pytest.approx(wanted)
-    assert values["exact_match"] == pytest.approx(metrics.accuracy_score(targets, answers))
-    assert values["hamming_loss"] == pytest.approx(metrics.hamming_loss(targets, answers))
-    shares = logits.double().sigmoid()
-    losses = [metrics.log_loss(targets[:, n], shares[:, n]) for n in range(LABELS)]
-    assert values["log_loss"] == pytest.approx(sum(losses) / LABELS)
+    assert (found.metric, found.score) == ("micro_f1", pytest.approx(f1(targets, answers)))
     assert found.low < found.score < found.high
     assert found.confusion is None
-
-
-def test_the_table_of_labels_is_that_of_scikit_learn(measured):
-    found, targets, logits, answers = measured
     assert [one.name for one in found.labels] == list("abcde")
-    for number, one in enumerate(found.labels):
-        truth, said = targets[:, number], answers[:, number]
-        assert one.rows == int(truth.sum())
-        assert one.precision == pytest.approx(metrics.precision_score(truth, said))
-        assert one.recall == pytest.approx(metrics.recall_score(truth, said))
-        assert one.f1 == found.f1[number] == pytest.approx(metrics.f1_score(truth, said))
-        wanted = metrics.average_precision_score(truth, logits[:, number])
-        assert one.average_precision == pytest.approx(wanted)
     assert found.labels[0].threshold == pytest.approx(1 / (1 + 2.718281828**0.4))
-
-
-def test_the_table_of_labels_is_its_plain_formulas(measured):
-    found, targets, logits, answers = measured
     for number, one in enumerate(found.labels):
         truth, said, own = targets[:, number].bool(), answers[:, number], logits[:, number]
         right = float((truth & said).sum())
+        assert one.rows == int(truth.sum())
+        assert one.f1 == found.f1[number] == pytest.approx(metrics.f1_score(truth, said))
         assert one.precision == pytest.approx(right / float(said.sum()))
         assert one.recall == pytest.approx(right / float(truth.sum()))
         area, before = 0.0, 0.0
@@ -102,8 +70,12 @@ def test_the_table_of_labels_is_its_plain_formulas(measured):
             area += (recall - before) * float(truth[own >= cut].double().mean())
             before = recall
         assert one.average_precision == pytest.approx(area)
-    wrong = float((answers != targets.bool()).double().mean())
-    assert found.values["hamming_loss"] == pytest.approx(wrong)
+    wrong, shares = answers != targets.bool(), logits.double().sigmoid()
+    assert found.values["hamming_loss"] == pytest.approx(float(wrong.double().mean()))
+    areas = [one.average_precision for one in found.labels]
+    assert found.values["mean_average_precision"] == pytest.approx(sum(areas) / LABELS)
+    likely = torch.where(targets.bool(), shares, 1 - shares)
+    assert found.values["log_loss"] == pytest.approx(float(-likely.log().mean()))
 
 
 def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
@@ -144,26 +116,6 @@ def test_rows_without_labels_that_get_none_are_right_and_nothing_at_all_is_no_er
     assert 0.0 == found.low < found.high
 
 
-@given(rows=st.integers(1, 30), seed=st.integers(0, 200))
-@settings(max_examples=60)
-def test_the_parts_of_micro_f1_are_what_each_row_would_move_it_by(rows, seed):
-    targets, logits = drawn(rows, seed, 3)
-    answers = logits > 0
-    found = micro_f1_parts(answers, targets)
-    score = f1(targets, answers)
-    assert float(found.mean()) == pytest.approx(score, abs=1e-12)
-    both = 2 * (answers & targets.bool()).sum(dim=1).double()
-    either = answers.sum(dim=1) + targets.sum(dim=1).double()
-    if either.sum() == 0:
-        return
-    step = 1e-6  # more weight for one row, by which the score moves
-    for row in range(rows):
-        weights = torch.full((rows,), (1 - step) / rows).double()
-        weights[row] += step
-        moved = float((weights @ both) / (weights @ either))
-        assert float(found[row]) - score == pytest.approx((moved - score) / step, abs=1e-4)
-
-
 def test_answers_of_a_kept_cell_are_worth_what_its_logits_were():
     targets, logits = drawn(50, 2)
     bars = torch.linspace(-0.5, 0.5, LABELS)
@@ -191,7 +143,7 @@ def test_shapes_that_do_not_fit_and_logits_that_are_no_numbers_are_refused():
         measure(CellPredictions(name="x", rows=rows, logits=(logits,)), few)
     held = torch.full((2, LABELS), torch.nan), torch.arange(2)
     unsure = CellPredictions(name="x", rows=rows, logits=(logits,), held=held)
-    with pytest.raises(RecipeError, match="2 of 2 rows with no finite number"):
+    with pytest.raises(RecipeError):
         measure(unsure, task)
 
 

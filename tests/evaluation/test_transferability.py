@@ -18,7 +18,7 @@ from heads.evaluation.transferability import (
     knn_accuracy,
     log_me,
 )
-from heads.problem import MULTI_LABEL, REGRESSION
+from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 
 
 def blobs(rows: int, width: int, classes: int, apart: float) -> tuple[Tensor, Tensor]:
@@ -155,44 +155,35 @@ def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
     )
 
 
-@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
-def test_features_or_labels_without_any_variance_are_no_error_of_other_kinds(problem):
-    targets = torch.ones(30, 2) if problem is MULTI_LABEL else torch.ones(30)
-    nothing = estimate("flat", torch.zeros(30, 4), targets, problem=problem)
-    assert (nothing.log_me, nothing.h_score) == (0.0, 0.0)
-    goal = torch.eye(30)[:, :2] if problem is MULTI_LABEL else torch.arange(30.0)
-    assert math.isfinite(estimate("flat", torch.zeros(30, 4), goal, problem=problem).log_me)
-    same = estimate("flat", torch.eye(30)[:, :4], targets, problem=problem)
-    assert (same.log_me, same.h_score) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
-def test_every_estimate_of_other_kinds_prefers_features_that_tell_rows_apart(problem):
-    features, targets = blobs(300, 8, 3, 2.0)
-    noise = torch.randn(300, 8, generator=torch.Generator().manual_seed(3))
-    goal = targets.float()
+def goals(targets: Tensor, problem: ProblemType) -> Tensor:
+    """The classes as labels or numbers."""
     if problem is MULTI_LABEL:
-        goal = torch.stack([targets == 0, targets > 0], dim=1).float()
-    good = estimate("good", features, goal, problem=problem)
-    poor = estimate("poor", noise, goal, problem=problem)
-    assert good.log_me > poor.log_me
-    assert good.h_score > poor.h_score
-    assert good.neighbours > poor.neighbours
+        return torch.stack([targets == 0, targets > 0], dim=1).float()
+    return targets.float() if problem is REGRESSION else targets
 
 
-def test_every_estimate_prefers_features_that_tell_the_classes_apart():
-    good, poor = (
-        estimate(name, *blobs(300, 8, 3, apart)) for name, apart in (("good", 2.0), ("poor", 0.2))
-    )
-    assert good.log_me > poor.log_me
-    assert good.h_score > poor.h_score
-    assert good.neighbours > poor.neighbours
-
-
-def test_features_without_any_variance_are_no_error():
-    flat = estimate("flat", torch.zeros(30, 4), torch.arange(30) % 2)
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL, REGRESSION])
+def test_features_or_labels_without_any_variance_are_no_error(problem):
+    classes, one = torch.arange(30) % 2, torch.zeros(30).long()
+    flat = estimate("flat", torch.zeros(30, 4), goals(classes, problem), problem=problem)
     assert flat.h_score == 0.0
     assert math.isfinite(flat.log_me)
+    if problem is not SINGLE_LABEL:
+        same = estimate("same", torch.eye(30)[:, :4], goals(one, problem), problem=problem)
+        assert (same.log_me, same.h_score) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("problem", [SINGLE_LABEL, MULTI_LABEL, REGRESSION])
+def test_every_estimate_prefers_features_that_tell_rows_apart(problem):
+    good, poor = (
+        estimate(name, features, goals(targets, problem), problem=problem)
+        for name, (features, targets) in (
+            ("good", blobs(300, 8, 3, 2.0)), ("poor", blobs(300, 8, 3, 0.2)),
+        )
+    )  # fmt: skip
+    assert good.log_me > poor.log_me
+    assert good.h_score > poor.h_score
+    assert good.neighbours > poor.neighbours
 
 
 def test_agreement_says_whether_the_first_choice_was_as_good_as_the_best():
