@@ -10,7 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from heads.errors import LimitError
 
@@ -43,12 +43,13 @@ SEEDS, TUNED_SEEDS = 3, 5  # repetitions on a test set, unless a number is chose
 PRECISIONS = ("auto", "exact", "fast")
 SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
-# The names of `heads.evaluation.metrics`, which says for which labels each one is.
-METRICS = (
-    "auto", "accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "weighted_f1", "samples_f1",
+# What heads can be ranked by; `heads.evaluation.metrics` says for which labels each one is.
+MetricName = Literal[
+    "accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "weighted_f1", "samples_f1",
     "exact_match", "mcc", "cohen_kappa", "spearman", "pearson", "r2", "neg_mean_squared_error",
     "neg_mean_absolute_error", "quadratic_kappa",
-)  # fmt: skip
+]  # fmt: skip
+METRIC_NAMES = ("auto", *get_args(MetricName))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class ExperimentConfig:
         "What heads are ranked and compared and their settings chosen by; auto: accuracy, or "
         "macro_f1 where 70 % of the rows are of one class, micro_f1 of several labels, spearman of "
         "numbers.",
-        among=METRICS,
+        among=METRIC_NAMES,
         of="head",
     )
     held_out: float = _setting(

@@ -14,20 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
+from heads.settings import MetricName as MetricName
 
 if TYPE_CHECKING:  # the page names metrics before torch is imported
     from torch import Tensor
 
-MetricName = Literal[
-    "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa",
-    "quadratic_kappa", "micro_f1", "samples_f1", "exact_match", "spearman", "pearson", "r2",
-    "neg_mean_squared_error", "neg_mean_absolute_error",
-]  # fmt: skip
-# What is only shown: no row has a part of it, or less is better.
-Shown = Literal[
-    "mean_average_precision", "hamming_loss", "log_loss", "calibration_error", "brier",
-    "mean_absolute_error", "mean_squared_error",
-]  # fmt: skip
 Scale = Literal["share", "correlation", "explained", "error", "loss"]
 # What rows of one kind said, what is true, and how many classes there are: each row's part of
 # the score, (n,), which is their mean.
@@ -166,22 +157,10 @@ def _ranking(
     )
 
 
-def _of_table(name: str) -> dict[ProblemType, Parts]:
-    """A score of the confusion table, by its name in `statistics`."""
-
-    def parts(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
-        from heads.evaluation import statistics
-
-        score = getattr(statistics, name)
-        return statistics.of_table(given, truth, classes, score=score)
-
-    return {SINGLE_LABEL: parts}
-
-
 def _statistic(name: str, n_arguments: int) -> Any:
     """Return a function of `statistics` by its name: each row's part of a score or evidence."""
 
-    def compute(*arguments: "Tensor | int") -> "Tensor":
+    def compute(*arguments: Any) -> "Tensor":
         from heads.evaluation import statistics
 
         return getattr(statistics, name)(*arguments[:n_arguments])
@@ -189,8 +168,19 @@ def _statistic(name: str, n_arguments: int) -> Any:
     return compute
 
 
+def _of_table(name: str) -> dict[ProblemType, Parts]:
+    """Return each row's part of a score of the confusion table, by its name in `statistics`."""
+
+    def compute(given: "Tensor", truth: "Tensor", classes: int) -> "Tensor":
+        from heads.evaluation import statistics
+
+        return statistics.of_table(given, truth, classes, score=getattr(statistics, name))
+
+    return {SINGLE_LABEL: compute}
+
+
 _ONE, _MANY, _VALUE = (SINGLE_LABEL,), (MULTI_LABEL,), (REGRESSION,)
-METRICS: Mapping[MetricName | Shown, Metric] = {
+METRICS: Mapping[str, Metric] = {
     "accuracy": _ranking(
         "accuracy",
         "The share of rows that are answered right.",
