@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-NOTEBOOK = "heads.interfaces.notebook"  # has `html` and `figure`
-SHELL_TEXT = "heads.interfaces.cli.tables:text"  # as wide as the terminal
+RESULT = "heads.interfaces.result"  # has `text`, `html` and `figure`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +71,16 @@ class Displayed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return plugins.load(SHELL_TEXT)(self)
+        return plugins.load(RESULT).text(self)
 
     def _repr_html_(self) -> str:
         """Return the result as a fragment of HTML, which notebooks show."""
-        return plugins.load(NOTEBOOK).html(self)
+        return plugins.load(RESULT).html(self)
 
 
 def figure(result: Displayed, kind: str, **of: str) -> "Figure":
     """Draw a result as one of Plotly's figures."""
-    return plugins.load(NOTEBOOK).figure(result, kind, **of)
+    return plugins.load(RESULT).figure(result, kind, **of)
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":

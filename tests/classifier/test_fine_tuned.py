@@ -18,7 +18,7 @@ from heads.backbone.loading import load
 from heads.classifier.fine_tuned import is_fine_tuned
 from heads.data.corpus import Corpus
 from heads.interfaces.cli.app import main
-from heads.interfaces.notebook.fragments import html
+from heads.interfaces.result import html
 from heads.interfaces.views.report import report
 from heads.settings import ExperimentConfig
 

@@ -162,7 +162,7 @@ class RowMap(display.Displayed):
 
     def plot(self) -> "Figure":
         """Return the readings side by side, coloured by label, as a figure of Plotly."""
-        from heads.interfaces.notebook.pictures import build_plotly_figure
+        from heads.interfaces.result import build_plotly_figure
 
         return build_plotly_figure(plugins.load("heads.extras.maps.chart:draw_map")(self))
 

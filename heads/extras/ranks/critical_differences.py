@@ -141,7 +141,7 @@ class CriticalDifferences(display.Displayed):
 
     def plot(self) -> "Figure":
         """Return the diagram of critical differences as a figure of Plotly."""
-        from heads.interfaces.notebook.pictures import build_plotly_figure
+        from heads.interfaces.result import build_plotly_figure
 
         return build_plotly_figure(plugins.load("heads.extras.ranks.chart:draw_ranks")(self))
 

@@ -1,26 +1,18 @@
-"""Results in a terminal: sentences, tables of any width, and one that fills while heads train."""
+"""Runs and file answers in a terminal; the live table fills while heads train."""
 
-import io
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
-from rich import table as rich_table
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Group
 from rich.live import Live
-from rich.measure import Measurement
-from rich.segment import Segment
 from rich.text import Text
 
-from heads.classifier.classifier import Classifier
-from heads.display import Code, Description, Displayed, Table
-from heads.errors import printable
+from heads.display import Description, Table
 from heads.evaluation.metrics import SCORES
 from heads.events import Progress
 from heads.inference.predict import FileAnswers
+from heads.interfaces.result import WIDE, Terminal, fit_table, show
 from heads.interfaces.views import descriptions
 from heads.interfaces.views.sections import (
     ResultSection,
@@ -37,101 +29,7 @@ from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
 from heads.training.search import CurvePointTried, SeedFitting
 
-UNBOUND = 10_000  # characters of a line in which nothing is folded
-GAP = 3  # characters between two columns
-WIDE = 110  # columns of a terminal that hold every measure
 A_SECOND = 4  # times that the live table is drawn anew
-_capture: ContextVar[Console | None] = ContextVar("capture", default=None)
-
-
-def _console() -> Console:
-    return _capture.get() or Terminal()
-
-
-def text(result: Any) -> str:
-    """Return a result as the shell prints it; a classifier in one line."""
-    if isinstance(result, Classifier):
-        return repr(result)
-    output = io.StringIO()
-    token = _capture.set(Terminal(file=output))
-    try:
-        leaderboard(result) if isinstance(result, Leaderboard) else show(result)
-    finally:
-        _capture.reset(token)
-    return output.getvalue().rstrip()
-
-
-class Terminal(Console):
-    """A console on which no text of a user's moves the cursor or turns the way of writing."""
-
-    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                text = "\n".join(map(printable, segment.text.split("\n")))
-                yield Segment(text, segment.style)
-
-
-def show(*items: str | Table | Code | Description | Displayed) -> None:
-    """Print sentences, tables, code and results; nothing for an empty text."""
-    console = _console()
-    for block, style in _list_blocks(items):
-        if isinstance(block, Table):
-            show(block.title)
-            console.print(*fit_table(block, console), sep="\n")
-            show(block.note)
-        elif isinstance(block, Code):
-            console.print(Text(block.text), soft_wrap=True)  # to be copied as it is
-        elif block:  # a text of a user's is no markup, whatever stands in it
-            console.print(Text(block, style=style))
-
-
-def _list_blocks(
-    items: Iterable[str | Table | Code | Description | Displayed],
-) -> Iterator[tuple[str | Table | Code, str]]:
-    """Yield what is printed, each with its style."""
-    for item in items:
-        if isinstance(item, Displayed):
-            item = descriptions.describe(item)
-        if isinstance(item, Description):
-            yield item.title, "bold"
-            yield from ((block, "") for block in item.blocks)
-        else:
-            yield item, ""
-
-
-def fit_table(table: Table, console: Console) -> list[rich_table.Table]:
-    """Return a table as wide as a terminal, in which no recipe and no other word is broken.
-
-    Wide columns are folded, the first one last. Columns for which there is still no room go into a
-    table of their own, beside the first one again.
-    """
-    options, end = console.options.update(max_width=UNBOUND), len(table.headers)
-    columns = list(zip(table.headers, *table.rows, strict=True))
-    spans = [[Measurement.get(console, options, Text(cell)) for cell in own] for own in columns]
-    widths = [max(1, *(span.maximum for span in column)) for column in spans]
-    least = [max(1, *(span.minimum for span in column)) for column in spans]
-
-    def excess(columns: Sequence[int]) -> int:
-        return sum(columns) + GAP * len(columns) - 1 - console.width
-
-    if excess(least) > 0 and end > 2:
-        cut = next((n for n in range(end - 1, 2, -1) if excess(least[:n]) <= 0), 2)
-        parts = []
-        for places in (range(cut), (0, *range(cut, end))):
-            headers, *rows = zip(*(columns[place] for place in places), strict=True)
-            parts += fit_table(replace(table, headers=headers, rows=tuple(rows)), console)
-        return parts
-    for _ in range(excess(widths)):
-        if folded := [place for place in range(end) if widths[place] > least[place]]:
-            widths[max(folded, key=lambda place: (place > 0, widths[place]))] -= 1
-    drawn = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header, width in zip(table.headers, widths, strict=True):
-        drawn.add_column(Text(header), width=width, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*map(Text, row))
-    return [drawn]
 
 
 def report_answers(answers: FileAnswers) -> None:
@@ -193,7 +91,7 @@ def leaderboard(
         known_notes: Notes that were printed before.
         run: The run; with it the short answers to the questions about it are printed too.
     """
-    is_wide = _console().width >= WIDE
+    is_wide = Terminal().width >= WIDE
     description = descriptions.describe_leaderboard(board, is_wide=is_wide, known_notes=known_notes)
     show(description)
     if run:
@@ -244,7 +142,7 @@ def show_runs(runs: Sequence[Mapping[str, Any]]) -> None:
     if not runs:
         show("There are no runs yet. Write: heads train data.csv")
         return
-    columns = ("data", "base model", "when") * (_console().width >= WIDE)
+    columns = ("data", "base model", "when") * (Terminal().width >= WIDE)
     rows = []
     for run in runs:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run["created"]))

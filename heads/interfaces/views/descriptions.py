@@ -1,6 +1,7 @@
 """Core results in sentences and tables, which shell and notebook draw alike."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -50,7 +51,7 @@ from heads.interfaces.views.lanes import trained_on
 from heads.interfaces.views.leaderboard import behind
 from heads.interfaces.views.questions import NOT_ALIKE
 from heads.interfaces.views.sections import find_subject
-from heads.interfaces.views.whole_files import CLASSES, LABELS, class_rows, held_out
+from heads.interfaces.views.whole_files import held_out, tabulate_classes
 from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced
@@ -328,11 +329,10 @@ def _(scores: FileScores) -> Description:
 def _tabulate_classes(scores: FileScores) -> list[Table]:
     """Return a row a class or label, and of a few classes the confusion matrix."""
     tables, confusion = [], scores.measures.confusion
-    if rows := class_rows(scores):
+    if (table := tabulate_classes(scores)).rows:
         more = len(scores.classes) - MOST_CLASSES
         note = f"And {more:,} others (--json has them)." if more > 0 else ""
-        headers = LABELS if scores.measures.labels else CLASSES
-        tables.append(Table(headers=headers, rows=tuple(rows[:MOST_CLASSES]), note=note))
+        tables.append(replace(table, rows=table.rows[:MOST_CLASSES], note=note))
     if confusion is not None and len(scores.classes) <= FEW:
         counts = [
             (name, *(f"{number:,}" for number in numbers))

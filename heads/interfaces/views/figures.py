@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heads.display import Table
 from heads.evaluation.metrics import Metric
 from heads.interfaces.views.format import COLOURS, GRID, cut, escape
 
@@ -47,6 +48,11 @@ class Chart:
     key: str = ""
     headers: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def numbers(self) -> Table:
+        """The numbers that are drawn."""
+        return Table(headers=self.headers, rows=self.rows)
 
 
 # --- What all figures share: the frame, axes and bars.

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from heads.display import Table
 from heads.evaluation.calibration import Calibration, Coverage
+from heads.evaluation.details import LabelDetails
 from heads.evaluation.metrics import SCORES
-from heads.interfaces.views.format import apart, between, percent
+from heads.interfaces.views.format import apart, between, percent, percent_or_blank
 from heads.problem import ProblemType
 from heads.recipe import Value
 from heads.runs.cells import Cell
@@ -168,3 +170,13 @@ def against(board: Leaderboard, cell: Cell) -> str:
     if (found := cell.to_recommended) is None:
         return name.signed(cell.measures.score - own)
     return apart(found, name) + " *" * (found.differs and cell.name not in use.alike)
+
+
+def tabulate_labels(labels: Sequence[LabelDetails]) -> Table:
+    """Return how well each label is found, a row a label."""
+    rows = []
+    for label in labels:
+        fractions = (label.precision, label.recall, label.f1, label.average_precision)
+        rows.append((label.name, f"{label.rows:,}", *map(percent_or_blank, fractions)))
+    headers = ("Label", "Rows", "Precision", "Recall", "F1", "Average precision")
+    return Table(headers=headers, rows=tuple(rows))

@@ -10,6 +10,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from heads.display import Table
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -42,3 +44,8 @@ def busy(says: str, share: float | None = None) -> Markup:
 def failure(says: str) -> Markup:
     """What went wrong, in a sentence in its place."""
     return render("failure.html", says=says)
+
+
+def draw_table(table: Table) -> Markup:
+    """Return a table with its title and its note; one of many rows scrolls."""
+    return render("table.html", table=table)

@@ -12,6 +12,7 @@ from typing import Any
 from heads.backbone.given import is_given
 from heads.display import Table
 from heads.errors import HeadsError
+from heads.evaluation.details import LabelDetails
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.transferability import MEASURES
 from heads.interfaces.views import answers, charts, head_details, ways_of_learning
@@ -24,7 +25,6 @@ from heads.interfaces.views.format import (
     headers,
     offered,
     percent,
-    percent_or_blank,
     ranked,
     titled,
 )
@@ -54,22 +54,12 @@ def has_tunings(board: Leaderboard) -> bool:
 
 def compare_tunings(subject: SectionSubject) -> SectionAnswer:
     """Compare the ways of tuning the base model under the same recipe."""
-    ways = subject.board.ways_of_learning
-    tables = [
-        Table(
-            headers=("What is learned", *ways_of_learning.headers(way, subject.board.metric)),
-            rows=tuple(
-                (f"{one.resolved.tuned_title} ({one.resolved.tune})", *row)
-                for one, row in zip(way.ways, ways_of_learning.rows(way), strict=True)
-            ),
-            title=f"{way.recipe}: {way.says}",
-        )
-        for way in ways
-    ]
+    board = subject.board
+    ways = board.ways_of_learning
     return SectionAnswer(
         phrase=ways_of_learning.worth_learning(ways),
-        sentences=(ways_of_learning.notes(subject.board),),
-        tables=tuple(tables),
+        sentences=(ways_of_learning.notes(board),),
+        tables=tuple(ways_of_learning.tabulate_ways(way, board.metric) for way in ways),
     )
 
 
@@ -150,21 +140,17 @@ def _measure_table(cell: Cell) -> Table:
     return Table(headers=("Measure", "Value"), rows=tuple(rows))
 
 
-def _label_table(labels: Sequence[Any]) -> Table:
+def _label_table(labels: Sequence[LabelDetails]) -> Table:
     """Return a row a label, the lowest F1 first."""
-    rows = []
-    for label in answers.worst_first(labels):
-        fractions = (label.precision, label.recall, label.f1, label.average_precision)
-        shown = map(percent_or_blank, fractions)
-        rows.append((label.name, f"{label.rows:,}", *shown, percent(label.threshold)))
+    labels = answers.worst_first(labels)
+    table = head_details.tabulate_labels(labels)
+    rows = zip(table.rows, labels, strict=True)
     return Table(
-        headers=(
-            "Label", "Rows", "Precision", "Recall", "F1", "Average precision", "Threshold",
-        ),
-        rows=tuple(rows),
+        headers=(*table.headers, "Threshold"),
+        rows=tuple((*row, percent(label.threshold)) for row, label in rows),
         note="Rows: test rows that have the label. Threshold: the probability from which it is "
         "given, chosen on development rows.",
-    )  # fmt: skip
+    )
 
 
 def draw_mistakes(subject: SectionSubject) -> list[Chart]:

@@ -126,7 +126,7 @@ class ResultSection:
             return answer
         charts = self.draw_charts(subject)
         tables = [
-            Table(headers=chart.headers, rows=chart.rows, title=chart.says, note=chart.note)
+            replace(chart.numbers, title=chart.says, note=chart.note)
             for chart in charts
             if chart.rows
         ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from heads.display import Table
 from heads.evaluation.metrics import SCORES, MetricName
 from heads.interfaces.views.format import apart, between, count, of_metric
 from heads.interfaces.views.leaderboard import duration
@@ -36,19 +37,16 @@ def _phrase(found: WaysOfLearning) -> str:
     return f"{one.doing} {gained(one)} and trains {times(one, found.ways[0])}"
 
 
-def headers(found: WaysOfLearning, metric: MetricName) -> tuple[str, ...]:
-    """What stands above the columns of `rows`, but for the first, which is the way."""
-    first = found.ways[0].resolved
+def tabulate_ways(ways: WaysOfLearning, metric: MetricName) -> Table:
+    """Return a row a way of learning the base model, the frozen one first."""
+    first = ways.ways[0].resolved
     against = "frozen" if first.tune == FROZEN else first.tune
-    return (
-        of_metric(metric).heading, "95 %", f"Against {against}", "Time", "Memory",
-        "Base model", "Head", "Settings", "Diverged",
+    headers = (
+        "What is learned", of_metric(metric).heading, "95 %", f"Against {against}", "Time",
+        "Memory", "Base model", "Head", "Settings", "Diverged",
     )  # fmt: skip
-
-
-def rows(found: WaysOfLearning) -> list[tuple[str, ...]]:
-    """A way a row, the first one first; its name is not among the cells."""
-    return [_row(one) for one in found.ways]
+    rows = tuple(map(_row, ways.ways))
+    return Table(headers=headers, rows=rows, title=f"{ways.recipe}: {ways.says}")
 
 
 def _row(one: WayOfLearning) -> tuple[str, ...]:
@@ -56,6 +54,7 @@ def _row(one: WayOfLearning) -> tuple[str, ...]:
     own, to_first = cell.measures, one.to_first
     against = apart(to_first, SCORES[own.metric]) + "*" * to_first.differs if to_first else ""
     return (
+        f"{one.resolved.tuned_title} ({one.resolved.tune})",
         of_metric(own.metric).shown(own.score),
         between(own).replace(" ", ""),
         against,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from heads.display import Table
 from heads.evaluation.metrics import SCORES
 from heads.inference.evaluate import FileScores
 from heads.inference.predict import FileAnswers
@@ -15,11 +16,10 @@ from heads.interfaces.views.format import (
     percent,
     percent_or_blank,
 )
+from heads.interfaces.views.head_details import tabulate_labels
 from heads.interfaces.views.html import render
 
 ROWS, LETTERS = 5, 120  # rows that are shown, and letters of a cell
-CLASSES = ("Class", "Rows", "Answered", "Precision", "Recall", "F1")
-LABELS = ("Label", "Rows", "Precision", "Recall", "F1", "Average precision")
 
 
 def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -> Markup:
@@ -41,8 +41,7 @@ def answered(found: FileAnswers, scores: FileScores | None, why_not: str = "") -
         rows=rows,
         score=_score(scores) if scores else why_not,
         remarks=_remarks(found, scores) if scores else (),
-        headers=LABELS if scores and scores.measures.labels else CLASSES,
-        classes=class_rows(scores) if scores else (),
+        classes=tabulate_classes(scores) if scores else None,
     )
 
 
@@ -91,15 +90,14 @@ def _remarks(found: FileAnswers, scores: FileScores) -> list[str]:
     return [*held_out(scores), *said]
 
 
-def class_rows(scores: FileScores) -> tuple[tuple[str, ...], ...]:
-    """Return a row a class, as `CLASSES` name the columns, or a row a label, as `LABELS` do."""
+def tabulate_classes(scores: FileScores) -> Table:
+    """Return a row a class, or a row a label where a row may have any number of them."""
     if labels := scores.measures.labels:
-        fractions = ("precision", "recall", "f1", "average_precision")
-        counts = [(label.name, f"{label.rows:,}") for label in labels]
-    else:
-        labels, fractions = scores.by_class, ("precision", "recall", "f1")
-        counts = [(one.name, f"{one.rows:,}", f"{one.answered:,}") for one in labels]
-    return tuple(
-        (*first, *(percent_or_blank(getattr(label, name)) for name in fractions))
-        for first, label in zip(counts, labels, strict=True)
-    )
+        return tabulate_labels(labels)
+    rows = [
+        (one.name, f"{one.rows:,}", f"{one.answered:,}",
+         *map(percent_or_blank, (one.precision, one.recall, one.f1)))
+        for one in scores.by_class
+    ]  # fmt: skip
+    headers = ("Class", "Rows", "Answered", "Precision", "Recall", "F1")
+    return Table(headers=headers, rows=tuple(rows))

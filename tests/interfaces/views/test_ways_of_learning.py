@@ -8,6 +8,7 @@ import pytest
 from boards import FAR, WAYS, board_of, in_ways
 from rich.console import Console
 
+from heads.interfaces import result
 from heads.interfaces.cli import tables
 from heads.interfaces.views import charts, ways_of_learning
 from heads.interfaces.views.sections import find_sections, find_subject, result_sections
@@ -62,8 +63,9 @@ def test_the_answer_is_a_phrase():
 
 def test_a_row_says_what_a_way_gives_and_what_it_takes():
     (found,) = ONE.ways_of_learning
-    rows = ways_of_learning.rows(found)
-    assert {len(row) for row in rows} == {len(ways_of_learning.headers(found, "accuracy"))}
+    table = ways_of_learning.tabulate_ways(found, "accuracy")
+    assert {len(row) for row in table.rows} == {len(table.headers)}
+    rows = [row[1:] for row in table.rows]
     score, interval, against, time, memory, base, head, settings, diverged = rows[0]
     assert (score, against, time, memory) == ("85.0 %", "", "< 0.1 s", "–")
     assert (base, head, settings, diverged) == ("–", "11.0k", "–", "–")
@@ -104,7 +106,7 @@ def test_the_chart_marks_the_best_way_and_the_frozen_score():
 @pytest.mark.parametrize("width", [50, 80, 140])
 def test_a_shell_of_any_width_shows_every_number(width, monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(tables, "_console", lambda: Console(file=out, width=width))
+    monkeypatch.setattr(result, "Terminal", lambda: Console(file=out, width=width))
     monkeypatch.setattr(tables, "all_runs", list)
     tables.answer_questions(ONE, ["tuning"])
     lines = out.getvalue().splitlines()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from heads.display import Table
-from heads.interfaces.cli import tables
+from heads.interfaces import result
 
 RECIPES = ("cls+linear", "mean+linear?pair=uv_diff_prod", "attention+linear", "cls+roberta")
 ROWS = [("a class of words", "24.4 % −0.03", "16.5 %", "it is long and is folded", "")]
@@ -19,7 +19,7 @@ def printed(width, titles, rows):
     """The lines that a table takes, and the tables that it became."""
     table = Table(headers=("", *titles), rows=tuple(map(tuple, rows)))
     console = Console(file=io.StringIO(), width=width)
-    parts = tables.fit_table(table, console)
+    parts = result.fit_table(table, console)
     console.print(*parts, sep="\n")
     return console.file.getvalue().splitlines(), parts
 
@@ -54,7 +54,7 @@ def test_a_table_that_fits_is_one():
 def test_no_text_of_a_users_moves_the_cursor_or_turns_the_way_of_writing(capsys):
     rows = (("a", "\u202eevil\u2066 \x1b[31mred\x9b2J\x07"),)
     table = Table(headers=("", "text\u202e"), rows=rows)
-    tables.show(table, "one\u202e\x1b]0;title\x07\ntwo")
+    result.show(table, "one\u202e\x1b]0;title\x07\ntwo")
     written = capsys.readouterr().out
     assert all(line.isprintable() for line in written.splitlines())
     assert "evil" in written

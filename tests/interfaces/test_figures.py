@@ -7,7 +7,7 @@ import pytest
 from boards import CLOSE, FAR, WAYS, board_of, in_ways, measures_of, stages
 
 import heads
-from heads.interfaces.notebook.pictures import PICTURES, build_plotly_figure
+from heads.interfaces.result import PICTURES, build_plotly_figure
 from heads.interfaces.views import charts
 
 

@@ -14,7 +14,7 @@ from shown_results import HOSTILE, check_shown
 import heads
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
-from heads.interfaces.notebook.fragments import _body
+from heads.interfaces.result import draw
 from heads.interfaces.views.descriptions import describe
 from heads.recipe import Recipe
 
@@ -80,7 +80,7 @@ def results(tmp_path_factory, tiny):
 
 def test_every_result_that_can_be_shown_is_tried_here(results):
     drawn = {type(one) for one in results.values()}
-    assert drawn >= {*_body.registry, *describe.registry} - {object}
+    assert drawn >= {*draw.registry, *describe.registry} - {object}
 
 
 def test_whatever_a_public_function_gives_shows_itself():
