@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from heads.explain.counterfactuals import Counterfactuals
     from heads.explain.explanation import Explanation
     from heads.explain.neighbors import Neighbourhood
+    from heads.explain.outputs import Reading
     from heads.explain.padding.report import PaddingReport
-    from heads.explain.selection import Named, Reading, SelectedHeads
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.inference.evaluate import FileScores
     from heads.inference.predict import FileAnswers
+    from heads.inference.selection import Named, SelectedHeads
     from heads.runs.leaderboard import Leaderboard
     from heads.training.scheduler import Scheduler
 
@@ -111,9 +112,9 @@ def compare(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.explain.comparison import comparing
+    from heads.explain.comparison import iter_comparison
 
-    return _last(comparing(**options)).comparison
+    return _last(iter_comparison(**options)).comparison
 
 
 def _last(events: Iterable[Any]) -> Any:
@@ -427,9 +428,9 @@ def predict(
         HeadsError: Anything that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.inference.predict import predicting
+    from heads.inference.predict import iter_prediction
 
-    return result(predicting(**options))
+    return result(iter_prediction(**options))
 
 
 def evaluate(
@@ -539,9 +540,9 @@ def explain(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.explain.explanation import explaining
+    from heads.explain.explanation import iter_explanation
 
-    return _last(explaining(**options))
+    return _last(iter_explanation(**options))
 
 
 def difference(one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED) -> str:
@@ -818,7 +819,7 @@ class Inspector:
         """
         from heads.explain.attribution import attributions
 
-        return attributions(self._found(pair).classifiers, text, pair, label, against)
+        return attributions(self._select(pair).classifiers, text, pair, label, against)
 
     def nearest(self, text: str, pair: str = "", *, most: int = 5) -> tuple[Neighbourhood, ...]:
         """Finds the training examples that each head sees as most similar to a sentence.
@@ -826,9 +827,9 @@ class Inspector:
         Args:
             most: How many training examples of each head.
         """
-        from heads.explain.neighbors import searching
+        from heads.explain.neighbors import find_neighbours
 
-        return result(searching(self._found(pair), text, pair, most))
+        return result(find_neighbours(self._select(pair), text, pair, most))
 
     def flips(
         self, text: str, edits: Sequence[str | tuple[str, str]], pair: str = ""
@@ -839,9 +840,9 @@ class Inspector:
             edits: The edited sentences, such as "Not good at all."; where there is a second
                 sentence, an edit is of the first, or both as a tuple.
         """
-        from heads.explain.counterfactuals import flipped
+        from heads.explain.counterfactuals import compare_edits
 
-        return flipped(self._found(pair).classifiers, text, edits, pair)
+        return compare_edits(self._select(pair).classifiers, text, edits, pair)
 
     def ablate(
         self, text: str, pair: str = "", *, without: str = "", retrain: bool = True
@@ -857,9 +858,9 @@ class Inspector:
             retrain: Whether to train anew without it as well, which takes seconds on a sample; on
                 a run about as long as its own heads took.
         """
-        from heads.explain.ablation import ablating
+        from heads.explain.ablation import ablate_layers
 
-        return result(ablating(self._found(pair), text, pair, without, retrain=retrain))
+        return result(ablate_layers(self._select(pair), text, pair, without, retrain=retrain))
 
     def readings(
         self, text: str, pair: str = "", *, temperature: float = 1.0
@@ -869,13 +870,15 @@ class Inspector:
         Args:
             temperature: What the logits are divided by, from 0.1 to 10.
         """
-        from heads.explain.selection import answered, reading
+        from heads.explain.outputs import head_outputs, read_output
 
-        found = answered(self._found(pair).classifiers, text, pair)
-        return tuple(reading(one, temperature) for one in found)
+        found = head_outputs(self._select(pair).classifiers, text, pair)
+        return tuple(read_output(one, temperature) for one in found)
 
-    def _found(self, pair: str) -> SelectedHeads:
-        from heads.explain.selection import choosing
+    def _select(self, pair: str) -> SelectedHeads:
+        from heads.inference.selection import HeadRequest, select_heads
 
-        of = {"model": self.model, "sample": self.sample, "run": self.run}
-        return result(choosing(self.recipes, pair, **of))
+        request = HeadRequest(
+            recipes=self.recipes, pair=pair, model=self.model, sample=self.sample, run=self.run
+        )
+        return result(select_heads(request))

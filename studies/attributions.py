@@ -26,7 +26,7 @@ from heads.errors import HeadsError
 from heads.events import result
 from heads.explain.attribution import attributions
 from heads.explain.attribution_result import ENOUGH
-from heads.explain.selection import choosing
+from heads.inference.selection import HeadRequest, select_heads
 from heads.parts.resolve import head, resolve
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")
@@ -62,7 +62,9 @@ def classifiers(names: Sequence[str]) -> list[Classifier]:
     found = []
     for name in names:
         try:
-            found += result(choosing([name], sample="sentiment")).classifiers
+            found += result(
+                select_heads(HeadRequest(recipes=[name], sample="sentiment"))
+            ).classifiers
         except HeadsError as error:
             print(f"{name:<34} {error}")
     return found

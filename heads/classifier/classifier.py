@@ -5,7 +5,6 @@ Legend: n texts, c classes.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from heads import display
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import states_of
-from heads.classifier.inputs import check_second
+from heads.classifier.inputs import apply_module, check_second, sides_of
 from heads.classifier.module import TrainedHead
 from heads.data.arrays import matrix_of
 from heads.data.corpus import Corpus, check_text
@@ -84,18 +83,18 @@ class Classifier(display.Displayed):
             DataError: A text is empty, or there are not as many second texts as it needs.
         """
         if self.backbone.is_given:
-            return self._of_vectors(texts)
-        texts, pairs = self._let_in(texts, pairs)
+            blocks = matrix_of(texts, self.backbone.width).split(AT_ONCE)
+            logits = [self.head.module(states_of(block)) for block in blocks if len(block)]
+            return torch.cat([torch.zeros(0, len(self.classes)), *logits])
+        texts, pairs = self._validate_texts(texts, pairs)
         if not texts:
             return torch.zeros(0, len(self.classes))
         module = self.head.module
-        if module.is_siamese:
-            return module.head(module.reader.resolved.joined(self._read(texts), self._read(pairs)))
-        encoded = self.backbone.encode(texts, pairs)
-        logits = torch.zeros(len(encoded), len(self.classes))
-        for rows, states in self.backbone.passes(encoded, layers=module.reader.depths):
-            logits[rows] = module(states)
-        return logits
+        sides = [
+            self.backbone.passes(self.backbone.encode(*side), layers=module.reader.depths)
+            for side in sides_of(module, texts, pairs)
+        ]
+        return apply_module(module, sides, len(texts))
 
     @torch.no_grad()
     def kept_logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
@@ -111,24 +110,17 @@ class Classifier(display.Displayed):
         resolved = self.head.module.reader.resolved
         if self.head.base is not None or resolved.needs_states or self.backbone.is_given:
             return self.logits(texts, pairs)
-        texts, pairs = self._let_in(texts, pairs)
+        texts, pairs = self._validate_texts(texts, pairs)
         logits = torch.zeros(len(texts), len(self.classes))
         for start in range(0, len(texts), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             logits[some] = self.head.module.head(self._kept(resolved, texts[some], pairs[some]))
         return logits
 
-    def _of_vectors(self, vectors: Any) -> Tensor:
-        """Compute the logits of vectors (n, w), some at a time; raise DataError if unfit."""
-        matrix = matrix_of(vectors, self.backbone.width)
-        blocks = matrix.split(AT_ONCE) if len(matrix) else ()
-        logits = [self.head.module(states_of(block)) for block in blocks]
-        return torch.cat([torch.zeros(0, len(self.classes)), *logits])
-
-    def _let_in(
+    def _validate_texts(
         self, texts: Sequence[str], pairs: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """The checked texts, with the second texts that the head needs."""
+        """Return the cleaned texts and second texts, or raise DataError."""
         if isinstance(texts, str):
             raise DataError("The texts must be a list.", "Write [text] for a single one.")
         if pairs and len(pairs) != len(texts):
@@ -150,15 +142,6 @@ class Classifier(display.Displayed):
         assert isinstance(found, FeatureMatrices)
         vectors = found.matrix(asked.reading)[found.index]
         return resolved.joined(*vectors.chunk(2)) if resolved.pair else vectors
-
-    def _read(self, texts: Sequence[str]) -> Tensor:
-        """The pooled vectors of texts by themselves, (n, w)."""
-        reader = self.head.module.reader
-        vectors = torch.zeros(len(texts), reader.width)
-        encoded = self.backbone.encode(texts)
-        for rows, states in self.backbone.passes(encoded, layers=reader.depths):
-            vectors[rows] = reader(states).vectors
-        return vectors
 
     def probabilities(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
         """One probability a text and class, (n, c): softmax, or sigmoid where several may apply.

@@ -1,12 +1,13 @@
-"""What base models make of texts for heads of either kind: pairs as one sequence, or apart.
+"""The states that base models make of texts, shared by all heads that are applied to them.
 
-Heads that read by the same base model share its pass; one that has learned its base model as well
-has a pass of its own.
+Heads that read by the same base model in the same way share its pass; one that has learned its base
+model as well has a pass of its own.
+Legend: n texts, c classes, t tokens, w width of the pooled vector.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -19,52 +20,48 @@ from heads.errors import DataError, RecipeError
 from heads.parts.registry import pairing
 from heads.parts.resolved_recipe import PAIR, ResolvedRecipe
 
-# How a base model reads a text: what it writes around it, and whether it cuts a long one.
-Way = tuple[object, ...]
+# Numbers of texts, and their states (len(numbers), t); of a text in windows, its number alone and
+# the states of its windows. That comes behind the batch in which the text is cut.
+Batch = tuple[Sequence[int], States]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTexts:
-    """Texts, or pairs as one sequence, as a base model has read them in one batch.
+class TextStates:
+    """Texts, or pairs as one sequence, with the states that a base model makes of them.
 
     Attributes:
-        encoded: Their tokens.
-        states: What it made of them.
-        windows: By the number of a text that is read in several windows: what it made of those.
+        encoded: Their tokens; none of vectors, which no base model has encoded.
+        batches: Their states.
     """
 
     encoded: tuple[Encoded, ...]
-    states: States
-    windows: Mapping[int, States] = field(default_factory=dict)
+    batches: tuple[Batch, ...]
 
     @classmethod
-    def by(
+    def encode(
         cls,
         backbone: Backbone,
         texts: Sequence[str],
         pairs: Sequence[str] = (),
         layers: Collection[int] | None = None,
-    ) -> "ReadTexts":
-        """Lets a base model read texts.
+    ) -> "TextStates":
+        """Encode texts.
 
         Args:
             layers: The numbers of those that are kept of windows; None for all.
         """
         encoded = tuple(backbone.encode(texts, pairs))
-        states = backbone.states(encoded)
-        windows = {
-            number: backbone.whole_text(text, states.row(number), layers)
-            for number, text in enumerate(encoded)
-            if text.windows
-        }
-        return cls(encoded=encoded, states=states, windows=windows)
+        return cls(encoded=encoded, batches=tuple(backbone.passes(encoded, layers=layers)))
 
-    def of(self, number: int) -> States:
-        """What the base model made of one text: as a batch of one, or of its windows."""
-        return self.windows[number] if number in self.windows else self.states.row(number)
+    @property
+    def first(self) -> States:
+        """The states of the first text, (1, t), or of its windows, (k, t)."""
+        rows, states = [batch for batch in self.batches if 0 in batch[0]][-1]
+        has_windows = bool(self.encoded) and bool(self.encoded[0].windows)
+        return states if has_windows else states.row(rows.index(0))
 
     def words(self, backbone: Backbone) -> list[str]:
-        """The tokens of the first text that are read, as a reader would write them."""
+        """Return the tokens of the first text that are read, as a reader would write them."""
         first = self.encoded[0]
         if not first.windows:
             return backbone.words(first)
@@ -76,132 +73,124 @@ class ReadTexts:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseInputs:
-    """What one base model makes of some texts, for heads of either kind.
+def sides_of(
+    module: RecipeModule, texts: Sequence[str], pairs: Sequence[str]
+) -> list[tuple[Sequence[str], Sequence[str]]]:
+    """Return what a module has encoded by itself: texts with their pairs, or one side each."""
+    return [(texts, ()), (pairs, ())] if module.is_siamese else [(texts, pairs)]
 
-    Attributes:
-        backbone: The base model.
-        joint: By the way in which a text is read: the texts, or pairs as one sequence.
-        sides: The same of first and second texts, each by itself, as siamese heads ask for them.
+
+def apply_module(module: RecipeModule, sides: Sequence[Iterable[Batch]], texts: int) -> Tensor:
+    """Return the logits (n, c) of texts, given their states.
+
+    Args:
+        sides: The states of the texts; of a siamese module, of first and of second texts.
+        texts: n, at least 1.
     """
+    if not module.is_siamese:
+        (batches,) = sides
+        return _gather(((rows, module(states)) for rows, states in batches), texts)
+    vectors = (
+        _gather(((rows, module.reader(states).vectors) for rows, states in batches), texts)
+        for batches in sides
+    )
+    return module.head(module.reader.resolved.joined(*vectors))
 
-    backbone: Backbone
-    joint: Mapping[Way, ReadTexts]
-    sides: Mapping[Way, tuple[ReadTexts, ReadTexts]]
 
-    def logits(self, module: RecipeModule) -> Tensor:
-        """What a head says, (n, c)."""
-        read = self._of(module)
-        logits = module(*(one.states for one in read))
-        long = {number for one in read for number in one.windows}
-        whole = {number: module(*(one.of(number) for one in read)) for number in sorted(long)}
-        rows = [whole.get(number, row[None]) for number, row in enumerate(logits)]
-        return torch.cat(rows) if whole else logits
+def _gather(parts: Iterable[tuple[Sequence[int], Tensor]], texts: int) -> Tensor:
+    gathered = torch.zeros(0)
+    for rows, part in parts:
+        if not len(gathered):
+            gathered = torch.zeros(texts, part.shape[1])
+        gathered[list(rows)] = part
+    return gathered
 
-    def reads(self, module: RecipeModule) -> tuple[tuple[str, float], ...]:
-        """Each token of the first text with the share of the pooled vector that it gives.
+
+class HeadInputs:
+    """Texts, or pairs, for any number of heads: each way of reading them is encoded once."""
+
+    def __init__(
+        self, backbone: Backbone, texts: Sequence[str] | Tensor, pairs: Sequence[str] = ()
+    ) -> None:
+        """Encode nothing yet.
+
+        Args:
+            texts: Of heads that learned from vectors, those of n texts (n, w).
+        """
+        self._backbone, self._texts, self._pairs = backbone, texts, pairs
+        self._states: dict[object, tuple[frozenset[int], tuple[TextStates, ...]]] = {}
+        self._layers = frozenset[int]()  # of windows only those are kept that a head reads
+
+    def encode(self, heads: Sequence[TrainedHead]) -> None:
+        """Encode the texts as these heads read them.
+
+        Raises:
+            DataError: A head needs second texts, and there are none.
+            CheckpointError: What a head's base model has learned does not fit this one.
+        """
+        for head in heads:
+            check_second(head, self._pairs)
+        self._layers = self._layers.union(*(head.module.reader.depths for head in heads))
+        for head in heads:
+            self._states_for(head)
+
+    def logits(self, head: TrainedHead) -> Tensor:
+        """Return what a head gives, (n, c)."""
+        sides = [states.batches for states in self._states_for(head)]
+        return apply_module(head.module, sides, len(self._texts))
+
+    def states(self, head: TrainedHead) -> list[States]:
+        """Return the states of the first text that a module takes: one, or both sides."""
+        return [side.first for side in self._states_for(head)]
+
+    def reads(self, head: TrainedHead) -> tuple[tuple[str, float], ...]:
+        """Return each token of the first text with the share of the pooled vector that it gives.
 
         A siamese head gives both texts, one after the other, each summing to 1.
         """
-        found: list[tuple[str, float]] = []
-        for read in self._of(module):
-            shares = module.reader.shares(read.of(0))[0].tolist()
-            found += zip(read.words(self.backbone), shares, strict=False)
-        return tuple(found)
-
-    def _of(self, module: RecipeModule) -> tuple[ReadTexts, ...]:
-        """What a head reads: one sequence, or two."""
-        way = self.backbone.for_recipe(module.reader.resolved).way
-        return self.sides[way] if module.is_siamese else (self.joint[way],)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadInputs:
-    """What some texts are to trained heads, each of which reads by its own base model.
-
-    Attributes:
-        by_base: For each base model what it makes of them, by what it has learned with a head:
-            the digest of that, "" for nothing.
-    """
-
-    by_base: Mapping[str, BaseInputs]
+        return tuple(
+            chain.from_iterable(
+                zip(
+                    states.words(self._backbone),
+                    head.module.reader.shares(states.first)[0].tolist(),
+                    strict=False,
+                )
+                for states in self._states_for(head)
+            )
+        )
 
     @property
-    def read(self) -> tuple[Encoded, ...]:
-        """The tokens of what was read jointly; none where nobody asked for it."""
-        joint = (own.joint for own in self.by_base.values())
-        return next((read.encoded for own in joint for read in own.values()), ())
+    def sequence(self) -> Encoded:
+        """The first text, or both texts as one sequence, with as little written around it as is."""
+        joint = [states[0].encoded[0] for _, states in self._states.values() if len(states) == 1]
+        if not joint:
+            assert not isinstance(self._texts, Tensor)
+            return self._backbone.encode(self._texts[:1], self._pairs[:1])[0]
+        return min(joint, key=lambda text: text.whole_length)
 
-    def logits(self, head: TrainedHead) -> Tensor:
-        """What a head says, (n, c)."""
-        return self.by_base[_base_of(head)].logits(head.module)
-
-    def reads(self, head: TrainedHead) -> tuple[tuple[str, float], ...]:
-        """Each token of the first text with the share of the pooled vector that it gives."""
-        return self.by_base[_base_of(head)].reads(head.module)
-
-
-def _base_of(head: TrainedHead) -> str:
-    return head.base.digest if head.base else ""
-
-
-def head_inputs(
-    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[TrainedHead]
-) -> HeadInputs:
-    """Lets every base model that these heads read by read texts once.
-
-    Raises:
-        DataError: A siamese head has no second texts.
-        CheckpointError: What a head's base model has learned does not fit this one.
-    """
-    groups: dict[str, list[TrainedHead]] = {}
-    for head in heads:
-        groups.setdefault(_base_of(head), []).append(head)
-    return HeadInputs(
-        by_base={
-            base: base_inputs(
-                own[0].backbone_for(backbone), texts, pairs, [head.module for head in own]
-            )
-            for base, own in groups.items()
-        }
-    )
-
-
-def base_inputs(
-    backbone: Backbone, texts: Sequence[str], pairs: Sequence[str], heads: Sequence[RecipeModule]
-) -> BaseInputs:
-    """Let one base model read texts in the ways that these heads ask for, in one batch."""
-    interruption.check()
-    siamese = [head for head in heads if head.is_siamese]
-    if siamese:
-        check_pairs(siamese[0].reader.resolved, pairs)
-    apart = _different(backbone, siamese)
-    together = _different(backbone, [head for head in heads if not head.is_siamese])
-    depths = frozenset[int]().union(*(head.reader.depths for head in heads))
-    read = partial(ReadTexts.by, layers=depths)
-    return BaseInputs(
-        backbone=backbone,
-        joint={one: read(base, texts, pairs) for one, base in together.items()},
-        sides={one: (read(base, texts), read(base, pairs)) for one, base in apart.items()},
-    )
-
-
-def vector_inputs(backbone: Backbone, vectors: Tensor) -> BaseInputs:
-    """Vectors (n, w) as heads take what a base model makes of texts."""
-    read = ReadTexts(encoded=(), states=states_of(vectors))
-    return BaseInputs(backbone=backbone, joint={backbone.way: read}, sides={})
-
-
-def _different(backbone: Backbone, heads: Sequence[RecipeModule]) -> dict[Way, Backbone]:
-    """The base model in each way that these heads read; with nothing written first, and cut."""
-    found = [backbone.for_recipe(head.reader.resolved) for head in heads]
-    plain_first = sorted(found, key=lambda one: (len(one.written), one.stride is not None))
-    return {one.way: one for one in plain_first}
+    def _states_for(self, head: TrainedHead) -> tuple[TextStates, ...]:
+        """Return the states that a head reads, of one sequence or of two."""
+        interruption.check()
+        backbone, reader = head.backbone_for(self._backbone), head.module.reader
+        if isinstance(self._texts, Tensor):
+            batch = range(len(self._texts)), states_of(self._texts)
+            return (TextStates(encoded=(), batches=(batch,)),)
+        backbone = backbone.for_recipe(reader.resolved)
+        key = head.base and head.base.digest, backbone.way, head.module.is_siamese
+        if key in self._states:
+            layers, states = self._states[key]
+            is_cut = not any(text.windows for side in states for text in side.encoded)
+            if is_cut or reader.depths <= layers:
+                return states
+        self._layers |= reader.depths
+        sides = sides_of(head.module, self._texts, self._pairs)
+        states = tuple(TextStates.encode(backbone, *side, layers=self._layers) for side in sides)
+        self._states[key] = self._layers, states
+        return states
 
 
 def check_pairs(resolved: ResolvedRecipe, pairs: Sequence[str]) -> None:
-    """Refuses a siamese recipe where there is one text only, and windows of two in one sequence.
+    """Refuse a siamese recipe where there is one text only, and windows of two in one sequence.
 
     Raises:
         DataError: There are no second texts.

@@ -5,6 +5,7 @@ Legend: c classes, t tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 
@@ -90,36 +91,31 @@ def is_close(probabilities: Sequence[float], head: TrainedHead | Prediction) -> 
 
 
 @torch.no_grad()
-def predict(given: HeadInputs, heads: Sequence[TrainedHead]) -> list[Prediction]:
-    """Applies heads to what their base models made of one text, or of one pair."""
-    found = []
-    for head in heads:
-        logits = given.logits(head)  # (1, c)
-        shares = head.problem.probabilities(logits)[0].tolist()
-        chosen = head.problem.chosen(logits, head.thresholds)[0]
-        cuts = cuts_of(head)
-        found.append(
-            Prediction(
-                recipe=head.asked.recipe,
-                name=head.name,
-                classes=head.classes,
-                problem=head.problem,
-                logits=tuple(logits[0].tolist()),
-                probabilities=tuple(shares),
-                answer=_named(head.classes, chosen.tolist()) if head.problem.has_classes else (),
-                thresholds=cuts,
-                margin=_margin(cuts, shares),
-                parameters=head.parameters,
-                base_parameters=head.base_parameters,
-                trained_on=head.trained_on,
-                rows=head.rows,
-                scores=head.scores,
-                new=head.new,
-                reads=given.reads(head),
-                layers=_layers(head),
-            )
-        )
-    return found
+def predict(inputs: HeadInputs, head: TrainedHead) -> Prediction:
+    """Return what a head says of one text, or of one pair."""
+    logits = inputs.logits(head)  # (1, c)
+    probabilities = head.problem.probabilities(logits)[0].tolist()
+    chosen = head.problem.chosen(logits, head.thresholds)[0].tolist()
+    cuts = cuts_of(head)
+    return Prediction(
+        recipe=head.asked.recipe,
+        name=head.name,
+        classes=head.classes,
+        problem=head.problem,
+        logits=tuple(logits[0].tolist()),
+        probabilities=tuple(probabilities),
+        answer=tuple(compress(head.classes, chosen)) if head.problem.has_classes else (),
+        thresholds=cuts,
+        margin=_margin(cuts, probabilities),
+        parameters=head.parameters,
+        base_parameters=head.base_parameters,
+        trained_on=head.trained_on,
+        rows=head.rows,
+        scores=head.scores,
+        new=head.new,
+        reads=inputs.reads(head),
+        layers=_layers(head),
+    )
 
 
 def _layers(head: TrainedHead) -> tuple[str, ...]:
@@ -127,10 +123,6 @@ def _layers(head: TrainedHead) -> tuple[str, ...]:
     last = last_linear(chain)
     kept = [(name, layer) for name, layer in head.layers if not is_idle(layer)]
     return tuple(words(layer, is_last=name == last) for name, layer in kept)
-
-
-def _named(classes: Sequence[str], chosen: Sequence[bool]) -> tuple[str, ...]:
-    return tuple(name for name, yes in zip(classes, chosen, strict=True) if yes)
 
 
 def cuts_of(head: TrainedHead) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from heads import display, interruption
 from heads.classifier.calibration import calibrate
 from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import HeadInputs
 from heads.data.corpus import Corpus
 from heads.errors import HeadsError, RecipeError, did_you_mean
 from heads.evaluation.details import measure
@@ -26,9 +27,9 @@ from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
 from heads.events import Progress, within
-from heads.explain.attribution import encoded
 from heads.explain.neighbors import vectors_of
-from heads.explain.selection import HeadOutput, SelectedHeads, check_texts, head_output
+from heads.explain.outputs import HeadOutput, check_texts, head_output, head_outputs
+from heads.inference.selection import SelectedHeads
 from heads.parts.modules import (
     Cuts,
     Neighbours,
@@ -45,7 +46,7 @@ from heads.parts.resolve import with_options
 from heads.parts.resolved_recipe import WITHOUT, ResolvedRecipe
 from heads.problem import plain
 from heads.runs import spec
-from heads.runs.cells import answers_of_cell as answered
+from heads.runs.cells import answers_of_cell
 from heads.runs.features import run_features, run_token_states, training_data_of
 from heads.runs.folder import RunFolder
 from heads.runs.spec import task_of
@@ -101,7 +102,7 @@ class Worth:
 def worth_of(
     whole: CellPredictions | Answers, bare: CellPredictions | Answers, task: EvaluationTask
 ) -> Worth:
-    """Compares what a head answered with what the one without a layer did, row by row."""
+    """Compare what a head answered with what the one without a layer did, row by row."""
     found = compare([bare, whole], task, reference=bare.name).to_reference[0]
     scores = [
         sum(float(seed.mean()) for seed in each) / len(each)
@@ -139,15 +140,10 @@ class Retrained:
     why_not: str = ""
 
 
-def without(recipe: ResolvedRecipe, layer: str) -> ResolvedRecipe:
-    """Return a recipe less one layer of its head; raise RecipeError if it cannot be trained so."""
-    return with_options(recipe, {WITHOUT: layer})
-
-
-def retraining(
+def train_without(
     heads: SelectedHeads, wanted: Sequence[tuple[int, str]]
 ) -> Generator[Progress, None, list[Retrained]]:
-    """Trains recipes anew, each without a layer: progress, then the heads.
+    """Train recipes anew, each without a layer; yield progress, return the heads.
 
     Those that learn their base model as well are not: that takes as long as a run.
 
@@ -158,7 +154,7 @@ def retraining(
     recipes: dict[int, ResolvedRecipe] = {}
     for place, (number, layer) in enumerate(wanted):
         try:
-            recipe = without(heads.classifiers[number].head.asked, layer)
+            recipe = with_options(heads.classifiers[number].head.asked, {WITHOUT: layer})
         except HeadsError as error:
             found[place] = Retrained(why_not=error.what)
             continue
@@ -291,7 +287,7 @@ def _of_run(
             measures = measure(event.outcome, asked.task)
             scores = scores_of(event, asked, measures, majority_of(run, asked))
             head = calibrate(trained_head(event, asked, scores, backbone))
-            whole = answered(run, asked.recipes.index(names[place]), names[place]).answers
+            whole = answers_of_cell(run, asked.recipes.index(names[place]), names[place]).answers
             worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
             bare = Classifier(backbone=backbone, head=head)
             found[place] = Retrained(classifier=bare, worth=worth)
@@ -402,7 +398,7 @@ def kind_of(layer: nn.Module) -> str:
     return next((name for name, types in kinds.items() if isinstance(layer, types)), "activation")
 
 
-def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
+def find_layers(classifier: Classifier, without: str = "") -> tuple[str, ...]:
     """Return a head's layers of that name or kind, or all in use; raise RecipeError for none."""
     chain = classifier.head.module.head
     known, last = dict(leaves(chain)), last_linear(chain)
@@ -430,7 +426,7 @@ def layers_named(classifier: Classifier, without: str = "") -> tuple[str, ...]:
     return tuple(found)
 
 
-def ablated(classifier: Classifier, layer: str) -> Classifier:
+def remove_layer(classifier: Classifier, layer: str) -> Classifier:
     """The same trained head with one layer replaced by nothing: what enters it leaves it.
 
     Args:
@@ -480,7 +476,7 @@ def _misfit(classifier: Classifier, layer: str, taken: nn.Module) -> str:
 
 
 @torch.no_grad()
-def compared(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ablation:
+def compare_without_layer(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ablation:
     """What a head says of one text with and without a layer.
 
     Args:
@@ -492,7 +488,7 @@ def compared(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ab
     last = layer == last_linear(classifier.head.module.head)
     does = words(taken, is_last=last) if taken is not None else ""
     try:
-        without = ablated(classifier, layer)
+        without = remove_layer(classifier, layer)
     except RecipeError as error:
         return Ablation(
             name=before.name, layer=layer, does=does, before=before, after=None, why_not=error.what
@@ -515,7 +511,7 @@ def effect(
     target_matrix = torch.zeros(len(vectors), len(classifier.classes), dtype=torch.bool)
     for row, numbers in enumerate(targets):
         target_matrix[row, list(numbers)] = True
-    chains = (head.module.head, ablated(classifier, layer).head.module.head)
+    chains = (head.module.head, remove_layer(classifier, layer).head.module.head)
     found = [head.problem.chosen(chain(vectors), head.thresholds) for chain in chains]
     right = [(each == target_matrix).all(dim=1).float().mean().item() for each in found]
     return Effect(
@@ -531,10 +527,10 @@ def effect(
 HELD = 1000  # rows on which the effect of a layer is measured, at most
 
 
-def ablating(
+def ablate_layers(
     heads: SelectedHeads, text: str, pair: str = "", without: str = "", *, retrain: bool = True
 ) -> Generator[Progress, None, tuple[Ablation, ...]]:
-    """What each head says without a layer: progress while rows are read, then that.
+    """Ask each head without a layer: yield progress while rows are read, return what it says.
 
     Args:
         retrain: Whether heads are trained anew without it as well.
@@ -549,7 +545,7 @@ def ablating(
     for number, classifier in enumerate(heads.classifiers):
         interruption.check()
         try:
-            names = layers_named(classifier, without)
+            names = find_layers(classifier, without)
         except RecipeError as error:
             refused.append(error)
             continue
@@ -558,30 +554,32 @@ def ablating(
     if not found and refused:
         raise refused[0]
     if retrain:
-        others = yield from retraining(heads, wanted)
-        found = [_beside(one, other, texts) for one, other in zip(found, others, strict=True)]
+        others = yield from train_without(heads, wanted)
+        for place, other in enumerate(others):
+            bare = other.classifier
+            found[place] = replace(
+                found[place],
+                retrained=head_outputs([bare], *texts)[0] if bare else None,
+                worth=other.worth,
+                why_not_retrained=other.why_not,
+            )
     if without and all(one.after is None and one.retrained is None for one in found):
         raise RecipeError(found[0].why_not, "Take another layer out.")
     return tuple(found)
 
 
-def _beside(one: Ablation, other: Retrained, texts: Sequence[str]) -> Ablation:
-    """A head with a layer taken out, and the one that was trained without it."""
-    bare = other.classifier
-    says = head_output(bare.head, bare.logits(texts[:1], texts[1:])[0]) if bare else None
-    return replace(one, retrained=says, worth=other.worth, why_not_retrained=other.why_not)
-
-
 def _taken_out(
     heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
 ) -> Generator[Progress, None, list[Ablation]]:
-    own = [classifier.backbone.whole(one) for one in encoded(classifier, texts)]
+    inputs = HeadInputs(classifier.backbone, texts[:1], texts[1:])
+    inputs.encode([classifier.head])
+    own = inputs.states(classifier.head)
     with torch.no_grad():
         logits = classifier.head.module(*own)
     found = []
     for name in names:
         interruption.check()
-        found.append(compared(classifier, name, logits, own))
+        found.append(compare_without_layer(classifier, name, logits, own))
     resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
     rows = torch.tensor(heads.held[:HELD])
     if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:

@@ -27,7 +27,7 @@ from heads.explain.integrated_gradients import (
     input_embeddings,
     integrated,
 )
-from heads.explain.selection import check_texts
+from heads.explain.outputs import check_texts
 from heads.problem import ONE_VERSUS_REST
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.
@@ -73,7 +73,7 @@ def attributions(
     label: str = "",
     against: str = OTHERS,
 ) -> tuple[Attribution, ...]:
-    """Takes the answers of several heads to one text apart, token by token.
+    """Take the answers of several heads to one text apart, token by token.
 
     Heads on one base model share its passes. A place that allows little computes fewer steps, and
     the result says how badly its scores add up.
@@ -113,7 +113,7 @@ def _groups(classifiers: Sequence[Classifier]) -> Iterable[list[int]]:
 
 def _ladder(groups: Sequence[Sequence[Classifier]], texts: Sequence[str]) -> tuple[int, ...]:
     """List the numbers of steps to try, as far as this place allows; raise LimitError if none."""
-    tokens = [sum(map(len, encoded(one[0], texts))) for one in groups]
+    tokens = [sum(map(len, _encode(one[0], texts))) for one in groups]
     products = max(products_of(one[0].backbone.model) for one in groups)
     passes = sum(n * (1 + len(one)) for n, one in zip(tokens, groups, strict=True))
     heads = sum(map(len, groups))
@@ -175,7 +175,7 @@ def _attributed(
 @torch.no_grad()
 def _ground(classifier: Classifier, texts: Sequence[str]) -> _Ground:
     backbone = classifier.backbone
-    read = encoded(classifier, texts)
+    read = _encode(classifier, texts)
     if most := max(len(one.windows) for one in read):
         what = f"{classifier.recipe} reads this text in {most} windows, and gradients are of one."
         raise RecipeError(what, f"Shorten the text to {backbone.tokens} tokens.")
@@ -293,7 +293,7 @@ def _sides(entries: Sequence[InputEmbeddings]) -> list[str]:
     return sides
 
 
-def encoded(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
+def _encode(classifier: Classifier, texts: Sequence[str]) -> list[Encoded]:
     """Encode one or two texts as a head reads them; raise DataError if it lacks a second."""
     check_second(classifier.head, texts[1:])
     if classifier.head.module.is_siamese:

@@ -5,36 +5,32 @@ The page, the shell, the API and Python ask the same function and show the same 
 
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from heads import display
 from heads.backbone.backbone import Backbone
-from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
+from heads.classifier.classifier import Classifier
 from heads.classifier.fine_tuned import fine_tuned_warning
-from heads.classifier.inputs import HeadInputs, check_second, head_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import UNDECIDED, Prediction, predict
-from heads.classifier.pretrained import OWN, is_own, own_head
 from heads.data.corpus import check_text
-from heads.data.dataset import corpus_of
-from heads.data.samples import RECIPES, SAMPLES, sample_for
-from heads.errors import DataError, LimitError, RecipeError
+from heads.data.samples import RECIPES, SAMPLES
+from heads.errors import DataError, HeadsError, RecipeError
 from heads.events import Progress
 from heads.explain.differences import same_in_training
 from heads.explain.explanation import pooler_says
-from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS, ResolvedRecipe
+from heads.explain.outputs import spell_classes, spell_numbers
+from heads.inference.selection import HeadRequest, HeadSource, open_heads
+from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS
 from heads.problem import ProblemType
 from heads.recipe import Recipe
-from heads.runs.folder import find
-from heads.runs.grids import entering
-from heads.runs.trained_heads import heads_of
-from heads.runs.trainer import trained
 from heads.settings import current_limits
 
 if TYPE_CHECKING:
@@ -200,25 +196,8 @@ def said(prediction: Prediction) -> str:
     if prediction.is_undecided:
         return UNDECIDED
     if not prediction.problem.gives_number:
-        return spoken(prediction.answer)
-    return counted(prediction.classes, prediction.logits)
-
-
-def counted(names: Sequence[str], numbers: Sequence[float]) -> str:
-    """Numbers as a reader would say them, each with its name where there are several.
-
-    >>> counted(["label"], [-1.5]), counted(["calm", "loud"], [0.25, 3])
-    ('−1.50', 'calm +0.25, loud +3.00')
-    """
-    told = [f"{value:+.2f}".replace("-", "−") for value in numbers]
-    if len(told) == 1:
-        return told[0]
-    return ", ".join(map(" ".join, zip(names, told, strict=True)))
-
-
-def spoken(answer: Sequence[str]) -> str:
-    """The classes of an answer as a reader would say them."""
-    return ", ".join(answer) or "none of the classes"
+        return spell_classes(prediction.answer)
+    return spell_numbers(prediction.classes, prediction.logits)
 
 
 def kinds(classes: Sequence[str]) -> frozenset[str]:
@@ -360,13 +339,41 @@ class Comparison(display.Displayed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadProgress(Progress):
+    """How far the training of one head is.
+
+    Attributes:
+        number: The head's place among those asked for, from 0.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadAnswered:
+    """What one head says, or why it says nothing.
+
+    Attributes:
+        number: The head's place among those asked for, from 0.
+        head: The head, calibrated; None where there is no prediction.
+        prediction: None where it cannot answer, or its training was cancelled.
+        error: Why it cannot answer; None where it was cancelled.
+    """
+
+    number: int
+    head: TrainedHead | None = None
+    prediction: Prediction | None = None
+    error: HeadsError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """The last event of a comparison."""
 
     comparison: Comparison
 
 
-def comparing(
+def iter_comparison(
     text: str,
     pair: str = "",
     *,
@@ -376,103 +383,121 @@ def comparing(
     run: str = "",
     pairs: str = JOINT,
     raw: bool = False,
-) -> Iterator[Progress | Compared]:
-    """What `heads.compare` does, as a stream: progress while heads are trained, then the result."""
-    _check_texts(("second sentence", pair), ("base model", model), ("sample", sample), ("run", run))
-    pair, way = pair or "", pairs or JOINT
+    is_cancelled: Callable[[int], bool] | None = None,
+) -> Generator[Progress | HeadAnswered | Compared, None, None]:
+    """Compare heads as `heads.compare` does: progress, each head's answer, then the comparison.
+
+    The text is encoded once, however many heads are to be trained.
+
+    Args:
+        is_cancelled: Given, heads are trained and asked one after the other; one that fails does
+            not keep the others from answering, and one is left out once this is true of its number.
+            If none answers, there is no comparison.
+    """
+    _check_strings({"second sentence": pair, "base model": model, "sample": sample, "run": run})
+    _check_recipes(recipes or (), run)
     notes = cut_notes((text, pair))
     text = check_text(text)
-    pair = check_text(pair, "second sentence") if pair.strip() else ""
-    if run:
-        named = () if recipes is RECIPES else recipes or ()
-        backbone, heads = _of_run(run, named, pair)
-        data = ""
+    pair = check_text(pair, "second sentence") if (pair or "").strip() else ""
+    request = HeadRequest(
+        recipes=() if run and recipes is RECIPES else recipes or (),  # of a run its best four
+        pair=pair,
+        model=model,
+        sample=sample or "",
+        run=run,
+        pairs=pairs or JOINT,
+        in_turn=is_cancelled is not None,
+    )
+    source = yield from open_heads(request)
+    assert source.backbone is not None  # only classifiers come without
+    if run and pair and source.corpus and not source.corpus.pairs:
+        what = f"{source.corpus.name} has one text a row, and there are two."
+        raise DataError(what, "Empty the second sentence.")
+    inputs = HeadInputs(source.backbone, [text], [pair] if pair else [])
+    if is_cancelled is None:
+        answers = _ask_together(source, inputs, raw)
     else:
-        chosen = _chosen(recipes or (), way)
-        asked = sample or "", pair, model or BUNDLED
-        backbone, heads, data = yield from _of_sample(chosen, *asked)
+        answers = _ask_in_turn(source, inputs, raw, is_cancelled)
+    heads, predictions = list[TrainedHead](), list[Prediction]()
+    with closing(answers):
+        for event in answers:
+            if isinstance(event, HeadAnswered) and event.head and event.prediction:
+                heads.append(event.head)
+                predictions.append(event.prediction)
+            yield event
+    if not heads:
+        return
     if raw and any(head.raw for head in heads):
-        heads = [head.raw or head for head in heads]
         notes.append("Logits are raw: not divided by the temperature found on development rows.")
-    second = [pair] if pair else []
-    given = _read(backbone, text, second, heads)
-    notes += token_notes((given.read or backbone.encode([text], second))[0], heads, backbone)
-    notes += script_notes([text, *second], backbone.tokenizer)
-    notes += recipe_notes(heads, backbone)
-    notes += joint_notes(heads) if way != JOINT else []
+    heads = [head.raw or head for head in heads] if raw else heads
+    notes += token_notes(inputs.sequence, heads, source.backbone)
+    notes += script_notes([text, pair] if pair else [text], source.backbone.tokenizer)
+    notes += recipe_notes(heads, source.backbone)
+    notes += joint_notes(heads) if request.pairs != JOINT else []
     first = next((head for head in heads if not head.is_own), heads[0])
+    data = source.corpus.name if source.corpus and not (run or first.is_own) else ""
     yield Compared(
         comparison=Comparison(
-            model=backbone.id,
-            revision=backbone.revision,
+            model=source.backbone.id,
+            revision=source.backbone.revision,
             text=text,
             pair=pair,
             sample=data,
             run=run,
             classes=first.classes,
             problem=first.problem,
-            predictions=tuple(predict(given, heads)),
+            predictions=tuple(predictions),
             notes=tuple(notes),
             expected=SAMPLES[data].expected_of(text, pair) if data in SAMPLES else "",
         )
     )
 
 
-def _of_sample(
-    chosen: Sequence[ResolvedRecipe | str], sample: str, pair: str, model: str
-) -> Generator[Progress, None, tuple[Backbone, list[TrainedHead], str]]:
-    """The base model, the heads on it, trained if need be, and the name of their data."""
-    ours = [recipe for recipe in chosen if isinstance(recipe, ResolvedRecipe)]
-    data = sample_for(sample, pair) if ours else None
-    backbone = yield from loading(model)
-    own = own_head(backbone) if OWN in chosen else None
-    found = (yield from trained(ours, corpus_of(data), backbone)) if data else []
-    remaining = iter(found)
-    heads = [next(remaining) if isinstance(recipe, ResolvedRecipe) else own for recipe in chosen]
-    return backbone, [head for head in heads if head is not None], data.name if data else ""
+def _ask_together(
+    source: HeadSource, inputs: HeadInputs, raw: bool
+) -> Generator[Progress | HeadAnswered, None, None]:
+    """Train all heads that lack it at once, then ask them."""
+    classifiers = yield from source.load(source.names)
+    inputs.encode([one.head for one in classifiers])
+    for number, classifier in enumerate(classifiers):
+        yield _answer(number, classifier.head, inputs, raw)
 
 
-def _of_run(
-    run: str, recipes: Sequence[Recipe | str], pair: str
-) -> tuple[Backbone, list[TrainedHead]]:
-    """The base model and heads of a run; where none is named, the best four."""
-    asked, backbone, heads = heads_of(find(run, is_public=current_limits().public), recipes)
-    check_number(len(heads))
-    if pair and not asked.corpus.pairs:
-        what = f"{asked.corpus.name} has one text a row, and there are two."
-        raise DataError(what, "Empty the second sentence.")
-    return backbone, list(heads.values())
+def _ask_in_turn(
+    source: HeadSource, inputs: HeadInputs, raw: bool, is_cancelled: Callable[[int], bool]
+) -> Generator[Progress | HeadAnswered, None, None]:
+    """Load or train one head after the other and ask it; go on after one that fails."""
+    for number, name in enumerate(source.names):
+        answered = HeadAnswered(number=number)
+        try:
+            with closing(source.load([name])) as events:
+                while not is_cancelled(number):
+                    try:
+                        event = next(events)
+                    except StopIteration as end:
+                        (classifier,) = end.value
+                        inputs.encode([classifier.head])
+                        answered = _answer(number, classifier.head, inputs, raw)
+                        break
+                    yield HeadProgress(number=number, says=event.says, share=event.share)
+        except HeadsError as error:
+            answered = HeadAnswered(number=number, error=error)
+        yield answered
 
 
-def _read(
-    backbone: Backbone, text: str, second: Sequence[str], heads: Sequence[TrainedHead]
-) -> HeadInputs:
-    for head in heads:
-        check_second(head, second)
-    return head_inputs(backbone, [text], second, heads)
+def _answer(number: int, head: TrainedHead, inputs: HeadInputs, raw: bool) -> HeadAnswered:
+    asked = (head.raw or head) if raw else head
+    return HeadAnswered(number=number, head=head, prediction=predict(inputs, asked))
 
 
-def _check_texts(*named: tuple[str, object]) -> None:
-    for what, value in named:
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"The {what} must be a text, not {type(value).__name__}.", "Type it.")
-
-
-def _chosen(recipes: Sequence[Recipe | str], way: str) -> list[ResolvedRecipe | str]:
-    if isinstance(recipes, str):
-        recipes = [recipes]
-    check_number(len(dict.fromkeys(map(str, recipes))))
-    asked = (OWN if is_own(one) else entering(resolve(one), way) for one in recipes)
-    chosen = list({str(one): one for one in asked}.values())
-    if not chosen:
+def _check_recipes(recipes: Sequence[Recipe | str], run: str) -> None:
+    if not recipes and not run:
         raise RecipeError("No recipe is chosen.", "Choose at least one, for example mean+linear.")
-    check_number(len(chosen))
-    return chosen
+    if any(isinstance(recipe, Classifier) for recipe in recipes):
+        raise RecipeError("A comparison takes recipes.", "Ask classifiers by an Inspector.")
 
 
-def check_number(recipes: int) -> None:
-    """Raise LimitError for more heads than stand side by side."""
-    limits = current_limits()
-    if recipes > limits.recipes:
-        what = f"{recipes} recipes are chosen; at most {limits.recipes} fit side by side here."
-        raise LimitError(what, "Take some away.")
+def _check_strings(values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"The {name} must be a text, not {type(value).__name__}.", "Type it.")

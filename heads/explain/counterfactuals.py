@@ -18,7 +18,7 @@ from heads import display, interruption
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, LimitError
 from heads.explain.budget import check_passes, products_of
-from heads.explain.selection import HeadOutput, check_texts, head_output
+from heads.explain.outputs import HeadOutput, check_texts, head_output
 from heads.problem import plain
 from heads.settings import current_limits
 
@@ -107,7 +107,7 @@ class Counterfactuals(display.Displayed):
         return asdict(self, dict_factory=plain) | {"summary": self.summary}
 
 
-def flipped(
+def compare_edits(
     classifiers: Sequence[Classifier],
     text: str,
     edits: Sequence[str | tuple[str, str]],
@@ -157,7 +157,7 @@ def flipped(
     return Counterfactuals(original=found[0], edits=tuple(found[1:]))
 
 
-def without_each_word(text: str) -> list[str]:
+def leave_out_each_word(text: str) -> list[str]:
     """Return the text without each of its words in turn, up to the most edits allowed."""
     words = text.split()
     edits = (" ".join((*words[:at], *words[at + 1 :])) for at in range(len(words)))
@@ -282,12 +282,12 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def suggested(text: str) -> list[str]:
+def suggest_edits(text: str) -> list[str]:
     """Some minimal pairs of a sentence: a word turned into its opposite, or left out.
 
-    >>> suggested("Not bad at all.")[:2], suggested("Not bad at all.")[-1]
+    >>> suggest_edits("Not bad at all.")[:2], suggest_edits("Not bad at all.")[-1]
     (['Bad at all.', 'Not good at all.'], 'Not bad all.')
-    >>> "Lovely." in suggested("Lovely soup.")
+    >>> "Lovely." in suggest_edits("Lovely soup.")
     True
     """
     found: dict[str, None] = {}

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from heads import display
 from heads.backbone.backbone import Backbone
-from heads.backbone.loading import load
+from heads.backbone.loading import loading
 from heads.backbone.models import BUNDLED
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import equals
 from heads.catalog.families import FAMILIES
-from heads.classifier.inputs import ReadTexts
+from heads.classifier.inputs import TextStates
 from heads.classifier.module import TrainedHead, begun_with, is_familys, native_of
 from heads.classifier.native_head import NativeHead, native_head, sources, stored_shapes
-from heads.classifier.pretrained import is_own, own_head
+from heads.classifier.pretrained import is_own
 from heads.data.corpus import check_text
 from heads.data.dataset import corpus_of
 from heads.data.samples import TEXT, sample_for
@@ -30,12 +30,12 @@ from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.explain.differences import equivalent_heads
 from heads.features.featurizer import Featurizer
+from heads.inference.selection import HeadRequest, select_heads
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.rng import IsolatedRng
-from heads.runs.trainer import trained
 from heads.training.finetuning.plan import TuningPlan, plan_of
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class Explanation(display.Displayed):
         return asdict(self) | {"recipe": str(self.recipe)}
 
 
-def explaining(
+def iter_explanation(
     recipe: Recipe | str,
     text: str = TEXT,
     pair: str = "",
@@ -302,20 +302,20 @@ def explaining(
     model: str = BUNDLED,
     sample: str = "",
 ) -> Iterator[Progress | Explanation]:
-    """What `heads.explain` does, as a stream: progress, then the explanation."""
+    """Explain a recipe as `heads.explain` does: yield progress, then the explanation."""
     pair, model, sample = pair or "", model or BUNDLED, sample or ""
     resolved = None if is_own(recipe) else resolve(recipe)
     data = sample_for(sample, pair)
     text = check_text(text)
     pair = check_text(pair, "second sentence") if data.pair else ""
-    yield Progress(says=f"Loading {model}", share=0.0)
-    backbone = load(model)
     head = None
-    if resolved is None:
-        head = own_head(backbone)
+    if resolved is None or resolved.learns_to_read:
+        request = HeadRequest(recipes=[recipe], pair=pair, model=model, sample=sample)
+        (classifier,) = (yield from select_heads(request)).classifiers
+        head, backbone = classifier.head, classifier.backbone.untuned
         resolved = head.asked
-    elif resolved.learns_to_read:
-        head = (yield from trained([resolved], corpus_of(data), backbone))[0]
+    else:
+        backbone = yield from loading(model)
     yield explain(
         resolved,
         backbone,
@@ -485,13 +485,15 @@ def _head_steps(
 def _reads(
     backbone: Backbone, reader: Featurizer, text: str, pair: str
 ) -> tuple[tuple[str, float], ...]:
-    apart, backbone = bool(reader.resolved.pair and pair), backbone.for_recipe(reader.resolved)
+    backbone, pairs = backbone.for_recipe(reader.resolved), [pair] if pair else []
+    sides = [([text], pairs)]
+    if reader.resolved.pair and pair:
+        sides = [([text], []), (pairs, [])]
     found: list[tuple[str, float]] = []
-    for texts in ([text], [pair]) if apart else ([text],):
-        pairs = [pair] if pair and not apart else []
-        read = ReadTexts.by(backbone, texts, pairs, layers=reader.depths)
-        shares = reader.shares(read.of(0))[0]
-        found += zip(read.words(backbone), shares.tolist(), strict=True)
+    for side in sides:
+        states = TextStates.encode(backbone, *side, layers=reader.depths)
+        shares = reader.shares(states.first)[0]
+        found += zip(states.words(backbone), shares.tolist(), strict=True)
     return tuple(found)
 
 

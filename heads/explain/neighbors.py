@@ -15,14 +15,15 @@ from torch.nn.functional import normalize
 from heads import display
 from heads.backbone.states import states_of
 from heads.classifier.classifier import Classifier
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
-from heads.explain.attribution import encoded
-from heads.explain.selection import SelectedHeads, check_texts, head_output
+from heads.explain.outputs import check_texts, head_output
 from heads.features.extraction import FeatureMatrices, extract
+from heads.inference.selection import SelectedHeads
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine
@@ -106,7 +107,7 @@ class Neighbourhood(display.Displayed):
         return asdict(self) | {"says": self.says}
 
 
-def searching(
+def find_neighbours(
     heads: SelectedHeads, text: str, pair: str = "", most: int = 5
 ) -> Generator[Progress, None, tuple[Neighbourhood, ...]]:
     """The nearest training examples of each head: progress while texts are read, then they.
@@ -118,11 +119,11 @@ def searching(
     for number, classifier in enumerate(heads.classifiers):
         if classifier.head.is_own:
             continue  # nobody here knows what it has learned from
-        found.append((yield from neighbourhood(heads, number, texts, most)))
+        found.append((yield from find_neighbourhood(heads, number, texts, most)))
     return tuple(found)
 
 
-def neighbourhood(
+def find_neighbourhood(
     heads: SelectedHeads, number: int, texts: Sequence[str], most: int
 ) -> Generator[Progress, None, Neighbourhood]:
     """The training examples nearest to a text in the space that a head sees it in.
@@ -150,10 +151,11 @@ def neighbourhood(
     module = classifier.head.module
     if module.reader.resolved.learns_to_read and len(rows) > READ_AT_MOST:
         rows = rows[torch.linspace(0, len(rows) - 1, READ_AT_MOST).long()]
-    asked = encoded(classifier, texts)
+    inputs = HeadInputs(classifier.backbone, texts[:1], texts[1:])
+    inputs.encode([classifier.head])
     known = yield from vectors_of(classifier, corpus, rows)
     with torch.no_grad():
-        states = [classifier.backbone.whole(one) for one in asked]
+        states = inputs.states(classifier.head)
         own = module.vectors(*states)
         answer = head_output(classifier.head, module(*states)[0])
         similar = (normalize(known, dim=-1) @ normalize(own, dim=-1).T)[:, 0]

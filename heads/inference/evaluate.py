@@ -54,14 +54,8 @@ from heads.evaluation.metrics import SCORES, MetricName, metric_of
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.statistics import Scores
 from heads.events import Progress
-from heads.inference.predict import (
-    Asked,
-    ChosenHead,
-    FilePace,
-    block_rows,
-    choosing_head,
-    columns_read,
-)
+from heads.inference.predict import BlockClassifier, FilePace, block_rows, find_columns
+from heads.inference.selection import FileHead, select_file_head
 from heads.problem import ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.recipe import Recipe
 from heads.settings import current_limits
@@ -318,7 +312,7 @@ class _Known:
         )
 
     def place(self, label: str) -> int | None:
-        """Which class a label is."""
+        """Return the number of the class that a label is; None for none."""
         for name in (label, self.plain.get(plainest(label), ""), label[: self.most].rstrip()):
             if name in self.classes:
                 return self.classes[name]
@@ -326,7 +320,7 @@ class _Known:
 
 
 def problem_of(classifier: Classifier) -> ProblemType:
-    """What rows are labelled with that a head can be scored on."""
+    """Return what rows are labelled with that a head can be scored on."""
     problem = classifier.head.problem
     if problem is ONE_VERSUS_REST:
         return SINGLE_LABEL
@@ -334,7 +328,7 @@ def problem_of(classifier: Classifier) -> ProblemType:
 
 
 def label_columns(
-    stream: TableStream, head: ChosenHead, known: _Known, said: LabelHints, texts: Sequence[str]
+    stream: TableStream, head: FileHead, known: _Known, said: LabelHints, texts: Sequence[str]
 ) -> Columns:
     """Find the columns of labels: named ones, ones called as the head's were, or that fit."""
     table = stream.sample
@@ -359,7 +353,7 @@ def label_columns(
 
 
 def _found(
-    stream: TableStream, head: ChosenHead, known: _Known, columns: Columns, texts: Sequence[str]
+    stream: TableStream, head: FileHead, known: _Known, columns: Columns, texts: Sequence[str]
 ) -> Columns:
     own, free = head.columns, [name for name in stream.columns if name not in texts]
     if own.label in free:
@@ -450,7 +444,7 @@ class Scoring:
     """
 
     stream: TableStream
-    head: ChosenHead
+    head: FileHead
     columns: Columns
     metric: MetricName
     known: _Known
@@ -467,12 +461,12 @@ class Scoring:
     def of(
         cls,
         stream: TableStream,
-        head: ChosenHead,
+        head: FileHead,
         texts: Columns,
         said: LabelHints | None = None,
         metric: str = "auto",
     ) -> "Scoring":
-        """That of a file whose columns of texts are known.
+        """Return one for a file whose columns of texts are known.
 
         Raises:
             DataError: No column holds labels of this head, or the metric is not for such.
@@ -489,7 +483,7 @@ class Scoring:
         )  # fmt: skip
 
     def takes(self, row: Row) -> bool:
-        """Takes the labels of a row, or its number; whether it can be scored."""
+        """Take the labels of a row, or its number; return whether it can be scored."""
         said = self.read(row.cells, row.line)
         if isinstance(said, str):
             return self._leaves(said, row)
@@ -513,12 +507,12 @@ class Scoring:
         return False
 
     def keep(self, texts: Sequence[Sequence[str]], logits: Tensor) -> None:
-        """What the head said of rows that were taken."""
+        """Keep what the head said of rows whose labels were taken."""
         self.texts += texts
         self.logits.append(logits)
 
     def add(self, rows: Sequence[Row], texts: Sequence[Sequence[str]], logits: Tensor) -> None:
-        """What the head said of some rows, of which some have labels."""
+        """Take the labels of rows, and keep what the head said of those that have some."""
         chosen = [place for place, row in enumerate(rows) if self.takes(row)]
         if chosen:
             self.keep([texts[place] for place in chosen], logits[chosen])
@@ -526,7 +520,7 @@ class Scoring:
     def scores(
         self, unanswered: Mapping[str, Sequence[int]], notes: Sequence[str], seconds: float
     ) -> FileScores:
-        """The scores, once all rows have been asked about.
+        """Return the scores, once all rows have been asked about.
 
         Args:
             unanswered: Lines of rows without a text, by the reason.
@@ -613,7 +607,6 @@ class Scoring:
             raise DataError(f"{what}; at least {_FEWEST} are needed.", hint)
 
     def _task(self) -> EvaluationTask:
-        """What the measures need to know of the scored rows."""
         texts = [one[0] for one in self.texts]
         pairs = [one[1] for one in self.texts if len(one) > 1]
         numbered: dict[tuple[str, ...], int] = {}
@@ -651,16 +644,16 @@ def iter_evaluation(
     said = labels or LabelHints()
     with on_disk(file) as path:
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
-        head = yield from choosing_head(recipe, **asked)
+        head = yield from select_file_head(recipe, **asked)
         renamed = rename_classes(head.classifier.head, label_names)
         head = replace(head, classifier=replace(head.classifier, head=renamed))
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, header, head.names)
+        stream = stream_source(path, file, header, head.columns.used)
         if are_given(labels_file):
             stream = labelled(stream, labels_file, header)
-        texts = columns_read(stream, head, text, pair, vectors, said.label)
+        texts = find_columns(stream, head, text, pair, vectors, said.label)
         scoring = Scoring.of(stream, head, texts, said, metric)
-        asking, pace = Asked.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
+        asking, pace = BlockClassifier.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
             pairs = list(zip(*asking.texts(block), strict=True))
@@ -676,7 +669,6 @@ def iter_evaluation(
 
 
 def _outcome(logits: Tensor, own: TrainedHead, task: EvaluationTask) -> CellPredictions:
-    """What the head said of the scored rows, as a leaderboard measures it."""
     if own.problem is ONE_VERSUS_REST:
         logits = own.problem.competing(logits)
     elif task.problem is REGRESSION:
@@ -686,8 +678,8 @@ def _outcome(logits: Tensor, own: TrainedHead, task: EvaluationTask) -> CellPred
     return CellPredictions(name=own.name, rows=(rows,), logits=(logits,), thresholds=bars)
 
 
-def _repeats(head: ChosenHead, texts: Sequence[Sequence[str]]) -> Tensor | None:
-    """(n,), whether a row's text is among those that the head learned from."""
+def _repeats(head: FileHead, texts: Sequence[Sequence[str]]) -> Tensor | None:
+    """Return whether each row's text is one that the head learned from, (n,)."""
     corpus, learned = head.selected.corpus, head.selected.learned
     if corpus is None or (corpus.vectors is not None and not corpus.are_named):
         return None
@@ -701,7 +693,6 @@ def _key(text: str, pair: str = "") -> str:
 
 
 def _part(outcome: CellPredictions, task: EvaluationTask, chosen: Tensor) -> PartScore | None:
-    """The score of some of the rows."""
     rows = chosen.nonzero()[:, 0]
     if len(rows) < _FEWEST:
         return None

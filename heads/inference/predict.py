@@ -16,16 +16,11 @@ import numpy as np
 from torch import Tensor
 
 from heads import display, interruption
-from heads.backbone.downloads import fetching
 from heads.backbone.models import BUNDLED
-from heads.backbone.safety import absent
 from heads.caching import check_free, place_told
-from heads.classifier import pretrained
 from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
-from heads.classifier.pretrained import is_own
 from heads.data.columns import guess
-from heads.data.files import open_table
 from heads.data.formats.header import WRONG_COUNT
 from heads.data.formats.table_stream import Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
@@ -33,137 +28,26 @@ from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written
 from heads.data.frames import Frame, index_of
 from heads.data.rows import Rows, TextReader, missing, text_account
-from heads.data.samples import SAMPLES
 from heads.data.sources import on_disk, source_name, stream_source
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
-from heads.explain.selection import SelectedHeads, choosing
-from heads.parts.resolve import resolve
+from heads.inference.selection import FileHead, select_file_head
 from heads.recipe import Recipe
-from heads.runs import spec
-from heads.runs.folder import all_runs, find
-from heads.runs.leaderboard import leaderboard
-from heads.runs.trained_heads import trained_names
 from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index
 
-# --- Which head answers.
-
-USUAL = "mean+linear"  # of a sample, where none is named
 FEWEST, MOST = 64, 1_024  # rows of a block: of a large base model few, so that one sees it go on
 NO_NUMBERS = "no vector, or one that holds NaN or infinity"
-NO_COLUMNS = Columns(text="", label="")
 SMALL = 25_000_000  # parameters of a base model that reads the most at once
-TAKES = "Name a run (--run), a fine-tuned checkpoint (--model), or a recipe of a sample (--sample)."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ChosenHead:
-    """The head that is asked, and what is known of the rows that it learned from.
-
-    Attributes:
-        classifier: The head on its base model.
-        selected: The rows that it learned from, where they are known.
-        columns: What the columns of those were called; nothing where that is not known.
-        metric: What its run ranks by; auto, if it is of none.
-        ordered: Whether its classes stand in an order.
-    """
-
-    classifier: Classifier
-    selected: SelectedHeads
-    columns: Columns = NO_COLUMNS
-    metric: str = "auto"
-    ordered: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns that it learned from."""
-        return self.columns.used
-
-
-def choosing_head(
-    recipe: Recipe | str | Classifier | ChosenHead,
-    *,
-    run: str,
-    model: str,
-    sample: str,
-) -> Generator[Progress, None, ChosenHead]:
-    """Find the head that answers, or train that of a sample; yield progress.
-
-    Args:
-        recipe: A recipe, "own", or a classifier; the run's best or "own" if ""; or a head that was
-            chosen before.
-    """
-    if isinstance(recipe, ChosenHead):
-        return recipe
-    if run:
-        return (yield from _of_run(recipe, run, model, sample))
-    if isinstance(recipe, Classifier):
-        found = yield from choosing([recipe], sample=sample)
-        return _known(found)
-    if is_own(recipe) or (not recipe and not sample and model not in ("", BUNDLED)):
-        if name := absent(model):
-            yield from fetching(name)
-        yield Progress(says=f"Loading {model}", share=0.0)
-        own = pretrained.load(model, BUNDLED, resolve(USUAL))
-        return _known((yield from choosing([own])))
-    if not recipe and not sample:
-        last = next(iter(all_runs()), None) if not current_limits().public else None
-        hint = f"{TAKES} The last run is {last.id}." if last else TAKES
-        raise DataError("No head is named that could answer.", hint)
-    pair = "a pair" if sample in SAMPLES and SAMPLES[sample].pair else ""
-    asked = {"sample": sample, "model": model}
-    found = yield from choosing([recipe or USUAL], pair, **asked)
-    return _known(found)
-
-
-def _of_run(
-    recipe: Recipe | str | Classifier, run: str, model: str, sample: str
-) -> Generator[Progress, None, ChosenHead]:
-    if sample or model not in ("", BUNDLED):
-        what = "A run has its own data and its own base model."
-        raise DataError(what, "Leave out the sample and the model, or the run.")
-    folder = find(run, is_public=current_limits().public)
-    yield Progress(says=f"Loading the head of {folder.id}", share=0.0)
-    asked = spec.load(folder)
-    if not recipe:
-        names, board = trained_names(folder, asked), leaderboard(folder)
-        if not names:
-            what = f"No head of the run {folder.id} is done yet."
-            raise DataError(what, f"Go on with it: heads train --resume {folder.id}")
-        recipe = next((n for n in (board.recommendation.name, board.best) if n in names), names[0])
-    found = yield from choosing([recipe], run=run)
-    columns = dict(asked.account.get("columns", {}))
-    known = {one: columns[one] for one in Columns.__dataclass_fields__ if one in columns}
-    known |= {one: tuple(known.get(one, ())) for one in ("labels", "order")}
-    return ChosenHead(
-        classifier=found.classifiers[0],
-        selected=found,
-        columns=Columns(**{"text": "", "label": "", **known}),
-        metric=asked.metric,
-        ordered=asked.corpus.ordered,
-    )
-
-
-def _known(found: SelectedHeads) -> ChosenHead:
-    """A head of a sample, or one of which it is known that it is; else nothing is known of it."""
-    corpus, columns = found.corpus, NO_COLUMNS
-    if corpus and corpus.name in SAMPLES:
-        columns = guess(open_table(SAMPLES[corpus.name].path))
-    return ChosenHead(
-        classifier=found.classifiers[0], selected=found, columns=columns,
-        ordered=bool(corpus and corpus.ordered),
-    )  # fmt: skip
-
 
 # --- Which columns hold the texts.
 
 
-def columns_read(
-    stream: TableStream, head: ChosenHead, text: str, pair: str, vectors: str, label: str = ""
+def find_columns(
+    stream: TableStream, head: FileHead, text: str, pair: str, vectors: str, label: str = ""
 ) -> Columns:
     """Return the columns of texts or vectors; raise DataError if one is missing or unfit.
 
@@ -189,9 +73,9 @@ def columns_read(
 
 
 def text_columns(
-    stream: TableStream, head: ChosenHead, text: str, pair: str, label: str = ""
+    stream: TableStream, head: FileHead, text: str, pair: str, label: str = ""
 ) -> Columns:
-    """The columns of the texts: those named, else those called as the head's were, else guessed.
+    """Return the columns of the texts: those named, else called as the head's were, else guessed.
 
     Args:
         label: The column of the labels, which is none of them.
@@ -221,7 +105,7 @@ def text_columns(
 
 
 def _guessed(stream: TableStream, text: str, pair: str, label: str) -> Columns:
-    """What the reader of labelled files takes for the texts; the only column is that."""
+    """Return what a reader of labelled files takes for the texts."""
     if len(stream.columns) == 1:
         return Columns(text=stream.columns[0], label="")
     try:
@@ -247,7 +131,7 @@ def _check_column(stream: TableStream, name: str) -> None:
 
 
 @dataclass(kw_only=True, slots=True)
-class Asked:
+class BlockClassifier:
     """Reads the texts of blocks and asks a head about them.
 
     Attributes:
@@ -263,19 +147,19 @@ class Asked:
     unanswered: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: TableStream, head: ChosenHead, columns: Columns) -> "Asked":
-        """That of a file."""
+    def of(cls, stream: TableStream, head: FileHead, columns: Columns) -> "BlockClassifier":
+        """Return one for the texts or the vectors of a file."""
         if columns.vectors:
-            return AskedVectors(
+            return VectorBlockClassifier(
                 classifier=head.classifier, stream=stream, column=columns.vectors, is_paired=False
             )
         reading = TextReader.of(stream.sample, columns, Rows(unit=stream.sample.unit))
         return cls(classifier=head.classifier, reading=reading, is_paired=bool(columns.pair))
 
     def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
-        """The places in a block of the rows that have texts, and these."""
+        """Return the places in a block of the rows that have texts, and these."""
         assert self.reading is not None
-        places, found = [], []
+        places, rows = list[int](), list[list[str]]()
         for place, row in enumerate(block.rows):
             reason = row.odd
             if reason == WRONG_COUNT and self.reading.spill:
@@ -285,24 +169,24 @@ class Asked:
                 self.unanswered.setdefault(reason, []).append(row.line)
             else:
                 places.append(place)
-                found.append(texts)
-        return places, found
+                rows.append(texts)
+        return places, rows
 
     def notes(self, stream: TableStream) -> list[str]:
-        """How the file was read, and what was done to its texts, a sentence each."""
-        table = stream.sample
-        own = text_account(self.reading.found, table.unit) if self.reading else []
-        found = [*table.findings, *own]
-        return [*stream.notes, *(one.says for one in found)]
+        """Return how the file was read and what was done to its texts, a sentence each."""
+        findings = list(stream.sample.findings)
+        if self.reading:
+            findings += text_account(self.reading.found, stream.sample.unit)
+        return [*stream.notes, *(finding.says for finding in findings)]
 
     def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
-        """(n, c)."""
+        """Return the logits of rows with these texts, (n, c)."""
         pairs = [second for _, second in texts] if self.is_paired else []
         return self.classifier.logits([one[0] for one in texts], pairs)
 
 
 @dataclass(kw_only=True, slots=True)
-class AskedVectors(Asked):
+class VectorBlockClassifier(BlockClassifier):
     """Reads the vectors of blocks and asks a head about them.
 
     Attributes:
@@ -316,7 +200,7 @@ class AskedVectors(Asked):
     known: dict[str, np.ndarray] = field(default_factory=dict)
 
     def texts(self, block: Block) -> tuple[list[int], list[list[str]]]:
-        """The places in a block of the rows that have vectors, and the names of these."""
+        """Return the places in a block of the rows that have vectors, and names for these."""
         width = self.classifier.backbone.width
         matrix, can = block_vectors(self.stream, block, self.column, width)
         for row, yes in zip(block.rows, can.tolist(), strict=True):
@@ -328,13 +212,13 @@ class AskedVectors(Asked):
         return places, [[name] for name in names]
 
     def logits(self, texts: Sequence[Sequence[str]]) -> Tensor:
-        """(n, c)."""
+        """Return the logits of rows with vectors of these names, (n, c)."""
         vectors: Any = np.stack([self.known[name] for (name,) in texts])
         return self.classifier.logits(vectors)
 
 
 def block_rows(classifier: Classifier) -> int:
-    """How many rows are asked about at once: always the same for a base model.
+    """Return how many rows are asked about at once: always the same for a base model.
 
     What a text is batched with moves the last digits of its logits, so they must not hang on how
     fast the machine is.
@@ -352,11 +236,11 @@ class FilePace:
 
     @property
     def seconds(self) -> float:
-        """So far."""
+        """Seconds since the pass began."""
         return time.perf_counter() - self.begun
 
     def step(self, rows: int) -> Progress:
-        """So many more rows are done."""
+        """Count more rows as done; return how far the pass is."""
         self.done += rows
         rate = self.done / max(self.seconds, 1e-6)
         says = f"Answered {self.done:,} of {self.rows:,} rows: {rate:,.0f} a second"
@@ -471,7 +355,7 @@ class Account:
     """
 
     columns: AnswerColumns
-    asking: Asked
+    asking: BlockClassifier
     keeps: bool
     watcher: "Watcher | None" = None
     answered: int = 0
@@ -535,11 +419,11 @@ class Account:
         }
 
 
-def predicting(
+def iter_prediction(
     file: str | Path | Frame,
     *,
     to: str | Path | None = None,
-    recipe: Recipe | str | Classifier | ChosenHead = "",
+    recipe: Recipe | str | Classifier | FileHead = "",
     run: str = "",
     model: str = BUNDLED,
     sample: str = "",
@@ -553,7 +437,7 @@ def predicting(
     abstain_below: float = 0.0,
     excel_safe: bool = False,
     is_printed: bool = False,
-    watch: "Callable[[TableStream, ChosenHead, Columns], Watcher | None] | None" = None,
+    watch: "Callable[[TableStream, FileHead, Columns], Watcher | None] | None" = None,
 ) -> Generator[Progress, None, FileAnswers]:
     """Answer a file as `heads.predict` does: yield progress, return the account.
 
@@ -567,12 +451,12 @@ def predicting(
     with ExitStack() as stack:
         path = stack.enter_context(on_disk(file))
         asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
-        head = yield from choosing_head(recipe, **asked)
+        head = yield from select_file_head(recipe, **asked)
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, header, head.names, of_lines=lines)
+        stream = stream_source(path, file, header, head.columns.used, of_lines=lines)
         if target:
             check_rows(target.suffix.lower(), stream.rows)
-        columns = columns_read(stream, head, text, pair, vectors)
+        columns = find_columns(stream, head, text, pair, vectors)
         account = Account(
             columns=answer_columns(
                 head.classifier,
@@ -582,7 +466,7 @@ def predicting(
                 logits=logits,
                 abstain_below=abstain_below,
             ),
-            asking=Asked.of(stream, head, columns),
+            asking=BlockClassifier.of(stream, head, columns),
             keeps=target is None or is_printed,
             watcher=watch(stream, head, columns) if watch else None,
         )

@@ -34,8 +34,8 @@ from heads.explain.comparison import Comparison
 from heads.explain.counterfactuals import Counterfactuals
 from heads.explain.explanation import Explanation
 from heads.explain.neighbors import Neighbourhood
+from heads.explain.outputs import Reading
 from heads.explain.padding.report import PaddingReport
-from heads.explain.selection import Reading
 from heads.inference.predict import FileAnswers
 from heads.interfaces.views import charts, dataset, interpretation, lanes, whole_files
 from heads.interfaces.views import explanation as explained

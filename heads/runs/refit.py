@@ -4,13 +4,14 @@ What is compared and explained is the head that was scored, which without a test
 from part of the rows. What is exported has learned from all of them.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.caching import write
 from heads.classifier import head_cache
 from heads.classifier.calibration import calibrate
@@ -19,39 +20,41 @@ from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError
 from heads.events import Progress
+from heads.parts.resolve import resolve
 from heads.recipe import Recipe
 from heads.runs import trainer
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
-from heads.runs.trained_heads import heads_of
+from heads.runs.spec import load as load_spec
+from heads.runs.trained_heads import check_model, head_of
 from heads.settings import ExperimentConfig
 
 
-def run_classifiers(
-    run: RunFolder, recipes: Sequence[Recipe | str]
-) -> tuple[RunSpec, dict[str, Classifier]]:
-    """Load scored heads of a run by their names in it, each ready to be trained again.
-
-    Args:
-        recipes: The heads; without any, the best four.
-
-    Raises:
-        HeadsError: The run has no such head, or its base model is not what it was.
-    """
-    asked, backbone, heads = heads_of(run, recipes)
-    classifiers = dict[str, Classifier]()
-    for name, head in heads.items():
-        # What training it again gives is kept in the run.
-        path = run.path / f"heads/{asked.names.index(name):03}.refit.safetensors"
-        classifier = Classifier(backbone=backbone, head=head)
-        classifiers[name] = with_refit(classifier, asked.corpus, asked.config, path)
-    return asked, classifiers
+def open_run(run: RunFolder) -> tuple[RunSpec, Backbone]:
+    """Load the spec and the base model of a run; raise HeadsError if that is not what it was."""
+    spec = load_spec(run)
+    backbone = load(spec.model)
+    check_model(run, spec, backbone)
+    return spec, backbone
 
 
 def run_classifier(run: RunFolder, name: str) -> Classifier:
-    """Load one head of a run; see `run_classifiers`."""
-    (classifier,) = run_classifiers(run, [name])[1].values()
-    return classifier
+    """Load a scored head of a run, ready to be trained again; raise DataError if it has none."""
+    spec, backbone = open_run(run)
+    return load_classifier(run, spec, run_name(spec, name), backbone)
+
+
+def run_name(spec: RunSpec, recipe: Recipe | str) -> str:
+    """Return the name that a run has for a recipe."""
+    return str(recipe) if str(recipe) in spec.names else str(resolve(recipe))
+
+
+def load_classifier(run: RunFolder, spec: RunSpec, name: str, backbone: Backbone) -> Classifier:
+    """Load a scored head of a run by its name there, as `run_classifier` does."""
+    classifier = Classifier(backbone=backbone, head=head_of(run, spec, name, backbone))
+    # What training it again gives is kept in the run.
+    path = run.path / f"heads/{spec.names.index(name):03}.refit.safetensors"
+    return with_refit(classifier, spec.corpus, spec.config, path)
 
 
 def with_refit(

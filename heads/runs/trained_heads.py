@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from statistics import fmean, median
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.calibration import calibrate
-from heads.classifier.inputs import base_inputs, vector_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.label_names import rename_classes
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.classifier.pretrained import own_head
@@ -22,10 +21,8 @@ from heads.evaluation.calibration import temperature
 from heads.evaluation.details import Measures
 from heads.evaluation.predictions import MAJORITY, OWN, first, scores
 from heads.evaluation.statistics import Scores
-from heads.parts.resolve import resolve, with_options
-from heads.recipe import Recipe
+from heads.parts.resolve import with_options
 from heads.rng import IsolatedRng
-from heads.runs import spec
 from heads.runs.cells import kept, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
@@ -34,7 +31,6 @@ from heads.training.fitters.token_heads import BATCH
 from heads.training.search import TrialResult
 
 ROUNDS = 15
-FEW = 4  # heads, where none is named
 
 
 def keep_head(
@@ -166,18 +162,6 @@ def missing_heads(run: RunFolder, asked: RunSpec, names: Collection[str]) -> lis
     return [run.broken(file, n) for n, file in files.items() if not (run.path / file).is_file()]
 
 
-def heads_of(
-    run: RunFolder, recipes: Sequence[Recipe | str]
-) -> tuple[RunSpec, Backbone, dict[str, TrainedHead]]:
-    """Load heads of a run by their names onto one base model; without names, the best four."""
-    asked = spec.load(run)
-    backbone = load(asked.model)
-    check_model(run, asked, backbone)
-    named = (str(one) if str(one) in asked.names else str(resolve(one)) for one in recipes)
-    names = dict.fromkeys(named) or trained_names(run, asked)[:FEW]
-    return asked, backbone, {name: head_of(run, asked, name, backbone) for name in names}
-
-
 def trained_names(run: RunFolder, asked: RunSpec) -> list[str]:
     """Return the recipes of a run whose heads were trained, the best first."""
     cells = read_cells(run, asked.names)
@@ -199,22 +183,23 @@ def latencies(run: RunFolder, asked: RunSpec, backbone: Backbone) -> dict[str, f
     states that the frozen one gives.
     """
     row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
-    pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
-    modules = {}
+    heads = {}
     for name in asked.recipes:
         with contextlib.suppress(DataError):
-            modules[name] = head_of(run, asked, name, backbone).module
+            heads[name] = replace(head_of(run, asked, name, backbone), base=None)
     if asked.corpus.vectors is not None:
-        given = vector_inputs(backbone, asked.corpus.vectors.of([row]).tensor())
+        inputs = HeadInputs(backbone, asked.corpus.vectors.of([row]).tensor())
     else:
-        given = base_inputs(backbone, [asked.corpus.texts[row]], pair, list(modules.values()))
-    found = {}
-    for name, module in modules.items():
+        pair = [asked.corpus.pairs[row]] if asked.corpus.pairs else []
+        inputs = HeadInputs(backbone, [asked.corpus.texts[row]], pair)
+    inputs.encode(list(heads.values()))
+    milliseconds = {}
+    for name, head in heads.items():
         times = []
         with torch.inference_mode():
             for _ in range(ROUNDS):
                 begun = time.perf_counter()
-                given.logits(module)
+                inputs.logits(head)
                 times.append((time.perf_counter() - begun) * 1000)
-        found[name] = median(times)
-    return found
+        milliseconds[name] = median(times)
+    return milliseconds

@@ -21,9 +21,9 @@ from heads.data.arrays import texts_of
 from heads.data.text import CONTROLS
 from heads.errors import CheckpointError
 from heads.explain.attribution import attributions
-from heads.explain.counterfactuals import flipped, suggested
+from heads.explain.counterfactuals import compare_edits, suggest_edits
+from heads.explain.outputs import head_outputs
 from heads.explain.padding.subject import SENTENCES
-from heads.explain.selection import answered
 from heads.exporters.verification import verify_logits
 
 ROUNDING = 1e-6  # of the largest logit
@@ -145,12 +145,12 @@ def test_every_way_to_ask_reads_the_raw_text(gpt2: Classifier) -> None:
     text = " Not bad\x07 at all\n"
     (alone,) = gpt2.logits([text]).tolist()
     assert alone != gpt2.logits(["Not bad at all"]).tolist()[0]
-    (said,) = answered([gpt2], text)
+    (said,) = head_outputs([gpt2], text)
     assert said.logits == pytest.approx(alone, abs=ROUNDING)
     (found,) = attributions([gpt2], text, label=gpt2.classes[0])
     assert found.logit == pytest.approx(alone[0], abs=1e-5)
     assert len(found.tokens) == len(gpt2.backbone.encode([text])[0])
-    changed = flipped([gpt2], text, [f"{text} "])
+    changed = compare_edits([gpt2], text, [f"{text} "])
     assert (changed.original.text, changed.edits[0].text) == (text, f"{text} ")
     assert texts_of([text, "b"]).texts == (text, "b")
-    assert all(line[0] == " " and line[-1] == "\n" for line in suggested(text))
+    assert all(line[0] == " " and line[-1] == "\n" for line in suggest_edits(text))

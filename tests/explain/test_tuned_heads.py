@@ -5,12 +5,12 @@ from quick_heads import trained
 
 from heads.backbone.backbone import Backbone
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import head_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.prediction import predict
 from heads.data.corpus import Corpus
 from heads.events import result
-from heads.explain.ablation import ablating
-from heads.explain.selection import SelectedHeads
+from heads.explain.ablation import ablate_layers
+from heads.inference.selection import SelectedHeads
 from heads.runs.trainer import first_split
 from heads.settings import ExperimentConfig
 
@@ -22,10 +22,10 @@ def test_heads_asked_together_answer_as_each_does_alone(small: Backbone, rows: C
     before = {name: tensor.clone() for name, tensor in small.model.state_dict().items()}
     recipes = ["mean+linear?tune=full", "mean+linear", "mean+linear?tune=lora"]
     heads = trained(recipes, rows, small, ONCE)
-    together = predict(head_inputs(small, TEXT, (), heads), heads)
+    inputs = HeadInputs(small, TEXT)
+    together = [predict(inputs, head) for head in heads]
     for head, told in zip(heads, together, strict=True):
-        [alone] = predict(head_inputs(small, TEXT, (), [head]), [head])
-        assert told == alone
+        assert told == predict(HeadInputs(small, TEXT), head)
         logits = Classifier(backbone=small, head=head).logits(TEXT)
         assert told.logits == tuple(logits[0].tolist())
     assert len({told.logits for told in together}) == 3
@@ -37,10 +37,11 @@ def test_heads_asked_together_answer_as_each_does_alone(small: Backbone, rows: C
 
 def test_a_tuned_head_is_not_trained_anew_without_a_layer(small: Backbone, rows: Corpus) -> None:
     [head] = trained(["cls+roberta?tune=last1"], rows, small, ONCE)
-    learned, held = first_split(rows, ONCE)
     classifier = Classifier(backbone=small, head=head)
-    asked = SelectedHeads(classifiers=(classifier,), corpus=rows, learned=learned, held=held)
-    [found] = result(ablating(asked, TEXT[0], without="dense"))
+    asked = SelectedHeads(
+        classifiers=(classifier,), corpus=rows, split_rows=lambda: first_split(rows, ONCE)
+    )
+    [found] = result(ablate_layers(asked, TEXT[0], without="dense"))
     assert found.after is not None
     assert found.effect is not None
     assert found.retrained is None

@@ -21,7 +21,7 @@ import heads
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import base_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.adapter import has_adapter
@@ -74,8 +74,8 @@ print(json.dumps(found))
 def trained(recipe: str, backbone: Backbone, corpus: Corpus) -> Classifier:
     """A tuned head, whose answers on the frozen base model would be others."""
     (found,) = classifiers([recipe], corpus, backbone, TUNED)
-    module, ours = found.head.module, found.logits(TEXTS)
-    frozen = base_inputs(backbone, TEXTS, [], [module]).logits(module)
+    ours = found.logits(TEXTS)
+    frozen = HeadInputs(backbone, TEXTS).logits(replace(found.head, base=None))
     assert float((frozen - ours).abs().max() / ours.abs().max()) > 1e-3
     return found
 

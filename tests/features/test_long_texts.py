@@ -18,7 +18,7 @@ from torch.testing import assert_close
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded, States
-from heads.classifier.inputs import head_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.data.corpus import Corpus, build
 from heads.errors import RecipeError
 from heads.events import Progress
@@ -235,11 +235,11 @@ def test_a_classifier_answers_from_the_same_vectors(
     (vectors,) = read([one.head.module.reader.resolved], small)
     assert_close(one.logits(TEXTS), one.head.module.head(vectors), **FORWARD)
     assert_close(one.kept_logits(TEXTS), one.logits(TEXTS), **FORWARD)
-    given = head_inputs(small, TEXTS[:4], [], [one.head, cut.head])
+    given = HeadInputs(small, TEXTS[:4])
     assert_close(given.logits(one.head), one.logits(TEXTS[:4]), **FORWARD)
     assert_close(given.logits(cut.head), cut.logits(TEXTS[:4]), **FORWARD)
     assert len(one.predict(TEXTS)) == len(TEXTS)
-    alone = head_inputs(small, [LONG[0]], [], [one.head])
+    alone = HeadInputs(small, [LONG[0]])
     reads = alone.reads(one.head)
     words = [word for word, _ in reads]
     assert [word for word in words if word not in ("[CLS]", "[SEP]")] == LONG[0].split()
@@ -253,7 +253,7 @@ def test_two_texts_are_read_apart_each_in_its_windows(small: Backbone) -> None:
     (u,), (v,) = read([side], small), read([side], small, TEXTS[::-1])
     wanted = one.head.module.head(one.head.module.reader.resolved.joined(u, v))
     assert_close(one.logits(TEXTS, TEXTS[::-1]), wanted, **CLOSE)
-    given = head_inputs(small, TEXTS[:3], TEXTS[::-1][:3], [one.head])
+    given = HeadInputs(small, TEXTS[:3], TEXTS[::-1][:3])
     assert_close(given.logits(one.head), wanted[:3], **CLOSE)
     with pytest.raises(RecipeError, match=r"reads windows of one text.* pair=uv_diff"):
         classifiers(["mean+linear?long=windows"], pairs, small)

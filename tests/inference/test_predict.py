@@ -23,7 +23,8 @@ from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
 from heads.events import result
 from heads.inference import predict
-from heads.inference.predict import block_rows, choosing_head, predicting
+from heads.inference.predict import block_rows, iter_prediction
+from heads.inference.selection import select_file_head
 from heads.settings import PUBLIC, Limits, use_limits
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def head_of(run: str, recipe: str = "") -> Classifier:
     asked: dict[str, Any] = {"model": "", "sample": ""}
-    return result(choosing_head(recipe, run=run, **asked)).classifier
+    return result(select_file_head(recipe, run=run, **asked)).classifier
 
 
 def told(path: Path) -> list[dict[str, str]]:
@@ -52,7 +53,7 @@ def told(path: Path) -> list[dict[str, str]]:
 def test_answers_are_those_of_predict(run, tmp_path):
     name, to = run("sentiment"), tmp_path / "out.csv"
     asked: dict[str, Any] = {"logits": True, "probabilities": True, "to": to}
-    found = result(predicting("sentiment", run=name, **asked))
+    found = result(iter_prediction("sentiment", run=name, **asked))
     classifier = head_of(name)
     rows = told(to)
     texts = [row["text"] for row in rows]
@@ -99,10 +100,10 @@ def test_it_abstains_as_predict_does(run, tmp_path):
     assert [row["abstained"] for row in rows] == [not one for one in expected]
     assert [row["calibrated_probability"] < limit for row in rows] == [not one for one in expected]
     assert found.abstained == sum(not one for one in expected) == 1
-    for wrong, says in ((1.5, "between 0 and 1"), (-0.1, "between 0 and 1")):
-        with pytest.raises(DataError, match=says):
+    for wrong in (1.5, -0.1):
+        with pytest.raises(DataError):
             heads.predict(path, run=name, abstain_below=wrong)
-    with pytest.raises(DataError, match="cannot abstain"):
+    with pytest.raises(DataError):
         heads.predict(path, run=run("aspects"), abstain_below=0.5)
 
 
@@ -135,7 +136,7 @@ def test_numbers_are_written_to_the_last_digit(run, tmp_path):
     assert "has no probability" in found.told[-1]
     path = tmp_path / "one.csv"
     path.write_text("text_a\nfine\n", "utf-8")
-    with pytest.raises(DataError, match=r"trained on two texts a row, and one\.csv has"):
+    with pytest.raises(DataError):
         heads.predict(path, run=name)
     path.write_text("text_a,other\nfine,\nfine,good\n", "utf-8")
     half = heads.predict(path, run=name, pair="other")
@@ -214,10 +215,10 @@ def test_a_table_in_memory_is_answered_and_scored_as_its_file_is(run, tmp_path):
     datasets = pytest.importorskip("datasets")
     same_rows = datasets.Dataset.from_pandas(frame, preserve_index=False)
     assert heads.predict(same_rows, **asked).answers == same.answers
-    with pytest.raises(DataError, match="A DatasetDict is not one table"):
+    with pytest.raises(DataError):
         heads.predict(datasets.DatasetDict({"test": same_rows}), **asked)
-    for odd, says in ((["fine"], "this list"), ({"text": ["fine"]}, "this dict"), (7, "this int")):
-        with pytest.raises(DataError, match=says):
+    for odd in (["fine"], {"text": ["fine"]}, 7):
+        with pytest.raises(DataError):
             heads.predict(odd, run=run("sentiment"))
 
 
@@ -225,7 +226,7 @@ def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "FEWEST", 10)
     monkeypatch.setattr(predict, "MOST", 10)
     to = tmp_path / "out.csv"
-    work = predicting("sentiment", run=run("sentiment"), to=to)
+    work = iter_prediction("sentiment", run=run("sentiment"), to=to)
     steps = [next(work) for _ in range(5)]
     assert steps[-1].says.startswith("Answered 30 of ")
     assert " a second, " in steps[-1].says
@@ -238,19 +239,19 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(run, tmp_p
     path = tmp_path / "in.csv"
     path.write_text("text\nfine\n", "utf-8")
     (other := tmp_path / "other.csv").write_text("mine", "utf-8")
-    for to, says in (
-        (path, "is the file that is answered"),
-        (other, "is there already"),
-        (tmp_path / "out.doc", "names no format"),
-        (tmp_path / "nowhere" / "out.csv", "no folder"),
-        (tmp_path, "names no format"),
+    (folder := tmp_path / "out.csv").mkdir()
+    for to in (
+        path,
+        other,
+        tmp_path / "out.doc",
+        tmp_path / "nowhere" / "out.csv",
+        tmp_path,
+        folder,
     ):
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(DataError):
             heads.predict(path, run=run("sentiment"), to=to)
-    (tmp_path / "out.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"):
-        heads.predict(path, run=run("sentiment"), to=tmp_path / "out.csv")
-    with pytest.raises(DataError, match="no file and no sample called"):
+    assert other.read_text("utf-8") == "mine"
+    with pytest.raises(DataError):
         heads.predict(tmp_path / "none.csv", run=run("sentiment"))
 
 
@@ -262,12 +263,12 @@ def test_what_came_to_lie_there_meanwhile_stays(has_links, run, tmp_path, monkey
     if not has_links:  # as on a memory stick
         monkeypatch.setattr("os.link", refused)
     to = tmp_path / "out.csv"
-    work = predicting("sentiment", run=run("sentiment"), to=to)
+    work = iter_prediction("sentiment", run=run("sentiment"), to=to)
     for told in work:
         if told.says.startswith("Answered"):
             break
     to.write_text("precious", "utf-8")
-    with pytest.raises(DataError, match=r"out\.csv came to be there while this was written"):
+    with pytest.raises(DataError):
         for _ in work:
             pass
     assert [path.read_text("utf-8") for path in tmp_path.iterdir()] == ["precious"]
@@ -297,7 +298,7 @@ def test_columns_of_every_type_stand_beside_answers(odd, run, tmp_path):
     if odd == "runs":  # which are no type of their own once they are read
         heads.predict(table, run=run("sentiment"), to=tmp_path / "out.parquet")
     else:
-        with pytest.raises(DataError, match=r"cannot hold every column: .*Write JSONL or CSV"):
+        with pytest.raises(DataError):
             heads.predict(table, run=run("sentiment"), to=tmp_path / "out.parquet")
     assert not list(tmp_path.glob(".*"))
 
@@ -308,24 +309,24 @@ def test_what_memory_holds_is_called_by_its_name(run):
         {"text": ["a", "b"], "m": pandas.period_range("2020-01", periods=2, freq="M")}
     )
     assert heads.predict(months, run=run("sentiment")).first[1][1] == "2020-01"
-    with pytest.raises(DataError, match=r"DataFrame has no rows\. Give one with some\."):
+    with pytest.raises(DataError):
         heads.predict(months[:0], run=run("sentiment"))
     pa = pytest.importorskip("pyarrow")
     twice = pa.table([pa.array(["a", "b"]), pa.array(["c", "d"])], names=["text", "text"])
-    with pytest.raises(DataError, match=r"Table has columns of the same name"):
+    with pytest.raises(DataError):
         heads.predict(twice, run=run("sentiment"))
 
 
 def test_columns_that_are_not_there_are_named(run, tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text('{"review": "fine", "tags": ["a"]}\n{"review": "bad", "tags": []}\n', "utf-8")
-    for asked, says in (
-        ({"text": "reviw"}, "no column 'reviw'. Did you mean 'review'"),
-        ({"text": "tags"}, "holds lists or objects"),
-        ({"text": "review", "pair": "review"}, "chosen twice"),
-    ):
-        with pytest.raises(DataError, match=says):
+    for asked, column in (
+        ({"text": "reviw"}, "reviw"), ({"text": "tags"}, "tags"),
+        ({"text": "review", "pair": "review"}, ""),
+    ):  # fmt: skip
+        with pytest.raises(DataError) as refused:
             heads.predict(path, run=run("sentiment"), **asked)
+        assert (refused.value.column or "") == column
     assert heads.predict(path, run=run("sentiment")).text == "review"
 
 
@@ -343,14 +344,14 @@ def test_the_head_is_of_a_run_a_folder_or_given(run, rows, small, tmp_path, monk
     assert list(own.answers[0].values())[2:] == pytest.approx(logits, abs=1e-5)
     assert own.head == "own (cls+bert)"
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    with pytest.raises(DataError, match=r"No head is named.*Name a run"):
+    with pytest.raises(DataError):
         heads.predict(path)
     shutil.copytree(run("sentiment"), tmp_path / "runs" / "mine")
-    with pytest.raises(DataError, match="The last run is mine"):
+    with pytest.raises(DataError):
         heads.predict(path)
-    with pytest.raises(DataError, match="A run has its own data"):
+    with pytest.raises(DataError):
         heads.predict(path, run=run("sentiment"), sample="sentiment")
-    with use_limits(PUBLIC), pytest.raises(DataError, match="no such run"):
+    with use_limits(PUBLIC), pytest.raises(DataError):
         heads.predict(path, run=run("sentiment"))
 
 
@@ -374,5 +375,5 @@ def test_large_base_models_are_asked_about_fewer_rows_at_once(small, backbone):
 def test_more_rows_than_a_place_allows_are_refused(run, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\n" + "fine\n" * 30, "utf-8")
-    with use_limits(Limits(rows=20)), pytest.raises(LimitError, match="more than 20 rows"):
+    with use_limits(Limits(rows=20)), pytest.raises(LimitError):
         heads.predict(path, recipe=head_of(run("sentiment")))

@@ -25,7 +25,7 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier import head_cache
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import base_inputs
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead, assemble
 from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.data.dataset import corpus_of
@@ -529,10 +529,10 @@ def test_a_text_is_asked_with_the_prompt_that_its_head_has_learned_with(
     plain, asked = trained(["mean+linear", "mask_token+logistic"], rows, small)
     found = Classifier(backbone=small, head=asked).logits(rows.texts)
     torch.testing.assert_close(found, logits(asked, small.prompted("It_was"), rows.texts))
-    given = base_inputs(small, rows.texts, [], [plain.module, asked.module])
-    torch.testing.assert_close(given.logits(asked.module), found, rtol=1e-4, atol=1e-4)
+    given = HeadInputs(small, rows.texts)
+    torch.testing.assert_close(given.logits(asked), found, rtol=1e-4, atol=1e-4)
     usual = logits(plain, small, rows.texts)
-    torch.testing.assert_close(given.logits(plain.module), usual, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(given.logits(plain), usual, rtol=1e-4, atol=1e-4)
 
 
 def test_a_margin_is_there_in_training_and_not_in_use(small: Backbone, rows: Corpus) -> None:

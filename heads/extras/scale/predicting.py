@@ -16,7 +16,8 @@ from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.events import result
 from heads.extras.scale.pieces import NOTES, Outcome, Piece
-from heads.inference.predict import ChosenHead, FileAnswers, predicting
+from heads.inference.predict import FileAnswers, iter_prediction
+from heads.inference.selection import FileHead
 from heads.interfaces.views.format import commonest, counted
 from heads.runs.folder import find
 
@@ -97,12 +98,12 @@ class ShardedAnswers(display.Displayed):
 class Predictor:
     """A head that answers tables, as `heads.predict` answers a file."""
 
-    head: ChosenHead  # the head
+    head: FileHead  # the head
     columns: Mapping[str, Any]  # columns read and written, as keyword arguments of `heads.predict`
 
     def predict(self, table: pyarrow.Table, to: Path | None = None) -> FileAnswers:
         """Answer the rows of a table, and write them to a file if one is named."""
-        return result(predicting(table, to=to, recipe=self.head, **self.columns))
+        return result(iter_prediction(table, to=to, recipe=self.head, **self.columns))
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow.parquet as parquet

@@ -250,7 +250,7 @@ def iter_predict_shards(
     from heads.classifier.classifier import Classifier
     from heads.extras.scale import predicting
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
-    from heads.inference.predict import choosing_head
+    from heads.inference.selection import select_file_head
 
     to, model = absolute(to), absolute_model(model)
     if check_place(on) != HERE and isinstance(recipe, Classifier):
@@ -259,7 +259,7 @@ def iter_predict_shards(
     choice = {"recipe": recipe, "run": run, "model": model, "sample": sample}
     read = {"text": text, "pair": pair, "vectors": vectors}
     written = {"logits": logits, "probabilities": probabilities, "abstain_below": abstain_below}
-    head = yield from choosing_head(**choice)
+    head = yield from select_file_head(**choice)
     yield Progress(says="Looking at the rows", share=0.0)
     source = open_source(data, to)
     predictor = predicting.Predictor(head=head, columns={**read, **written})
@@ -272,7 +272,7 @@ def iter_predict_shards(
         to=to,
         kind=predicting.ANSWERS,
         facts=predicting.collect_facts(predictor, run, first.columns),
-        make=lambda: predicting.Predictor(head=result(choosing_head(**choice)), columns=columns),
+        make=lambda: predicting.Predictor(head=result(select_file_head(**choice)), columns=columns),
         rows_each=rows_each or source.rows_each(),
     )
     outcome = yield from process(work, source, on, workers)

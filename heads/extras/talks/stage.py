@@ -13,7 +13,7 @@ from heads import display
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
-from heads.explain.comparison import comparing
+from heads.explain.comparison import iter_comparison
 from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, iter_tour
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
@@ -97,7 +97,7 @@ def iter_stage_check() -> Generator[Progress, None, StageCheck]:
         slowest = 0.0
         for question in QUESTIONS:
             began, options = time.perf_counter(), {"recipes": question.heads, "sample": SAMPLE}
-            deque(comparing(question.text, **options), maxlen=0)
+            deque(iter_comparison(question.text, **options), maxlen=0)
             slowest = max(slowest, time.perf_counter() - began)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
     is_warm = slowest <= WARM_SECONDS

@@ -21,7 +21,7 @@ from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
-from heads.explain.comparison import Compared, Comparison, comparing
+from heads.explain.comparison import Compared, Comparison, iter_comparison
 from heads.explain.differences import apart_by_name
 from heads.explain.explanation import pooler_says
 from heads.interfaces.views.format import apart
@@ -188,7 +188,7 @@ def _measure(question: TourQuestion, board: Leaderboard) -> TourStep:
     # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
     options = {"recipes": question.heads, "run": str(board.folder.path)}
     with use_limits(replace(current_limits(), public=False)):  # no visitor chooses this path
-        *_, event = comparing(question.text, **options)
+        *_, event = iter_comparison(question.text, **options)
     assert isinstance(event, Compared)
     expected = SAMPLES[SAMPLE].expected_of(question.text, "")
     comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)

@@ -36,10 +36,10 @@ def compare(
 
 def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
     """Return the comparison that a command asks for; its progress is shown."""
-    from heads.explain.comparison import comparing
+    from heads.explain.comparison import iter_comparison
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
-    return last_of(comparing(sentence(text), pair, recipes=recipes, **options)).comparison
+    return last_of(iter_comparison(sentence(text), pair, recipes=recipes, **options)).comparison
 
 
 @command(api.explain)
@@ -56,11 +56,13 @@ def explain(
     Args:
         recipe: Such as cls+roberta; two show what differs.
     """
-    from heads.explain.explanation import explaining
+    from heads.explain.explanation import iter_explanation
 
     if len(recipe) > 2:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
-    found = [last_of(explaining(one, text, pair, model=model, sample=sample)) for one in recipe]
+    found = [
+        last_of(iter_explanation(one, text, pair, model=model, sample=sample)) for one in recipe
+    ]
     differs = api.difference(*recipe, model=model) if len(found) == 2 else ""
     told = [one.as_json() for one in found]
     values = {"recipes": told, "difference": differs} if differs else told[0]

@@ -36,7 +36,7 @@ def predict(
         to: A new file, where the rows are written in the format of its ending; without it they
             are printed as CSV.
     """
-    from heads.inference.predict import predicting
+    from heads.inference.predict import iter_prediction
 
     options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +46,7 @@ def predict(
             with source.open("wb") as stream:
                 shutil.copyfileobj(sys.stdin.buffer, stream)
         target = Path(to) if to else Path(folder) / "answers.csv"  # nothing is printed by half
-        work = predicting(source, to=target, is_printed=not to, **options)
+        work = iter_prediction(source, to=target, is_printed=not to, **options)
         found = follow_work(work, what=f"{to} was not written" if to else "")
         found = found if to else replace(found, to=None)
         cli.tables.report_answers(found)

@@ -21,8 +21,8 @@ from heads.explain.comparison import Comparison, said
 from heads.explain.counterfactuals import Counterfactuals
 from heads.explain.explanation import ORIGINS, Explanation
 from heads.explain.neighbors import Neighbourhood
+from heads.explain.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.explain.padding.report import PaddingReport
-from heads.explain.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.inference.evaluate import FileScores

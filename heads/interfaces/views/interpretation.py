@@ -11,7 +11,7 @@ from heads.explain.ablation import Ablation
 from heads.explain.attribution_result import Attribution, Token
 from heads.explain.counterfactuals import Counterfactual, Counterfactuals
 from heads.explain.neighbors import Neighbourhood
-from heads.explain.selection import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
+from heads.explain.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.interfaces.views.descriptions import describe
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render

@@ -126,11 +126,11 @@ def predict(
         Progress as it goes; then an account of the rows, and the file with the answers.
     """
     from heads.data.formats.writers import ENDINGS
-    from heads.inference.predict import predicting
+    from heads.inference.predict import iter_prediction
 
     with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
         target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
-        events = predicting(
+        events = iter_prediction(
             path,
             to=target,
             logits=logits,

@@ -173,7 +173,9 @@ def test_several_heads_are_guessed_first_and_linked_by_their_names(tiny):
 def test_options_that_do_not_fit_are_refused_before_anything_is_computed(
     given, named, capfd, monkeypatch
 ):
-    monkeypatch.setattr("heads.explain.comparison.comparing", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr(
+        "heads.explain.comparison.iter_comparison", lambda *_, **__: pytest.fail("ran")
+    )
     for command in [["story", "Bad."]] * ("--to" in given) + [["demo"]]:
         assert main([*command, *given]) == 2
         assert named in capfd.readouterr().err

@@ -8,7 +8,7 @@ from heads.explain.ablation import Ablation, Effect, Worth
 from heads.explain.attribution_result import Attribution, Token
 from heads.explain.counterfactuals import Counterfactual, Counterfactuals, pieces
 from heads.explain.neighbors import Neighbour, Neighbourhood
-from heads.explain.selection import HeadOutput, reading
+from heads.explain.outputs import HeadOutput, read_output
 from heads.interfaces.views import interpretation
 from heads.problem import REGRESSION, SINGLE_LABEL
 
@@ -129,13 +129,13 @@ def test_layers_before_and_after():
 
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, "88 %"), (10.0, "55 %")])
 def test_temperature_redraws_the_same_logits(temperature, share):
-    html = interpretation.tempered(reading(SAID, temperature), "#4f6bed")
+    html = interpretation.tempered(read_output(SAID, temperature), "#4f6bed")
     assert share in html
     assert f"At temperature {temperature:g}" in html
 
 
 def test_numbers_are_a_row_a_class_read_in_two_ways():
-    html = interpretation.numbers(reading(SAID), (0.5, 0.25))
+    html = interpretation.numbers(read_output(SAID), (0.5, 0.25))
     assert "+1.000" in html
     assert "88 %" in html
     assert "73 %" in html
@@ -149,7 +149,7 @@ def test_a_number_has_no_probability():
         SAID, classes=("label",), logits=(-1.96,), probabilities=(-1.96,), answer=(),
         problem=REGRESSION,
     )  # fmt: skip
-    html = interpretation.numbers(reading(number))
+    html = interpretation.numbers(read_output(number))
     assert "−1.960" in html
     assert "%" not in html
     assert interpretation.number_rows(number) == (

@@ -54,7 +54,7 @@ def answered(path: str | None, query: str) -> Iterator[list[Any]]:
 def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     from heads.data.formats.writers import ENDINGS
     from heads.inference.evaluate import Scoring
-    from heads.inference.predict import predicting
+    from heads.inference.predict import iter_prediction
     from heads.interfaces.views.sections import find_subject
     from heads.interfaces.views.whole_files import answered as shown
     from heads.runs.leaderboard import leaderboard
@@ -71,7 +71,7 @@ def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     with exporting(keeps=ENDINGS) as folder:
         target = folder / f"{file.stem}-answers{answered_ending(file)}"
         head = find_subject(board, location.head).head
-        events = predicting(file, to=target, run=board.run, recipe=head, watch=watch)
+        events = iter_prediction(file, to=target, run=board.run, recipe=head, watch=watch)
         report = yield from show_progress(
             events, lambda event: (busy(event.says, event.share), gr.skip())
         )

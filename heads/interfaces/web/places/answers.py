@@ -1,11 +1,11 @@
 """What answers a question under Try, as it comes to be known: verdict, lanes, line."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -21,7 +21,7 @@ from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
 
 if TYPE_CHECKING:
-    from heads.explain.comparison import Compared, Comparison
+    from heads.explain.comparison import Compared, Comparison, HeadAnswered, HeadProgress
 
 PATIENCE = 0.3  # seconds of work that need no progress
 BEAT = 0.25  # seconds between two pictures of progress
@@ -130,44 +130,111 @@ def offering(asked: Location) -> Iterator[Shown]:
 
 
 def _answered(question: PendingQuestion) -> Iterator[Shown]:
-    asked, problem = question.asked, None
+    """Ask the heads in turn; one that cannot answer says why in its own lane."""
+    lanes = _Lanes(question=question)
     try:
-        if (yield from _at_once(question)):
-            return
-    except HeadsError as error:
-        if len(asked.recipes) == 1 or not base_models.is_at_hand(asked):
-            raise
-        problem = error
-    yield from _one_by_one(question, problem)
-
-
-def _at_once(question: PendingQuestion) -> Generator[Shown, None, bool]:
-    """All answers, once the base model is there; whether that was all to be done."""
-    asked, begun, is_told = question.asked, time.monotonic(), False
-    try:
-        with closing(_comparing(asked)) as events:
+        with closing(_comparing(question.asked, lanes.is_cancelled)) as events:
             for event in events:
-                if not isinstance(event, Progress):
-                    yield shown(event.comparison, asked)
-                    return True
-                if event.share > 0 or question.is_over:
-                    return question.is_over  # else a head is to be trained: each is shown by itself
-                if time.monotonic() - begun >= PATIENCE:
-                    is_told = True
-                    yield Shown(verdict=busy(event.says))
+                if question.is_over:
+                    break
+                if picture := lanes.show(event):
+                    yield picture
     except HeadsError:
-        if is_told:
-            is_loaded = base_models.is_at_hand(asked)
-            yield Shown(verdict="" if is_loaded else base_models.offer(asked))
+        if lanes.is_told:
+            is_loaded = base_models.is_at_hand(question.asked)
+            yield Shown(verdict="" if is_loaded else base_models.offer(question.asked))
         raise
-    return True
+    if lanes.problem and not (lanes.is_done or question.is_over or question.cancelled):
+        raise lanes.problem
+    if (
+        lanes.started and not lanes.is_done
+    ):  # what is asked now may be wrong, and leave the lanes as they are
+        yield Shown(lanes=lanes.drawn(is_over=True), verdict="")
 
 
-def _comparing(asked: Location) -> "Generator[Progress | Compared, None, None]":
-    from heads.explain.comparison import comparing
+@dataclass(kw_only=True, slots=True)
+class _Lanes:
+    """The lanes while their heads are trained and asked.
 
-    events = comparing(**asked.asked)
-    return cast("Generator[Progress | Compared, None, None]", events)
+    Attributes:
+        question: What is asked.
+        lanes: The lanes as they are now.
+        begun: When it was asked.
+        shown: When the lanes were last shown.
+        started: When each head was first worked at.
+        problem: What is wrong with the first head that cannot answer.
+        is_told: Whether it was shown how far the base model is.
+        is_done: Whether the comparison was shown.
+    """
+
+    question: PendingQuestion
+    lanes: list[view.Lane] = field(init=False)
+    begun: float = field(default_factory=time.monotonic)
+    shown: float = 0.0
+    started: dict[int, float] = field(default_factory=dict[int, float])
+    problem: HeadsError | None = None
+    is_told: bool = False
+    is_done: bool = False
+
+    def __post_init__(self) -> None:
+        self.lanes = view.waiting(self.question.asked.recipes)
+
+    def is_cancelled(self, number: int) -> bool:
+        """Return True if a lane is not waited for any more."""
+        return number + 1 in self.question.cancelled
+
+    def show(self, event: "Progress | HeadAnswered | Compared") -> Shown | None:
+        """Return what to show once something has come; None where that can wait."""
+        from heads.explain.comparison import Compared, HeadAnswered, HeadProgress
+
+        asked, now = self.question.asked, time.monotonic()
+        if isinstance(event, Compared):
+            self.is_done = True
+            return replace(shown(event.comparison, asked), lanes=self.drawn())
+        is_late, is_due = now - self.begun >= PATIENCE, now - self.shown >= BEAT
+        if isinstance(event, HeadAnswered | HeadProgress):
+            self.started.setdefault(event.number, now)
+            self._put(event, now)
+            is_due |= isinstance(event, HeadAnswered)
+            if not (is_late and is_due):
+                return None
+            self.shown = now
+            return Shown(lanes=self.drawn(), verdict=busy(TRAINS), under=under(asked))
+        self.is_told |= is_late
+        return Shown(verdict=busy(event.says)) if is_late else None
+
+    def _put(self, event: "HeadAnswered | HeadProgress", now: float) -> None:
+        """Write into its lane what a head says, why it says nothing, or how far it is."""
+        from heads.explain.comparison import HeadProgress
+
+        lane = self.lanes[event.number]
+        if isinstance(event, HeadProgress):
+            left = _left(event.share, now - self.started[event.number])
+            lane = replace(lane, state=event.says, share=event.share, left=left)
+        elif event.prediction:
+            lane = view.lane(event.prediction, lane.number)
+        else:
+            self.problem = self.problem or event.error
+            lane = replace(lane, state=str(event.error or "cancelled"), share=-1.0, left="")
+        self.lanes[event.number] = lane
+
+    def drawn(self, *, is_over: bool = False) -> Any:
+        """Return the lanes; those that are not waited for any more wait, where all is over."""
+        lanes = self.lanes
+        if is_over:
+            lanes = [
+                replace(lane, state="waiting", share=-1.0, left="") if lane.share >= 0 else lane
+                for lane in lanes
+            ]
+        return view.lanes(lanes, self.question.asked.lane)
+
+
+def _comparing(
+    asked: Location, is_cancelled: "Callable[[int], bool] | None" = None
+) -> "Generator[Progress | HeadAnswered | Compared, None, None]":
+    from heads.explain.comparison import iter_comparison
+
+    return iter_comparison(**asked.asked, is_cancelled=is_cancelled)
 
 
 def compared(asked: Location) -> "Comparison":
@@ -176,61 +243,6 @@ def compared(asked: Location) -> "Comparison":
 
     (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
     return found.comparison
-
-
-def _one_by_one(question: PendingQuestion, problem: HeadsError | None) -> Iterator[Shown]:
-    """Ask the heads in turn; one that cannot answer says why in its own lane."""
-    asked, found = question.asked, view.waiting(question.asked.recipes)
-    around: dict[str, Any] = {"verdict": busy(TRAINS), "under": under(asked)}
-    for _ in _filled(question, found):
-        yield Shown(lanes=view.lanes(found, asked.lane), **around)
-    if question.is_over:  # what is asked now may be wrong, and leave the lanes as they are
-        yield Shown(lanes=view.lanes(found, asked.lane), verdict="")
-        return
-    good = [recipe for recipe, lane in zip(asked.recipes, found, strict=True) if lane.values]
-    if not good:
-        if problem is not None and not question.cancelled:
-            raise problem
-        yield Shown(lanes=view.lanes(found, asked.lane), verdict="")
-        return
-    with closing(_comparing(replace(asked, recipes=tuple(good)))) as events:
-        for event in events:
-            if not isinstance(event, Progress):
-                told = shown(event.comparison, asked)
-                yield replace(told, lanes=view.lanes(found, asked.lane))
-
-
-def _filled(question: PendingQuestion, found: list[view.Lane]) -> Iterator[None]:
-    """Fills the lanes one after the other; yields when they are to be shown."""
-    begun, said = time.monotonic(), 0.0
-    for place, recipe in enumerate(question.asked.recipes):
-        for lane in _lane(question, recipe, found[place]):
-            found[place], now = lane, time.monotonic()
-            if question.is_over:
-                return
-            if now - begun >= PATIENCE and (now - said >= BEAT or lane.values):
-                said = now
-                yield
-
-
-def _lane(question: PendingQuestion, recipe: str, lane: view.Lane) -> Iterator[view.Lane]:
-    """The lane of one of the heads: how far it is, then its answer, or why none."""
-    asked, started = replace(question.asked, recipes=(recipe,)), time.monotonic()
-    still: dict[str, Any] = {"share": -1.0, "left": ""}
-    try:
-        with closing(_comparing(asked)) as events:
-            for event in events:
-                if not isinstance(event, Progress):
-                    yield view.lane(event.comparison.predictions[0], lane.number)
-                    return
-                if question.is_over or lane.number in question.cancelled:
-                    state = "waiting" if question.is_over else "cancelled"
-                    yield replace(lane, state=state, **still)
-                    return
-                left = _left(event.share, time.monotonic() - started)
-                yield replace(lane, state=event.says, share=event.share, left=left)
-    except HeadsError as error:
-        yield replace(lane, state=str(error), **still)
 
 
 def _left(share: float, seconds: float) -> str:

@@ -29,7 +29,8 @@ from heads.parts.resolved_recipe import JOINT
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
-    from heads.explain.selection import HeadOutput, SelectedHeads
+    from heads.explain.outputs import HeadOutput
+    from heads.inference.selection import SelectedHeads
 
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
@@ -44,16 +45,15 @@ def load_lane_heads(
     asked: Location, recipes: Sequence[str]
 ) -> "Generator[Progress, None, SelectedHeads]":
     """Load or train the heads of lanes, raw if the page shows raw logits; yield progress."""
-    from heads.explain.selection import choosing
+    from heads.inference.selection import HeadRequest, select_heads
 
     base_models.check_at_hand(asked)
-    if asked.run:
-        run = run_access.opened(asked.run).id
-        heads = yield from choosing(recipes, asked.pair, run=run)
-    else:
+    request = HeadRequest(recipes=recipes, run=asked.run and run_access.opened(asked.run).id)
+    if not asked.run:
         names = [_entering(recipe, asked) for recipe in recipes]
         pair, sample = asked.pair if asked.has_pairs else "", asked.sample
-        heads = yield from choosing(names, pair, model=asked.model, sample=sample)
+        request = HeadRequest(recipes=names, pair=pair, model=asked.model, sample=sample)
+    heads = yield from select_heads(request)
     if not asked.raw or asked.show == "take":  # an exported head stays calibrated
         return heads
     raw = (replace(lane, head=lane.head.raw or lane.head) for lane in heads.classifiers)
@@ -124,11 +124,11 @@ def _why(
     label: str,
     against: str,
 ) -> Stream:
-    from heads.explain.ablation import ablating
+    from heads.explain.ablation import ablate_layers
     from heads.explain.attribution import attributions
     from heads.explain.comparison import script_notes
-    from heads.explain.counterfactuals import suggested
-    from heads.explain.neighbors import searching
+    from heads.explain.counterfactuals import suggest_edits
+    from heads.explain.neighbors import find_neighbours
     from heads.interfaces.views import interpretation
 
     problem = classifier.head.problem
@@ -147,26 +147,26 @@ def _why(
             replace(found, unread=0), is_number=not problem.has_classes, notes=notes
         ),
         anew=gr.update(visible=heads.run is not None),
-        lines="\n".join(suggested(asked.text)),
+        lines="\n".join(suggest_edits(asked.text)),
         flips="",
     )
-    near = yield from show_progress(searching(heads, asked.text, second), _status)
+    near = yield from show_progress(find_neighbours(heads, asked.text, second), _status)
     yield _only(near=interpretation.neighbours(near))
     # A head of a sample is trained anew in seconds; one of a run when that is asked for.
     without = yield from show_progress(
-        ablating(heads, asked.text, second, retrain=heads.run is None), _status
+        ablate_layers(heads, asked.text, second, retrain=heads.run is None), _status
     )
     yield _only(status="", layers=interpretation.ablations(without))
 
 
 def retrained(asked: Location) -> Stream:
     """What the head says with a layer taken out and trained anew without it."""
-    from heads.explain.ablation import ablating
+    from heads.explain.ablation import ablate_layers
     from heads.interfaces.views import interpretation
 
     try:
         heads, _, second = result(load_open_head(asked))
-        events = ablating(heads, asked.text, second)
+        events = ablate_layers(heads, asked.text, second)
         found = yield from show_progress(events, lambda event: busy(event.says, event.share))
         yield interpretation.ablations(found)
     except Exception as error:
@@ -175,14 +175,14 @@ def retrained(asked: Location) -> Stream:
 
 def edited(asked: Location, lines: str) -> Any:
     """What all heads side by side say of edits, one a line."""
-    from heads.explain.counterfactuals import flipped
+    from heads.explain.counterfactuals import compare_edits
     from heads.interfaces.views import interpretation
 
     try:
         heads = result(load_lane_heads(asked, asked.recipes))
         edits = [line for line in (lines or "").splitlines() if line.strip()]
         second = _second_text(asked, heads.classifiers[0])
-        return interpretation.edits(flipped(heads.classifiers, asked.text, edits, second))
+        return interpretation.edits(compare_edits(heads.classifiers, asked.text, edits, second))
     except Exception as error:
         return failed(error)
 
@@ -219,9 +219,9 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         other: The recipe of the other lane. Default: the first that answers differently.
     """
     from heads.explain.attribution import attributions
-    from heads.explain.counterfactuals import flipped, without_each_word
+    from heads.explain.counterfactuals import compare_edits, leave_out_each_word
     from heads.explain.differences import difference
-    from heads.explain.selection import answered
+    from heads.explain.outputs import head_outputs
     from heads.interfaces.views import interpretation
 
     try:
@@ -233,7 +233,7 @@ def compare_lanes(asked: Location, other: str) -> Stream:
         rivals = [other] if other in others else others
         classifiers = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
         second_text = _second_text(asked, classifiers[0])
-        outputs = answered(classifiers, asked.text, second_text)
+        outputs = head_outputs(classifiers, asked.text, second_text)
         rival_at = _choose_rival(classifiers, outputs)
         both = first, second = classifiers[0], classifiers[rival_at]
         output, rival_output = outputs[0], outputs[rival_at]
@@ -245,8 +245,8 @@ def compare_lanes(asked: Location, other: str) -> Stream:
             evidence = attributions(both, asked.text, second_text, label, rival or "runner-up")
         else:  # of each head its own answer
             evidence = [attributions([one], asked.text, second_text)[0] for one in both]
-        edits = without_each_word(asked.text)
-        counterfactuals = flipped(both, asked.text, edits, second_text) if edits else None
+        edits = leave_out_each_word(asked.text)
+        counterfactuals = compare_edits(both, asked.text, edits, second_text) if edits else None
         rival_recipe = rivals[rival_at - 1]
         lanes = [asked.lane, 1 + asked.recipes.index(rival_recipe)]
         has_own = first.head.is_own or second.head.is_own
@@ -277,14 +277,14 @@ def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOu
 def numbers(asked: Location) -> Stream:
     """Yield every class with its numbers, the temperature, and what the head says at it."""
     from heads.classifier.prediction import cuts_of
-    from heads.explain.selection import reading
+    from heads.explain.outputs import read_output
     from heads.interfaces.views import interpretation
 
     try:
         classifier, said = _predict_lane(asked)
         cuts = cuts_of(classifier.head) if said.problem.has_label_sets else ()
         yield [
-            interpretation.numbers(reading(said), cuts),
+            interpretation.numbers(read_output(said), cuts),
             gr.update(visible=said.problem.has_classes, value=0),
             _tempered(asked, said, 0),
         ]
@@ -316,20 +316,20 @@ def tempered(asked: Location, power: Any) -> Any:
 
 def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
     """Return the head of the open lane and what it answers."""
-    from heads.explain.selection import answered
+    from heads.explain.outputs import head_outputs
 
     _, classifier, second = result(load_open_head(asked))
-    (output,) = answered([classifier], asked.text, second)
+    (output,) = head_outputs([classifier], asked.text, second)
     return classifier, output
 
 
 def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
-    from heads.explain.selection import reading
+    from heads.explain.outputs import read_output
     from heads.interfaces.views import interpretation
 
     if not said.problem.has_classes:
         return ""
-    return interpretation.tempered(reading(said, 10**power), view.COLOURS[asked.lane - 1])
+    return interpretation.tempered(read_output(said, 10**power), view.COLOURS[asked.lane - 1])
 
 
 # --- Take it.
