@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import around, measured
@@ -23,7 +22,7 @@ from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import HeadsError
 from heads.parts.resolve import with_options
-from heads.parts.resolved_recipe import LATE, ResolvedRecipe
+from heads.parts.resolved_recipe import LATE
 from heads.rng import IsolatedRng
 
 CLASSES = 3
@@ -68,8 +67,9 @@ def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
             batch = texts(model.config)
             asked: list[tuple[list[Encoded], Side]] = [(batch, side) for side in sides]
             asked.insert(0, (batch[:1], sides[0]))
-            theirs = torch.cat([their_logits(model, backbone, *question) for question in asked])
-            ours = torch.cat([our_logits(backbone, module, *question) for question in asked])
+            with torch.no_grad():
+                theirs = torch.cat([model(**backbone.filled(*one)).logits for one in asked])
+                ours = torch.cat([module(backbone.states(*one)) for one in asked])
     except HeadsError as error:
         return _not_built(model_type, str(error))
     difference = (ours - theirs).abs().max().item()
@@ -91,16 +91,13 @@ def rebuilt(model: Any, form: Form) -> tuple[Backbone, RecipeModule]:
     short, long = texts(model.config, (8, 12))
     backbone = measured(found, short, long)
     with IsolatedRng().rolling():
-        module = RecipeModule(in_their_order(recipe, form), backbone, model.config.num_labels)
+        # Some classes apply the head to every token first.
+        recipe = with_options(recipe, {LATE: True}) if form.late else recipe
+        module = RecipeModule(recipe, backbone, model.config.num_labels)
     theirs = model.state_dict()
     named = names_of(form, module.reader.resolved, module.head, model)
     module.head.load_state_dict({ours: theirs[name] for ours, name in named.items()})
     return backbone, module.eval()
-
-
-def in_their_order(recipe: ResolvedRecipe, form: Form) -> ResolvedRecipe:
-    """The recipe as Transformers computes it: some apply the head to every token first."""
-    return recipe if not form.late else with_options(recipe, {LATE: True})
 
 
 def texts(config: Any, lengths: tuple[int, ...] = LENGTHS, *, end_place: int = -2) -> list[Encoded]:
@@ -119,21 +116,6 @@ def texts(config: Any, lengths: tuple[int, ...] = LENGTHS, *, end_place: int = -
         special = [1, *[0] * (length - 1)]
         batch.append(Encoded(inputs={"input_ids": numbers}, special=special, whole_length=length))
     return batch
-
-
-@torch.no_grad()
-def their_logits(model: Any, backbone: Backbone, batch: list[Encoded], side: Side) -> Tensor:
-    """(n, c), what the class of Transformers says, given token numbers and mask alone."""
-    states = backbone.filled(batch, side)
-    return model(**states).logits
-
-
-@torch.no_grad()
-def our_logits(
-    backbone: Backbone, module: RecipeModule, batch: list[Encoded], side: Side
-) -> Tensor:
-    """(n, c), what our recipe says of the same batch."""
-    return module(backbone.states(batch, side))
 
 
 def _not_built(model_type: str, reason: str) -> FamilyCheck:

@@ -65,7 +65,9 @@ def reading_difference(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterato
         yield from (
             f"{resolved.recipe}: {loss[resolved.loss].says}" for resolved in (first, second)
         )
-    yield from (*_scaling(first, second), *_scaling(second, first), *_tuning(first, second))
+    yield from (*_scaling(first, second), *_scaling(second, first))
+    if first.tune != second.tune:
+        yield from (f"{resolved.recipe}: {resolved.tuned_says}" for resolved in (first, second))
     if first.late != second.late:
         resolved = first if first.late else second
         yield f"{resolved.recipe} applies its head to every token and pools the logits."
@@ -93,12 +95,6 @@ def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
     if resolved.standardise is not None and resolved.standardise != other.standardise:
         seen = "standardised vectors" if resolved.standardise else "the vectors as they are"
         yield f"{resolved.recipe} learns from {seen}."
-
-
-def _tuning(first: ResolvedRecipe, second: ResolvedRecipe) -> Iterator[str]:
-    """What each learns of the base model, where that is not the same."""
-    if first.tune != second.tune:
-        yield from (f"{resolved.recipe}: {resolved.tuned_says}" for resolved in (first, second))
 
 
 def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:

@@ -178,7 +178,12 @@ class FileScores(display.Displayed):
     @property
     def told(self) -> tuple[str, ...]:
         """What flatters or spoils the score, and what was left out, a sentence each."""
-        return (*self._on_repeats(), *self._on_labels(), *self._left(), *self.notes)
+        left = (
+            f"Left out {count(len(lines), 'row')} with {reason}: {where(lines, self.unit)}."
+            for reason, lines in self.left_out.items()
+            if reason != UNKNOWN
+        )
+        return (*self._on_repeats(), *self._on_labels(), *left, *self.notes)
 
     def _on_repeats(self) -> list[str]:
         if self.repeated is None:
@@ -213,13 +218,6 @@ class FileScores(display.Displayed):
             whose = f"{count(len(self.absent), 'class', 'classes')} of the head {has} no row here"
             found.append(f"{whose}: {_named(self.absent)}.")
         return found
-
-    def _left(self) -> list[str]:
-        return [
-            f"Left out {count(len(lines), 'row')} with {reason}: {where(lines, self.unit)}."
-            for reason, lines in self.left_out.items()
-            if reason != UNKNOWN
-        ]
 
     def to_pandas(self) -> "DataFrame":
         """A row a class or a label, with how well it is found; of numbers one row of measures."""
