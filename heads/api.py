@@ -8,7 +8,7 @@ the page's menus are there at once. What a function does stands in the rooms bel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,14 @@ from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
 from heads.explain.attribution_result import OTHERS, Attribution
-from heads.options import TableOptions, TrainOptions, merge_options, takes_options
+from heads.options import (
+    EvaluateOptions,
+    PredictOptions,
+    TableOptions,
+    TrainOptions,
+    merge_options,
+    takes_options,
+)
 from heads.parts.resolved_recipe import JOINT
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, current_limits
@@ -372,23 +379,13 @@ def _data(data: str | Path | Frame | Data, hints: ColumnHints, labels: Any = Non
 # --- Whole files: answered, and scored.
 
 
+@takes_options(PredictOptions)
 def predict(
     file: str | Path | Frame,
     *,
     to: str | Path | None = None,
-    recipe: Recipe | str | Classifier = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    header: bool | None = None,
-    lines: bool = False,
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    excel_safe: bool = False,
+    options: PredictOptions | None = None,
+    **changes: Any,
 ) -> FileAnswers:
     """Answers every row of a file with one head: as many rows come back, in the same order.
 
@@ -400,25 +397,7 @@ def predict(
             sample; or a table in memory, as `heads.read` takes it. It needs no labels.
         to: A new file, where the rows are written with their answers, in the format of its ending;
             without it the answers are returned.
-        recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
-            fine-tuned model came with ("own"), if not given.
-        run: A run whose head answers; it has its own base model.
-        model: A fine-tuned or exported checkpoint whose head answers, or the base model of a
-            recipe: a Hub id, or (locally) a folder.
-        sample: What a recipe is trained on where no run is named: sentiment, intents, pairs,
-            aspects or similarity.
-        text: The column of the texts; the one called as where the head learned, or else guessed,
-            if not named.
-        pair: The column of the second texts; likewise.
-        vectors: The column of the vectors, where the head learned from vectors; likewise.
-        header: Whether the first line names the columns; found out, if not given.
-        lines: Each line is one text, whatever signs it holds.
-        logits: Write every class's logit as well.
-        probabilities: Write every class's probability as well.
-        abstain_below: Where one class applies: no answer where the head is less sure than that,
-            its logits divided by its temperature.
-        excel_safe: In CSV and TSV, put ' before every cell that a spreadsheet would run as a
-            formula, in names, the file's own columns and ours; else all cells stay as they are.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
 
     Returns:
         An account of every row: `.rows`, `.unanswered`, `.counts`; and `.answers` and
@@ -427,30 +406,15 @@ def predict(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    options = dict(locals())
     from heads.inference.predict import iter_prediction
 
-    return result(iter_prediction(**options))
+    (chosen,) = merge_options((options or PredictOptions(),), changes)
+    return result(iter_prediction(file, chosen, to=to))
 
 
+@takes_options(EvaluateOptions)
 def evaluate(
-    file: str | Path | Frame,
-    *,
-    recipe: Recipe | str | Classifier = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    label: str = "",
-    labels: Sequence[str] = (),
-    labels_file: Any = "",
-    separator: str | None = None,
-    group: str = "",
-    metric: str = "auto",
-    header: bool | None = None,
-    label_names: Sequence[str] | Mapping[str, str] = (),
+    file: str | Path | Frame, *, options: EvaluateOptions | None = None, **changes: Any
 ) -> FileScores:
     """Scores one head on a file with labels, with the intervals of a leaderboard.
 
@@ -460,32 +424,7 @@ def evaluate(
     Args:
         file: A CSV, TSV, JSON, JSONL, Parquet or Excel file, a folder that `datasets` saved, or a
             sample; or a table in memory, as `heads.read` takes it.
-        recipe: The head, such as mean+linear; the recommended one of a run, or the one that a
-            fine-tuned model came with ("own"), if not given.
-        run: A run whose head is scored; it has its own base model.
-        model: A fine-tuned or exported checkpoint whose head is scored, or the base model of a
-            recipe: a Hub id, or (locally) a folder.
-        sample: What a recipe is trained on where no run is named: sentiment, intents, pairs,
-            aspects or similarity.
-        text: The column of the texts; the one called as where the head learned, or else guessed,
-            if not named.
-        pair: The column of the second texts; likewise.
-        vectors: The column of the vectors, where the head learned from vectors; likewise.
-        label: The column of the labels; the one called as where the head learned, or else the one
-            that holds its classes, if not named.
-        labels: Columns of 0 and 1, one for each label; those called as the head's classes, if not
-            named.
-        labels_file: The labels of vectors that have none beside them, one a row in the same order:
-            a CSV, JSONL or .npy file, or a list or an array.
-        separator: The sign between labels in a cell, [] where cells are lists; found out, if not
-            given.
-        group: The column that says which rows belong together, such as their author: they count
-            as one piece of evidence.
-        metric: What the score is: accuracy, macro_f1, spearman and so on; auto: that of the run,
-            or the usual one of such labels.
-        header: Whether the first line names the columns; found out, if not given.
-        label_names: Other names for the classes of the head, such as neg, neu, pos for LABEL_0 and
-            so on: in the order of its logits, or by the names that it has.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
 
     Returns:
         The scores: `.score`, `.measures` with intervals, `.by_class`, `.told`.
@@ -493,23 +432,10 @@ def evaluate(
     Raises:
         HeadsError: Anything that does not fit, in one sentence.
     """
-    return result(iter_evaluation(**locals()))
+    from heads.inference.evaluate import iter_evaluation
 
-
-def iter_evaluation(
-    file: str | Path | Frame,
-    *,
-    label: str = "",
-    labels: Sequence[str] = (),
-    separator: str | None = None,
-    group: str = "",
-    **options: Any,
-) -> Generator[Progress, None, FileScores]:
-    """Do the work of `evaluate`: progress, then the scores."""
-    from heads.inference import evaluate
-
-    hints = evaluate.LabelHints(label=label, labels=labels, separator=separator, group=group)
-    return evaluate.iter_evaluation(file, labels=hints, **options)
+    (chosen,) = merge_options((options or EvaluateOptions(),), changes)
+    return result(iter_evaluation(file, chosen))
 
 
 # --- What a head is, what sets two apart, and what padding does to one.

@@ -16,9 +16,14 @@ from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
-def option(default: Any, says: str) -> Any:
-    """Return a field with its description, from which flags and endpoints take theirs."""
-    return dataclasses.field(default=default, metadata={"says": says})
+def option(default: Any, says: str, *, is_local: bool = False) -> Any:
+    """Return a field with its description, from which flags and endpoints take theirs.
+
+    Args:
+        is_local: True if it may name a file of this machine, or is an object of Python: then no
+            endpoint takes it.
+    """
+    return dataclasses.field(default=default, metadata={"says": says, "is_local": is_local})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +105,101 @@ class TableOptions:
         "JSONL or .npy file, or a list or an array.",
     )
     test_labels: Any = option(None, "The same of the test.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """Options of `heads.predict` and `heads.evaluate`: which head, and how the file is read."""
+
+    recipe: Any = option(
+        "",
+        "The head, such as mean+linear, or a classifier; the recommended one of a run, or the one "
+        "that a fine-tuned model came with (own), if not given.",
+    )
+    run: str = option("", "A run whose head is asked; it has its own base model.")
+    model: str = option(
+        BUNDLED,
+        "A fine-tuned or exported checkpoint whose head is asked, or the base model of a recipe: a "
+        "Hub id, or (locally) a folder.",
+    )
+    sample: str = option(
+        "",
+        "What a recipe is trained on where no run is named: sentiment, intents, pairs, aspects or "
+        "similarity.",
+    )
+    text: str = option(
+        "",
+        "The column of the texts; the one called as where the head learned, or else guessed, if "
+        "not named.",
+    )
+    pair: str = option("", "The column of the second texts; likewise.")
+    vectors: str = option(
+        "", "The column of the vectors, where the head learned from vectors; likewise."
+    )
+    header: bool | None = option(
+        None, "Whether the first line names the columns; found out, if not given.", is_local=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(FileOptions):
+    """Options of `heads.predict`: which head answers, and what is written."""
+
+    lines: bool = option(
+        False, "Each line is one text, whatever characters it holds.", is_local=True
+    )
+    logits: bool = option(False, "Write every class's logit as well.")
+    probabilities: bool = option(False, "Write every class's probability as well.")
+    abstain_below: float = option(
+        0.0,
+        "Where one class applies: no answer where the head is less sure than that, its logits "
+        "divided by its temperature.",
+    )
+    excel_safe: bool = option(
+        False,
+        "In CSV and TSV, put ' before every cell that a spreadsheet would run as a formula, in "
+        "names, the file's own columns and ours; else all cells stay as they are.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(FileOptions):
+    """Options of `heads.evaluate`: which head is scored, and which columns hold the labels."""
+
+    label: str = option(
+        "",
+        "The column of the labels; the one called as where the head learned, or else the one that "
+        "holds its classes, if not named.",
+    )
+    labels: Sequence[str] = option(
+        (),
+        "Columns of 0 and 1, one for each label; those called as the head's classes, if not named.",
+    )
+    labels_file: Any = option(
+        "",
+        "The labels of vectors that have none beside them, one a row in the same order: a CSV, "
+        "JSONL or .npy file, or a list or an array.",
+        is_local=True,
+    )
+    separator: str | None = option(
+        None,
+        "The sign between labels in a cell, [] where cells are lists; found out, if not given.",
+    )
+    group: str = option(
+        "",
+        "The column that says which rows belong together, such as their author: they count as one "
+        "piece of evidence.",
+    )
+    metric: str = option(
+        "auto",
+        "What the score is: accuracy, macro_f1, spearman and so on; auto: that of the run, or the "
+        "usual one of such labels.",
+    )
+    label_names: Sequence[str] | Mapping[str, str] = option(
+        (),
+        "Other names for the classes of the head, such as neg, neu, pos for LABEL_0 and so on: in "
+        "the order of its logits, or by the names that it has.",
+    )
 
 
 def merge_options(given: Sequence[Any], changes: Mapping[str, Any]) -> list[Any]:

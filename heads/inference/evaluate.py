@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from heads import display, interruption
-from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
-from heads.classifier.label_names import ROWS, Names, other_names, rename_classes
+from heads.classifier.label_names import ROWS, other_names, rename_classes
 from heads.classifier.module import TrainedHead
 from heads.data.columns import guess
 from heads.data.formats.table_stream import Row, TableStream
@@ -56,8 +55,8 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.inference.predict import BlockClassifier, FilePace, block_rows, find_columns
 from heads.inference.selection import FileHead, select_file_head
+from heads.options import EvaluateOptions
 from heads.problem import ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL, ProblemType
-from heads.recipe import Recipe
 from heads.settings import current_limits
 
 if TYPE_CHECKING:
@@ -267,23 +266,6 @@ def _named(labels: Collection[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelHints:
-    """What the user said of the labels; the rest is found.
-
-    Attributes:
-        label: The column of the labels.
-        labels: Columns of 0 and 1, one for each label.
-        separator: The sign between labels in a cell.
-        group: The column that says which rows belong together.
-    """
-
-    label: str = ""
-    labels: Sequence[str] = ()
-    separator: str | None = None
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     """The classes of a head as cells may spell them.
 
@@ -326,26 +308,32 @@ def problem_of(classifier: Classifier) -> ProblemType:
 
 
 def label_columns(
-    stream: TableStream, head: FileHead, known: _Known, said: LabelHints, texts: Sequence[str]
+    stream: TableStream,
+    head: FileHead,
+    known: _Known,
+    options: EvaluateOptions,
+    texts: Sequence[str],
 ) -> Columns:
     """Find the columns of labels: named ones, ones called as the head's were, or that fit."""
     table = stream.sample
-    for name in filter(None, (said.label, *said.labels, said.group)):
+    for name in filter(None, (options.label, *options.labels, options.group)):
         if name not in table.columns:
             what = f"{stream.name} has no column '{short(name)}'."
             raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
-    if said.label and said.labels:
+    if options.label and options.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
-    columns = Columns(text="", label=said.label, labels=tuple(said.labels), group=said.group)
-    if not (said.label or said.labels):
+    columns = Columns(
+        text="", label=options.label, labels=tuple(options.labels), group=options.group
+    )
+    if not (options.label or options.labels):
         columns = _found(stream, head, known, columns, texts)
     if known.problem is REGRESSION:
         return replace(columns, number=True)
     if not known.problem.has_label_sets or columns.labels:
         return columns
-    if said.separator is not None:
-        return replace(columns, separator="" if said.separator == "none" else said.separator)
+    if options.separator is not None:
+        return replace(columns, separator="" if options.separator == "none" else options.separator)
     separator = head.columns.separator if columns.label == head.columns.label else ""
     return replace(columns, separator=separator or _sign(cells_of(table, columns.label)))
 
@@ -461,19 +449,18 @@ class Scoring:
         stream: TableStream,
         head: FileHead,
         texts: Columns,
-        said: LabelHints | None = None,
-        metric: str = "auto",
+        options: EvaluateOptions = EvaluateOptions(),
     ) -> "Scoring":
         """Return one for a file whose columns of texts are known.
 
         Raises:
             DataError: No column holds labels of this head, or the metric is not for such.
         """
-        said, known = said or LabelHints(), _Known.of(head.classifier)
-        asked = head.metric if metric == "auto" else metric
-        ranked = metric_of(asked, known.problem, ordered=head.ordered)
+        known = _Known.of(head.classifier)
+        name = head.metric if options.metric == "auto" else options.metric
+        ranked = metric_of(name, known.problem, ordered=head.ordered)
         taken = (texts.text, texts.pair, *vector_columns(stream))
-        columns = label_columns(stream, head, known, said, taken)
+        columns = label_columns(stream, head, known, options, taken)
         columns = replace(columns, text=texts.text, pair=texts.pair, vectors=texts.vectors)
         return cls(
             stream=stream, head=head, columns=columns, metric=ranked, known=known,
@@ -623,34 +610,19 @@ class Scoring:
 
 
 def iter_evaluation(
-    file: str | Path | Frame,
-    *,
-    recipe: Recipe | str | Classifier = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    labels: LabelHints | None = None,
-    labels_file: Any = "",
-    metric: str = "auto",
-    header: bool | None = None,
-    label_names: Names = (),
+    file: str | Path | Frame, options: EvaluateOptions = EvaluateOptions()
 ) -> Generator[Progress, None, FileScores]:
     """Score a file as `heads.evaluate` does: yield progress, return the scores."""
-    said = labels or LabelHints()
     with on_disk(file) as path:
-        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
-        head = yield from select_file_head(recipe, **asked)
-        renamed = rename_classes(head.classifier.head, label_names)
+        head = yield from select_file_head(options)
+        renamed = rename_classes(head.classifier.head, options.label_names)
         head = replace(head, classifier=replace(head.classifier, head=renamed))
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, header, head.columns.used)
-        if are_given(labels_file):
-            stream = labelled(stream, labels_file, header)
-        texts = find_columns(stream, head, text, pair, vectors, said.label)
-        scoring = Scoring.of(stream, head, texts, said, metric)
+        stream = stream_source(path, file, options.header, head.columns.used)
+        if are_given(options.labels_file):
+            stream = labelled(stream, options.labels_file, options.header)
+        texts = find_columns(stream, head, options, options.label)
+        scoring = Scoring.of(stream, head, texts, options)
         asking, pace = BlockClassifier.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()

@@ -16,7 +16,6 @@ import numpy as np
 from torch import Tensor
 
 from heads import display, interruption
-from heads.backbone.models import BUNDLED
 from heads.caching import check_free, place_told
 from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
@@ -33,7 +32,7 @@ from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, whe
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.inference.selection import FileHead, select_file_head
-from heads.recipe import Recipe
+from heads.options import FileOptions, PredictOptions
 from heads.settings import current_limits
 
 if TYPE_CHECKING:
@@ -47,18 +46,19 @@ SMALL = 25_000_000  # parameters of a base model that reads the most at once
 
 
 def find_columns(
-    stream: TableStream, head: FileHead, text: str, pair: str, vectors: str, label: str = ""
+    stream: TableStream, head: FileHead, options: FileOptions, label: str = ""
 ) -> Columns:
     """Return the columns of texts or vectors; raise DataError if one is missing or unfit.
 
     Args:
         label: The column of the labels, which is none of them.
     """
+    text, vectors = options.text, options.vectors
     if not head.classifier.backbone.is_given:
         if vectors:
             what = f"{head.classifier.head.name} reads texts, and no vectors."
             raise DataError(what, "Leave out --vectors, or name a run on vectors.")
-        return text_columns(stream, head, text, pair, label)
+        return text_columns(stream, head, text, options.pair, label)
     width, there = head.classifier.backbone.width, vector_columns(stream)
     vectors = vectors or text  # as one says it who sees a menu of columns
     name = vectors or head.columns.vectors
@@ -421,28 +421,17 @@ class Account:
 
 def iter_prediction(
     file: str | Path | Frame,
+    options: PredictOptions = PredictOptions(),
     *,
     to: str | Path | None = None,
-    recipe: Recipe | str | Classifier | FileHead = "",
-    run: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    vectors: str = "",
-    header: bool | None = None,
-    lines: bool = False,
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0.0,
-    excel_safe: bool = False,
     is_printed: bool = False,
     watch: "Callable[[TableStream, FileHead, Columns], Watcher | None] | None" = None,
 ) -> Generator[Progress, None, FileAnswers]:
     """Answer a file as `heads.predict` does: yield progress, return the account.
 
+    In public mode, where strangers write files, the output is always safe for a spreadsheet.
+
     Args:
-        excel_safe: As of `heads.predict`; in public mode, where strangers write files, always.
         is_printed: Whether the file is one to be printed: answers are kept in memory as where none
             is written, and the vectors that were answered are left out.
         watch: Makes who is told of all logits: so rows that are answered are scored as well.
@@ -450,21 +439,22 @@ def iter_prediction(
     target = None if to is None else checked_target(Path(to).expanduser(), file)
     with ExitStack() as stack:
         path = stack.enter_context(on_disk(file))
-        asked: dict[str, Any] = {"run": run, "model": model, "sample": sample}
-        head = yield from select_file_head(recipe, **asked)
+        head = yield from select_file_head(options)
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, header, head.columns.used, of_lines=lines)
+        stream = stream_source(
+            path, file, options.header, head.columns.used, of_lines=options.lines
+        )
         if target:
             check_rows(target.suffix.lower(), stream.rows)
-        columns = find_columns(stream, head, text, pair, vectors)
+        columns = find_columns(stream, head, options)
         account = Account(
             columns=answer_columns(
                 head.classifier,
                 {*stream.columns, *stream.titles},
                 separator=head.columns.separator,
-                probabilities=probabilities,
-                logits=logits,
-                abstain_below=abstain_below,
+                probabilities=options.probabilities,
+                logits=options.logits,
+                abstain_below=options.abstain_below,
             ),
             asking=BlockClassifier.of(stream, head, columns),
             keeps=target is None or is_printed,
@@ -474,7 +464,7 @@ def iter_prediction(
         if target:
             left = columns.vectors if is_printed else ""
             ours = account.columns.columns
-            safe = excel_safe or current_limits().public
+            safe = options.excel_safe or current_limits().public
             writer = stack.enter_context(
                 written(target, stream, ours, leaves_out=left, excel_safe=safe)
             )

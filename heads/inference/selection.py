@@ -26,13 +26,15 @@ from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.events import Progress
+from heads.options import FileOptions
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
 from heads.recipe import Recipe
 from heads.runs.folder import RunFolder, all_runs, find
+from heads.runs.grids import entering
 from heads.runs.leaderboard import leaderboard
 from heads.runs.refit import load_classifier, open_run, run_name, with_refit
-from heads.runs.spec import RunSpec, entering
+from heads.runs.spec import RunSpec
 from heads.runs.spec import load as load_spec
 from heads.runs.trained_heads import trained_names
 from heads.runs.trainer import first_split, trained
@@ -278,23 +280,22 @@ class FileHead:
         return bool(self.selected.corpus and self.selected.corpus.ordered)
 
 
-def select_file_head(
-    recipe: Named | FileHead, *, run: str, model: str, sample: str
-) -> Generator[Progress, None, FileHead]:
+def select_file_head(options: FileOptions) -> Generator[Progress, None, FileHead]:
     """Load the head that answers a file, or train that of a sample; yield progress.
 
-    Args:
-        recipe: A recipe, "own", or a classifier; "" for the run's recommended head, for the own
-            head of a model, or for the usual one of a sample; or a head that was selected before.
+    Without a recipe it is the run's recommended head, the own head of a model, or the usual one of
+    a sample. The recipe may be a head that was selected before.
 
     Raises:
         HeadsError: No head is named, or as of `select_heads`.
     """
+    recipe: Named | FileHead = options.recipe
+    model, sample = options.model or BUNDLED, options.sample
     if isinstance(recipe, FileHead):
         return recipe
-    if run:
-        return (yield from _select_of_run(recipe, run, model, sample))
-    is_checkpoint = not recipe and not sample and model not in ("", BUNDLED)
+    if options.run:
+        return (yield from _select_of_run(recipe, options.run, model, sample))
+    is_checkpoint = not recipe and not sample and model != BUNDLED
     if not isinstance(recipe, Classifier) and (is_own(recipe) or is_checkpoint):
         if name := absent(model):
             yield from fetching(name)
@@ -316,7 +317,7 @@ def select_file_head(
 def _select_of_run(
     recipe: Named, run_id: str, model: str, sample: str
 ) -> Generator[Progress, None, FileHead]:
-    if sample or model not in ("", BUNDLED):
+    if sample or model != BUNDLED:
         what = "A run has its own data and its own base model."
         raise DataError(what, "Leave out the sample and the model, or the run.")
     run = find(run_id, is_public=current_limits().public)

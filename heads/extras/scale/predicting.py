@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from heads.extras.scale.pieces import NOTES, Outcome, Piece
 from heads.inference.predict import FileAnswers, iter_prediction
 from heads.inference.selection import FileHead
 from heads.interfaces.views.format import commonest, counted
+from heads.options import PredictOptions
 from heads.runs.folder import find
 
 if TYPE_CHECKING:
@@ -94,16 +95,20 @@ class ShardedAnswers(display.Displayed):
         )
 
 
+CHOICES = ("text", "pair", "vectors", "logits", "probabilities", "abstain_below")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictor:
     """A head that answers tables, as `heads.predict` answers a file."""
 
     head: FileHead  # the head
-    columns: Mapping[str, Any]  # columns read and written, as keyword arguments of `heads.predict`
+    options: PredictOptions  # columns read and written
 
     def predict(self, table: pyarrow.Table, to: Path | None = None) -> FileAnswers:
         """Answer the rows of a table, and write them to a file if one is named."""
-        return result(iter_prediction(table, to=to, recipe=self.head, **self.columns))
+        options = replace(self.options, recipe=self.head)
+        return result(iter_prediction(table, options, to=to))
 
     def __call__(self, table: pyarrow.Table, piece: Piece) -> pyarrow.Table:
         import pyarrow.parquet as parquet
@@ -132,7 +137,7 @@ def collect_facts(predictor: Predictor, run: str, columns: Sequence[str]) -> dic
         "classes": list(classifier.classes),
         "state": digest.hexdigest()[:16],
         "columns": list(columns),
-        **predictor.columns,
+        **{name: getattr(predictor.options, name) for name in CHOICES},
         "run": find(run).id if run else "",
         "precision": EXACT,
         "code": own_code(*CODE)[:16],
@@ -147,7 +152,7 @@ def sum_up(
     for part in outcome.parts:
         counts.update(part.facts["counts"])
         unanswered.update(part.facts["unanswered"])
-    head, read = predictor.head.classifier.head, predictor.columns
+    head, options = predictor.head.classifier.head, predictor.options
     return ShardedAnswers(
         head=head.name,
         model=head.model,
@@ -159,7 +164,9 @@ def sum_up(
         unanswered=dict(unanswered),
         counts=dict(counts),
         columns=tuple(columns),
-        **{name: read[name] for name in ("text", "pair", "vectors")},
+        text=options.text,
+        pair=options.pair,
+        vectors=options.vectors,
         parts=len(outcome.parts),
         fresh=outcome.fresh,
         seconds=outcome.seconds,

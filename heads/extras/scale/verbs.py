@@ -251,28 +251,30 @@ def iter_predict_shards(
     from heads.extras.scale import predicting
     from heads.extras.scale.pieces import Work, absolute, absolute_model, open_source, process
     from heads.inference.selection import select_file_head
+    from heads.options import PredictOptions
 
     to, model = absolute(to), absolute_model(model)
     if check_place(on) != HERE and isinstance(recipe, Classifier):
         what = "A classifier in memory is not sent to other machines."
         raise DataError(what, "Export it, and name the folder (model).")
-    choice = {"recipe": recipe, "run": run, "model": model, "sample": sample}
-    read = {"text": text, "pair": pair, "vectors": vectors}
-    written = {"logits": logits, "probabilities": probabilities, "abstain_below": abstain_below}
-    head = yield from select_file_head(**choice)
+    options = PredictOptions(
+        recipe=recipe, run=run, model=model, sample=sample, text=text, pair=pair, vectors=vectors,
+        logits=logits, probabilities=probabilities, abstain_below=abstain_below,
+    )  # fmt: skip
+    head = yield from select_file_head(options)
     yield Progress(says="Looking at the rows", share=0.0)
     source = open_source(data, to)
-    predictor = predicting.Predictor(head=head, columns={**read, **written})
+    predictor = predicting.Predictor(head=head, options=options)
     # The columns are found once, so that no piece takes another for the texts; and what cannot be
     # answered is said before any worker is started.
     first = predictor.predict(source.pieces(FIRST)[0].read())
-    columns = {**{name: getattr(first, name) for name in read}, **written}
-    predictor = replace(predictor, columns=columns)
+    options = replace(options, text=first.text, pair=first.pair, vectors=first.vectors)
+    predictor = replace(predictor, options=options)
     work = Work(
         to=to,
         kind=predicting.ANSWERS,
         facts=predicting.collect_facts(predictor, run, first.columns),
-        make=lambda: predicting.Predictor(head=result(select_file_head(**choice)), columns=columns),
+        make=lambda: predicting.Predictor(head=result(select_file_head(options)), options=options),
         rows_each=rows_each or source.rows_each(),
     )
     outcome = yield from process(work, source, on, workers)

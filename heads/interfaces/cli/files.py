@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from heads.events import Progress
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import Answers, command
 from heads.interfaces.cli.train import HEADERS, Header
+from heads.options import EvaluateOptions, PredictOptions
 
 Found = TypeVar("Found")
 EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
@@ -21,13 +22,7 @@ EVERY = 10.0  # seconds between two lines on how far it is, where nobody watches
 
 @command(api.predict)
 def predict(
-    file: str,
-    *,
-    to: str = "",
-    recipe: str = "",
-    header: Header = "guess",
-    lines: bool = False,
-    **options: Any,
+    file: str, *, to: str = "", options: PredictOptions, header: Header = "guess"
 ) -> Answers:
     """Answers every row of a file.
 
@@ -38,7 +33,7 @@ def predict(
     """
     from heads.inference.predict import iter_prediction
 
-    options |= {"recipe": recipe, "header": HEADERS[header], "lines": lines or file == "-"}
+    options = replace(options, header=HEADERS[header], lines=options.lines or file == "-")
     with tempfile.TemporaryDirectory() as folder:
         source: str | Path = file
         if file == "-":
@@ -46,7 +41,7 @@ def predict(
             with source.open("wb") as stream:
                 shutil.copyfileobj(sys.stdin.buffer, stream)
         target = Path(to) if to else Path(folder) / "answers.csv"  # nothing is printed by half
-        work = iter_prediction(source, to=target, is_printed=not to, **options)
+        work = iter_prediction(source, options, to=target, is_printed=not to)
         found = follow_work(work, what=f"{to} was not written" if to else "")
         found = found if to else replace(found, to=None)
         cli.tables.report_answers(found)
@@ -63,21 +58,14 @@ def _print(path: Path, vectors: str) -> None:
 
 
 @command(api.evaluate)
-def evaluate(
-    file: str,
-    *,
-    recipe: str = "",
-    labels_file: str = "",
-    separator: str = "",
-    header: Header = "guess",
-    label_names: Sequence[str] = (),
-    **options: Any,
-) -> Answers:
+def evaluate(file: str, *, options: EvaluateOptions, header: Header = "guess") -> Answers:
     """Scores a head on a file with labels."""
-    options |= {"recipe": recipe, "labels_file": labels_file, "label_names": label_names}
-    options |= {"separator": separator or None, "header": HEADERS[header]}
-    found = follow_work(api.iter_evaluation(file, **options))
-    yield found.as_json(), lambda: cli.tables.show(found)
+    from heads.inference.evaluate import iter_evaluation
+
+    separator = options.separator or None
+    options = replace(options, header=HEADERS[header], separator=separator)
+    scores = follow_work(iter_evaluation(file, options))
+    yield scores.as_json(), lambda: cli.tables.show(scores)
 
 
 def follow_work(work: Generator[Progress, None, Found], what: str = "") -> Found:

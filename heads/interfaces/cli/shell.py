@@ -154,9 +154,11 @@ def common(*, json: bool = False, parts: Path | None = None) -> None:
 def _describe_parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str]]:
     """Yield the parameters of a function with their help; of a dataclass, a flag for each field."""
     help_texts = arguments(function)
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+    parameters = inspect.signature(function, eval_str=True).parameters
+    for name, parameter in parameters.items():
         if held := options_class(parameter):
-            yield from _describe_fields(held)
+            described_fields = _describe_fields(held)  # a flag of the command replaces one of them
+            yield from (one for one in described_fields if one[0].name not in parameters)
         else:
             yield parameter, help_texts[name]
 
@@ -164,7 +166,8 @@ def _describe_parameters(function: Callable[..., Any]) -> Iterator[tuple[Paramet
 def _describe_fields(held: Any) -> Iterator[tuple[Parameter, str]]:
     help_texts = arguments(held)
     for field in fields(held):
-        kind = type(field.default) if isinstance(field.type, str) else field.type
+        is_open = isinstance(field.type, str) or field.type is Any
+        kind = type(field.default) if is_open else field.type
         kind = bool | None if kind is bool else kind  # so that --no-FLAG exists too
         # A name for each of several, where Python takes a mapping as well.
         kind = next((k for k in get_args(kind) if get_origin(k) is Sequence), kind)
@@ -212,10 +215,11 @@ def _gathered(
     function: Callable[..., Any], given: dict[str, Any], context: typer.Context
 ) -> dict[str, Any]:
     """What a function is called with: dataclasses of what was said, None where nothing was."""
-    values = dict(given)
-    for name, one in inspect.signature(function, eval_str=True).parameters.items():
+    values, parameters = dict(given), inspect.signature(function, eval_str=True).parameters
+    for name, one in parameters.items():
         if held := options_class(one):
-            found = {field.name: values.pop(field.name) for field in fields(held)}
+            names = [field.name for field in fields(held) if field.name not in parameters]
+            found = {name: values.pop(name) for name in names}
             sources = {key: getattr(context.get_parameter_source(key), "name", "") for key in found}
             said = {key: found[key] for key in found if sources[key] == "COMMANDLINE"}
             values[name] = held(**said) if said or one.default is not None else None

@@ -108,7 +108,9 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     expanded: list[Parameter] = []
     for parameter in parameters.values():
         kind = options_class(parameter)
-        expanded += map(_argument, fields(kind)) if kind else [parameter.replace(kind=ANYWHERE)]
+        expanded += (
+            map(_argument, _remote_fields(kind)) if kind else [parameter.replace(kind=ANYWHERE)]
+        )
     signature = inspect.Signature(expanded)
 
     def gather(*values: Any, **named: Any) -> dict[str, Any]:
@@ -134,19 +136,26 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     return expansion
 
 
+def _remote_fields(kind: Any) -> list[Any]:
+    """Return the fields of an options class that an endpoint takes."""
+    return [field for field in fields(kind) if not field.metadata.get("is_local")]
+
+
 def _argument(field: Any) -> Parameter:
     """Return the argument of an endpoint for a field of an options class."""
     default, kind = field.default, type(field.default)
     if kind in (int, float):
         kind, default = float, float(default)
-    elif kind not in (bool, str):  # a list of texts, or None
-        kind, default = Texts, ", ".join(default or ())
+    elif default is None:  # a text that need not be given
+        kind, default = str, ""
+    elif kind is tuple:
+        kind, default = Texts, ", ".join(default)
     return Parameter(field.name, ANYWHERE, default=default, annotation=kind)
 
 
 def _values(kind: Any, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the values of an options class that differ from an empty text."""
-    for field in fields(kind):
+    for field in _remote_fields(kind):
         value = arguments.get(field.name, "")
         if isinstance(value, str) and _argument(field).annotation == Texts:
             value = split_recipes(value) if field.name == "recipes" else listed(value)

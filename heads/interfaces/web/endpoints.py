@@ -20,7 +20,7 @@ from heads.data.columns import guess
 from heads.data.dataset import Data, data_of
 from heads.data.samples import RECIPES, TEXT
 from heads.data.sources import read_named
-from heads.data.table import ColumnHints, Table, listed, short
+from heads.data.table import ColumnHints, Table, short
 from heads.errors import DataError, LimitError
 from heads.events import Progress
 from heads.interfaces.docstrings import described
@@ -37,7 +37,7 @@ from heads.interfaces.web.training_process import (
     worked,
 )
 from heads.interfaces.web.visitors import address_of
-from heads.options import TrainOptions
+from heads.options import EvaluateOptions, FileOptions, PredictOptions, TrainOptions
 from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, current_limits
 
@@ -100,20 +100,10 @@ def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: 
 
 
 @check_types
+@expand_options
 @described(api.predict)
 def predict(
-    file: str | None,
-    run: str = "",
-    recipe: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    logits: bool = False,
-    probabilities: bool = False,
-    abstain_below: float = 0,
-    to: str = "",
-    excel_safe: bool = False,
+    file: str | None, *, options: PredictOptions, to: str = ""
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Answers every row of a file with one head; as many rows come back, in the same order.
 
@@ -128,55 +118,31 @@ def predict(
     from heads.data.formats.writers import ENDINGS
     from heads.inference.predict import iter_prediction
 
+    _admit(options)
     with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
         target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
-        events = iter_prediction(
-            path,
-            to=target,
-            logits=logits,
-            probabilities=probabilities,
-            abstain_below=abstain_below,
-            excel_safe=excel_safe,
-            **_head_options(run, recipe, model, sample, text, pair),
-        )
+        events = iter_prediction(path, options, to=target)
         report = yield from show_progress(events, lambda event: (_as_json(event), None))
         yield report.as_json() | {"to": target.name}, str(target)
 
 
 @check_types
-@described(api.evaluate, api.predict)
-def evaluate(
-    file: str | None,
-    run: str = "",
-    recipe: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
-    text: str = "",
-    pair: str = "",
-    label: str = "",
-    label_columns: str = "",
-    separator: str = "",
-    group: str = "",
-    metric: str = "auto",
-) -> Iterator[dict[str, Any]]:
+@expand_options
+@described(api.evaluate)
+def evaluate(file: str | None, *, options: EvaluateOptions) -> Iterator[dict[str, Any]]:
     """Scores one head on a file with labels, with the intervals of a leaderboard.
 
     Args:
         file: Texts and labels: a CSV, TSV, JSON, JSONL, Parquet or Excel file.
-        label_columns: Columns of 0 and 1, one for each label, separated by commas.
 
     Returns:
         Progress as it goes; then the score, every measure and every class.
     """
-    from heads.inference.evaluate import LabelHints, iter_evaluation
+    from heads.inference.evaluate import iter_evaluation
 
-    hints = LabelHints(
-        label=label, labels=listed(label_columns), separator=separator or None, group=group
-    )
+    _admit(options)
     with _lent_table(file) as path:
-        head = _head_options(run, recipe, model, sample, text, pair)
-        events = iter_evaluation(path, labels=hints, metric=metric or "auto", **head)
-        scores = yield from show_progress(events, _as_json)
+        scores = yield from show_progress(iter_evaluation(path, options), _as_json)
         yield scores.as_json()
 
 
@@ -193,17 +159,12 @@ def _as_json(progress: Progress) -> dict[str, Any]:
     return {"event": "progress", "says": progress.says, "share": progress.share}
 
 
-def _head_options(
-    run: str, recipe: str, model: str, sample: str, text: str, pair: str
-) -> dict[str, Any]:
-    """Return what chooses a head; in public mode its base model is fetched first, within limits."""
+def _admit(options: FileOptions) -> None:
+    """Fetch the base model of a head in public mode, within limits."""
     from heads.backbone.safety import admit
 
-    model = model or BUNDLED
-    if not run and current_limits().public:
-        admit(model)
-    head = {"run": run, "recipe": recipe, "model": model, "sample": sample}
-    return head | {"text": text, "pair": pair}
+    if not options.run and current_limits().public:
+        admit(options.model)
 
 
 def answered_ending(path: Path, form: str = "") -> str:

@@ -15,6 +15,7 @@ from heads.interfaces.web.location import Location
 from heads.interfaces.web.places.try_it import QUIET
 from heads.interfaces.web.slots import pool
 from heads.interfaces.web.temporary_files import exporting
+from heads.options import PredictOptions
 from heads.settings import current_limits
 
 ASKS = "Answer a file"
@@ -71,7 +72,8 @@ def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     with exporting(keeps=ENDINGS) as folder:
         target = folder / f"{file.stem}-answers{answered_ending(file)}"
         head = find_subject(board, location.head).head
-        events = iter_prediction(file, to=target, run=board.run, recipe=head, watch=watch)
+        options = PredictOptions(run=board.run, recipe=head)
+        events = iter_prediction(file, options, to=target, watch=watch)
         report = yield from show_progress(
             events, lambda event: (busy(event.says, event.share), gr.skip())
         )
