@@ -227,37 +227,6 @@ class Comparisons:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence:
-    """What the tests of all pairs of k cells are made of, (k, k) each: row less column.
-
-    Attributes:
-        differences: Of the mean scores.
-        of_rows: Their variance through the tested texts if nothing differed.
-        within: What the tested texts alone make a difference vary by from seed to seed; 2 where
-            some cells are tuned.
-        luck: What is believed of the luck of every cell, in units of half of that: where some
-            cells are tuned, as the variance of its score.
-        parts: (g, k), each group's part of the score, as evidence; only where cells differ.
-        groups: As of `PairTests`, as are `seeds` and `unit`.
-    """
-
-    differences: Tensor
-    of_rows: Tensor
-    within: Tensor
-    luck: SeedVariance
-    parts: Tensor
-    groups: int
-    seeds: int
-    unit: float
-
-    @property
-    def variances(self) -> Tensor:
-        """(k, k), of a difference, its luck being the usual one of both cells."""
-        own = self.luck.usual
-        return self.of_rows + self.within * (own[:, None] + own) / 2 / self.seeds
-
-
 def compare(
     outcomes: Sequence[CellPredictions | Answers],
     task: EvaluationTask,
@@ -328,21 +297,11 @@ def _compared(
     seeds = min(len(outcome.rows) for outcome in outcomes)
     answers = [first(outcome, seeds, task) for outcome in outcomes]
     names = [outcome.name for outcome in outcomes]
-    home, weighed = names.index(reference), _weigh(answers, task, tuned)
+    home = names.index(reference)
+    pairs = _test_pairs(answers, task, tuned, home, seed)
     ahead = home if frozen is None else names.index(frozen.best)
     rivals = [name for name in names if frozen is None or name in tuned]
-    best = _best(names, rivals, weighed.differences[:, ahead] / weighed.unit, ahead)
-    pairs = PairTests(
-        names=tuple(names),
-        differences=weighed.differences,
-        variances=weighed.variances,
-        is_random=tuple(answer.is_random for answer in answers),
-        by_chance=torch.cat(list(_draw_chance(weighed, home, seed)), dim=1).sort(dim=1).values,
-        groups=weighed.groups,
-        seeds=weighed.seeds,
-        unit=weighed.unit,
-        most=task.score.high - task.score.low,
-    )
+    best = _best(names, rivals, pairs.differences[:, ahead] / pairs.unit, ahead)
     heads = [answer for answer in answers if answer.name not in BASELINES]
     return Comparisons(
         reference=reference,
@@ -360,7 +319,13 @@ def _best(names: Sequence[str], rivals: Collection[str], leads: Tensor, home: in
     return best if leads[best] > SAME else home
 
 
-def _weigh(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[str]) -> _Evidence:
+def _test_pairs(
+    answers: Sequence[Answers],
+    task: EvaluationTask,
+    tuned: Collection[str],
+    home: int,
+    seed: int,
+) -> PairTests:
     for one in answers[1:]:
         if not all(map(torch.equal, one.rows, answers[0].rows)):
             raise ValueError(f"{one.name} and {answers[0].name} tested different rows")
@@ -377,22 +342,39 @@ def _weigh(answers: Sequence[Answers], task: EvaluationTask, tuned: Collection[s
     groups = len(task.groups[tested].unique())
     texts = groups if task.texts is None else len(task.texts[tested].unique())
     unit = (float(scores.abs().mean()) or 1.0) if task.score.scale == "error" else 1.0
+    # What a difference varies by through the tested texts if nothing differed, and what these alone
+    # make it vary by from seed to seed, (k, k) each.
     of_rows, of_each = _squares(by_group), sum(map(_squares, each), torch.zeros(()))
     within = ((of_each - seeds * of_rows) / max(seeds - 1, 1)).clamp_min(0)
-    is_tuned = torch.tensor([one.name in tuned for one in answers])
+    is_tuned = torch.tensor([cell.name in tuned for cell in answers])
+    # Luck is in units of half of that; where some cells are tuned it is the variance of a score.
     if 0 < int(is_tuned.sum()) < len(answers):
         within, luck = torch.full_like(within, 2.0), _luck_by_kind(each, by_seed, is_tuned, unit)
     else:
         luck = _luck(each, by_seed, unit)
-    return _Evidence(
+    variances = of_rows + 2 * (unit / texts) ** 2
+    variances = variances + within * (luck.usual[:, None] + luck.usual) / 2 / seeds
+    varied = by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12]  # where cells differ
+    scale = groups / unit
+    by_chance = _draw_chance(
+        (varied * scale).float(),
+        luck.atoms.float(),
+        (within / 2).sqrt().float() * scale,
+        variances.sqrt().float() * scale,
+        home,
+        seeds,
+        seed,
+    )
+    return PairTests(
+        names=tuple(cell.name for cell in answers),
         differences=scores[:, None] - scores,
-        of_rows=of_rows + 2 * (unit / texts) ** 2,
-        within=within,
-        luck=luck,
-        parts=by_group[by_group.amax(dim=1) - by_group.amin(dim=1) > 1e-12],  # where some differ
+        variances=variances,
+        is_random=tuple(cell.is_random for cell in answers),
+        by_chance=torch.cat(list(by_chance), dim=1).sort(dim=1).values,
         groups=groups,
         seeds=seeds,
         unit=unit,
+        most=task.score.high - task.score.low,
     )
 
 
@@ -430,13 +412,21 @@ def _squares(parts: Tensor) -> Tensor:
     return (own[..., :, None] + own[..., None, :] - 2 * products).clamp_min(0)
 
 
-def _draw_chance(pairs: _Evidence, home: int, seed: int) -> Iterator[Tensor]:
-    """Draw the largest |statistic| by chance, (2, b): of the pairs with one cell, and of all."""
+def _draw_chance(
+    parts: Tensor, atoms: Tensor, spread: Tensor, errors: Tensor, home: int, seeds: int, seed: int
+) -> Iterator[Tensor]:
+    """Draw the largest |statistic| by chance, (2, b): of the pairs with one cell, and of all.
+
+    Args:
+        parts: (g, k), each group's part of the score of every cell.
+        atoms: (k, a), equally likely variances of a cell's luck, in units of `spread` squared.
+        spread: (k, k), what the luck of a cell is a share of, for each pair.
+        errors: (k, k), the standard error of each difference.
+        home: The cell of the first family.
+        seeds: Over how many trainings luck averages out.
+        seed: Draws the signs and the luck.
+    """
     rng = torch.Generator().manual_seed(seed)
-    scale = pairs.groups / pairs.unit
-    parts, atoms = (pairs.parts * scale).float(), pairs.luck.atoms.float()
-    spread = (pairs.within / 2).sqrt().float() * scale
-    errors = pairs.variances.sqrt().float() * scale
     groups, cells = parts.shape
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
         draws = min(DRAWS_AT_ONCE, DRAWS - start)
@@ -449,7 +439,7 @@ def _draw_chance(pairs: _Evidence, home: int, seed: int) -> Iterator[Tensor]:
         # New luck of training for every head: a spread out of those that are believed of it, since
         # a few seeds do not tell it, times a normal number; over the seeds it averages out.
         which = torch.randint(atoms.shape[1], (cells, draws), generator=rng)
-        noise = torch.randn(draws, cells, generator=rng) / pairs.seeds**0.5
+        noise = torch.randn(draws, cells, generator=rng) / seeds**0.5
         lucky = atoms.gather(1, which).T.sqrt() * noise  # (b, k)
         shifts = by_rows[:, :, None] - by_rows[:, None]  # (b, k, k): every head less every other
         shifts = shifts + spread * (lucky[:, :, None] - lucky[:, None])

@@ -15,7 +15,6 @@ from heads.errors import HeadsError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.significance import Difference
 from heads.evaluation.transferability import MEASURES, Estimate
-from heads.problem import ProblemType
 from heads.runs import spec
 from heads.runs.cells import Cell, CellAnswers, answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -152,37 +151,6 @@ def _joined(corpus: Corpus, numbers: Sequence[int]) -> str:
 MOST_POINTS = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Closeup:
-    """One head of a run, or a baseline, closely.
-
-    Attributes:
-        cell: Its measures.
-        problem: What rows are labelled with.
-        classes: Their names, in the order of every table.
-        mix: The shares of the layers that it has learned to read, embeddings first, summing to
-            1; none where it reads no learned mix.
-        points: Of predicted numbers, pairs of the true and the predicted one; else none.
-    """
-
-    cell: Cell
-    problem: ProblemType
-    classes: tuple[str, ...]
-    mix: tuple[float, ...] = ()
-    points: tuple[tuple[float, float], ...] = ()
-
-
-def closeup(board: Leaderboard, name: str) -> Closeup:
-    """Look closely at a head of a run or a baseline; raise KeyError without such a cell."""
-    return Closeup(
-        cell=board.cell(name),
-        problem=board.problem,
-        classes=board.classes,
-        mix=mix_of(board, name),
-        points=() if board.problem.has_classes else _points(board, name),
-    )
-
-
 def mix_weights(module: RecipeModule) -> tuple[float, ...]:
     """The shares of the layers in a learned mix, embeddings first; none, if it has no mix."""
     layers = module.reader.resolved.layers
@@ -210,8 +178,8 @@ def layer_name(number: int) -> str:
     return f"layer {number}" if number else "embeddings"
 
 
-def _points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
-    """True and predicted numbers, each row once, at most 300 rows, evenly taken."""
+def predicted_points(board: Leaderboard, name: str) -> tuple[tuple[float, float], ...]:
+    """Return true and predicted numbers, each row once, of at most 300 rows, evenly taken."""
     asked = spec.load(board.folder)
     number = asked.names.index(name)
     told = once(answers_of_cell(board.folder, number, name), asked.splits)

@@ -11,9 +11,8 @@ from heads.evaluation.predictions import BASELINES, CellPredictions, EvaluationT
 from heads.evaluation.significance import compare
 from heads.evaluation.verdict import recommend
 from heads.parts.resolve import resolve
-from heads.problem import REGRESSION, SINGLE_LABEL
+from heads.problem import SINGLE_LABEL
 from heads.runs.cells import Cell
-from heads.runs.drill_down import Closeup
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.ways_of_learning import WaysOfLearning, ways_of_learning
@@ -152,11 +151,8 @@ SCALED = Calibration(
     bins=(Bin(rows=90, confidence=0.6, accuracy=0.5),),
     coverage=POINTS,
 )
-LOOK = Closeup(
-    cell=Cell(name="mean+linear", measures=measures_of(metric="spearman"), parameters=1,
-              seconds=1.0, chosen={}),
-    problem=REGRESSION, classes=("n",), points=((0.0, 0.1), (1.0, 0.8), (2.0, 2.5)),
-)  # fmt: skip
+NUMBERS = measures_of(metric="spearman")
+CELL = Cell(name="mean+linear", measures=NUMBERS, parameters=1, seconds=1.0, chosen={})
 
 
 def label(name: str, f1: float | None) -> LabelDetails:

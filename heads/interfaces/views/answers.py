@@ -16,7 +16,7 @@ from heads.evaluation.metrics import SCORES
 from heads.evaluation.verdict import FEWEST_ROWS
 from heads.interfaces.views.format import count, counted, percent
 from heads.problem import ProblemType
-from heads.runs.drill_down import LAST, Closeup, Disagreement, LayerCurve, layer_name
+from heads.runs.drill_down import LAST, Disagreement, LayerCurve, layer_name
 from heads.runs.leaderboard import Leaderboard
 
 NEAR = 0.05  # confidence that is off by no more can be relied on
@@ -95,15 +95,14 @@ def _points(share: float) -> str:
     return f"{told} point{'s' * (told != '1')}"
 
 
-def confused(look: Closeup) -> str:
+def confused(measures: Measures, classes: Sequence[str]) -> str:
     """Which classes are confused? The pair that is mistaken most; of labels the hardest."""
-    table = look.cell.measures.confusion
-    if table is None:
-        found = worst_first(look.cell.measures.labels)
-        if not found or found[0].f1 is None:
-            return ""
-        return f"{found[0].name} is the hardest: F1 {percent(found[0].f1, 0)}"
-    return mistaken(table, look.classes)
+    if measures.confusion is not None:
+        return mistaken(measures.confusion, classes)
+    labels = worst_first(measures.labels)
+    if not labels or labels[0].f1 is None:
+        return ""
+    return f"{labels[0].name} is the hardest: F1 {percent(labels[0].f1, 0)}"
 
 
 def mistaken(table: Tensor, classes: Sequence[str]) -> str:

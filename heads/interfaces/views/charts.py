@@ -60,7 +60,7 @@ from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import ProblemType
 from heads.runs.cells import Cell
-from heads.runs.drill_down import Closeup, LayerCurve, layer_name, layered
+from heads.runs.drill_down import LayerCurve, layer_name, layered
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.ways_of_learning import WaysOfLearning
 
@@ -897,20 +897,20 @@ def mix(parts: Sequence[float]) -> Chart:
     )
 
 
-def scatter(look: Closeup) -> Chart:
-    """Predicted against true numbers."""
-    true, said = zip(*look.points, strict=True)
+def scatter(points: Sequence[tuple[float, float]], measures: Measures) -> Chart:
+    """Draw predicted against true numbers, each point a true and a predicted one."""
+    true, said = zip(*points, strict=True)
     low, high = max(min(true), min(said)), min(max(true), max(said))
     dots = _line(
-        look.points,
+        points,
         "a row",
         COLOURS[0],
-        [f"{one:.4g} in the data, {two:.4g} predicted" for one, two in look.points],
+        [f"{one:.4g} in the data, {two:.4g} predicted" for one, two in points],
         mode="markers",
         marker={"color": COLOURS[0], "size": 6, "opacity": 0.6},
     )
     exact = _line([(low, low), (high, high)], "exactly right", ZERO, mode="lines")
-    name, own = SCORES[look.cell.measures.metric], look.cell.measures.score
+    name, own = SCORES[measures.metric], measures.score
     return Chart(
         figure=build_figure(
             [exact, dots],

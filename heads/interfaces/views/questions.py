@@ -31,7 +31,7 @@ from heads.interfaces.views.format import (
 from heads.interfaces.views.sections import SectionAnswer, SectionSubject
 from heads.problem import REGRESSION, ProblemType
 from heads.runs.cells import Cell
-from heads.runs.drill_down import Disagreement, closeup, disagreements, layered, mix_of
+from heads.runs.drill_down import Disagreement, disagreements, layered, mix_of, predicted_points
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import Leaderboard, facts_of
 
@@ -121,13 +121,14 @@ def draw_confidence(subject: SectionSubject) -> list[Chart]:
 
 def find_mistakes(subject: SectionSubject) -> SectionAnswer:
     """Name the classes that are confused most, or list every label or measure."""
-    look = closeup(subject.board, subject.head)
-    measures, tables = look.cell.measures, list[Table]()
-    if not look.problem.has_classes:
-        tables = [_measure_table(look.cell)]
-    elif measures.labels:
-        tables = [_label_table(measures.labels)]
-    return SectionAnswer(phrase=answers.confused(look), tables=tuple(tables))
+    board = subject.board
+    cell, tables = board.cell(subject.head), list[Table]()
+    if not board.problem.has_classes:
+        tables = [_measure_table(cell)]
+    elif cell.measures.labels:
+        tables = [_label_table(cell.measures.labels)]
+    phrase = answers.confused(cell.measures, board.classes)
+    return SectionAnswer(phrase=phrase, tables=tuple(tables))
 
 
 def _measure_table(cell: Cell) -> Table:
@@ -155,15 +156,15 @@ def _label_table(labels: Sequence[LabelDetails]) -> Table:
 
 def draw_mistakes(subject: SectionSubject) -> list[Chart]:
     """Draw predicted against true numbers, or the confusion matrix and F1 by class."""
-    look = closeup(subject.board, subject.head)
-    measures = look.cell.measures
-    if not look.problem.has_classes:
-        return [charts.scatter(look)] if look.points else []
+    board = subject.board
+    measures = board.cell(subject.head).measures
+    if not board.problem.has_classes:
+        return [charts.scatter(predicted_points(board, subject.head), measures)]
     if measures.labels:
         return []
-    drawn = [charts.f1(measures.f1, look.classes)]
+    drawn = [charts.f1(measures.f1, board.classes)]
     if measures.confusion is not None:
-        drawn.insert(0, charts.confusion(measures.confusion, look.classes))
+        drawn.insert(0, charts.confusion(measures.confusion, board.classes))
     return drawn
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from boards import CLOSE, FAR, LOOK, SCALED, board_of, label, measures_of, stages
+from boards import CLOSE, FAR, NUMBERS, SCALED, board_of, label, measures_of, stages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,19 +86,17 @@ def test_few_rows_make_an_error_that_is_no_more_than_chance():
 
 def test_the_pair_of_classes_that_is_mistaken_most_is_named():
     table = torch.tensor([[40, 2, 0], [9, 30, 1], [0, 0, 50]])
-    cell = replace(LOOK.cell, measures=measures_of(confusion=table))
-    look = replace(LOOK, cell=cell, classes=("a", "b", "c"), problem=SINGLE_LABEL)
-    assert answers.confused(look) == "b is taken for a: 9 of 40"
-    right = replace(cell, measures=measures_of(confusion=torch.eye(3).long()))
-    assert answers.confused(replace(look, cell=right)) == "none: every answer is right"
+    assert answers.confused(measures_of(confusion=table), "abc") == "b is taken for a: 9 of 40"
+    right = measures_of(confusion=torch.eye(3).long())
+    assert answers.confused(right, "abc") == "none: every answer is right"
 
 
 def test_of_labels_the_hardest_is_named_and_of_numbers_none():
     labels = (label("good", 0.9), label("none", None), label("bad", 0.123))
-    cell = replace(LOOK.cell, measures=measures_of(labels=labels))
-    assert answers.confused(replace(LOOK, cell=cell)) == "bad is the hardest: F1 12 %"
+    hardest = answers.confused(measures_of(labels=labels), ("good", "none", "bad"))
+    assert hardest == "bad is the hardest: F1 12 %"
     assert [one.name for one in answers.worst_first(labels)] == ["bad", "good", "none"]
-    assert answers.confused(LOOK) == ""
+    assert answers.confused(NUMBERS, ()) == ""
 
 
 def test_texts_on_which_heads_disagree_are_counted():

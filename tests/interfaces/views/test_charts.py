@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 import torch
-from boards import CLOSE, FAR, LOOK, POINTS, SCALED, board_of, measures_of, stages
+from boards import CLOSE, FAR, NUMBERS, POINTS, SCALED, board_of, measures_of, stages
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def every_chart() -> dict[str, Chart | None]:
         "confusion": charts.confusion(table, names),
         "f1": charts.f1([0.5, None, *([0.7] * 28)], names),
         "mix": charts.mix([0.2, 0.5, 0.3]),
-        "scatter": charts.scatter(LOOK),
+        "scatter": charts.scatter([(0.0, 0.1), (1.0, 0.8), (2.0, 2.5)], NUMBERS),
         "class_counts": charts.class_counts({HOSTILE: 3, "b": 9}),
         "number_counts": charts.number_counts([0.1, 0.2, 5.0]),
     }

@@ -17,7 +17,7 @@ from heads.interfaces.views.report import report
 from heads.interfaces.views.sections import find_subject, result_sections
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from heads.runs import learning_curve
-from heads.runs.drill_down import closeup, layered, mix_weights
+from heads.runs.drill_down import layered, mix_of, mix_weights, predicted_points
 from heads.runs.leaderboard import facts_of, leaderboard
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
@@ -179,20 +179,20 @@ def test_layers_are_told_from_the_embeddings_to_the_last(runs):
 
 def test_a_learned_mix_shows_the_shares_of_the_layers(runs):
     board = leaderboard(runs[SINGLE_LABEL])
-    look = closeup(board, "mean@mix+linear")
+    mix = mix_of(board, "mean@mix+linear")
     module = board.classifier("mean@mix+linear").head.module
-    assert look.mix == mix_weights(module) == tuple(module.reader.layers.scores.softmax(0).tolist())
-    assert sum(look.mix) == pytest.approx(1)
-    names = charts.mix(look.mix).figure["layout"]["yaxis"]["ticktext"]
-    assert (names[0], names[-1]) == ("Embeddings", f"Layer {len(look.mix) - 1}")
+    assert mix == mix_weights(module) == tuple(module.reader.layers.scores.softmax(0).tolist())
+    assert sum(mix) == pytest.approx(1)
+    names = charts.mix(mix).figure["layout"]["yaxis"]["ticktext"]
+    assert (names[0], names[-1]) == ("Embeddings", f"Layer {len(mix) - 1}")
     assert mix_weights(board.classifier("mean+linear").head.module) == ()
-    assert closeup(board, "majority").mix == ()
+    assert mix_of(board, "majority") == ()
 
 
 def test_predicted_numbers_stand_against_the_true_ones(runs):
     board = leaderboard(runs[REGRESSION])
     cell = board.cell(board.best)
-    points = closeup(board, board.best).points
+    points = predicted_points(board, board.best)
     assert len(points) == cell.measures.rows
     error = sum((true - said) ** 2 for true, said in points) / len(points)
     assert error == pytest.approx(cell.measures.values["mean_squared_error"], rel=1e-5)
