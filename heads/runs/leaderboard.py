@@ -239,9 +239,11 @@ def leaderboard(run: RunFolder) -> Leaderboard:
     estimates = tuple(Estimate(**one) for one in facts.get("estimates", []))
     recipes = dict(zip(spec.recipes, spec.resolved, strict=True))
     heads = {name: resolved for name, resolved in recipes.items() if name in cells}
-    options = {"seed": spec.config.seed, "compare": saved.compare}
-    ways = ways_of_learning(cells.values(), recipes, answers, spec.task, **options)
-    windows = windows_notes(heads, answers, spec.task, facts, **options)
+    task, seed = spec.task, spec.config.seed
+    ways = ways_of_learning(
+        cells.values(), recipes, answers, task, seed=seed, compare=saved.compare
+    )
+    windows = windows_notes(heads, answers, task, facts, seed=seed, compare=saved.compare)
     saved.save(prune=True)
     return Leaderboard(
         folder=run,

@@ -39,7 +39,7 @@ class SavedComparisons:
         self._used = dict[str, Any]()
         self._saved = dict[str, Any]()
         self._is_new = False
-        with contextlib.suppress(DataError, OSError):
+        with contextlib.suppress(DataError):
             values = run.read(FILE) or {}
             if values.get("version") == VERSION and isinstance(values.get("entries"), dict):
                 self._saved = values["entries"]
@@ -56,8 +56,10 @@ class SavedComparisons:
         """Return `significance.compare` of these arguments."""
 
         def compute() -> dict[str, Any]:
-            options = {"reference": reference, "tuned": tuned, "seed": seed}
-            return significance.compare(answers, task, **options).as_json()
+            comparisons = significance.compare(
+                answers, task, reference=reference, tuned=tuned, seed=seed
+            )
+            return comparisons.as_json()
 
         key = _digest(answers, task, "comparisons", reference, sorted(tuned), seed)
         return self._find(key, compute, Comparisons.from_json)

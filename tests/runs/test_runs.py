@@ -1094,14 +1094,15 @@ def test_comparisons_that_do_not_fit_are_computed_again(
     assert leaderboard(run).as_json() == again.as_json()
 
 
+@pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_a_leaderboard_opens_where_nothing_can_be_written(
-    whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
     run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
     (run.path / saved_comparisons.FILE).unlink()
 
     def refuse(path: Path, fill: Callable[[Path], object]) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
+        raise OSError(reason, os.strerror(reason), str(path))
 
     monkeypatch.setattr(folder, "write", refuse)
     assert bare(leaderboard(run).as_json()) == bare(whole[1][-1].as_json())
