@@ -92,18 +92,14 @@ def _choice(stages: Sequence[LearningCurvePoint]) -> str:
     if not near:
         better = "is significantly better than heads that were near before"
         says = f"With {sizes[-1]} rows `{last.best}` {better}"
-    return f"{says}{_behind(surely)}."
+    if surely:
+        told = " and ".join(f"`{name}`" for name in surely)
+        says += f", and {told} {_is(surely)} behind it at every size"
+    return f"{says}."
 
 
 def _is(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
-
-
-def _behind(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    told = " and ".join(f"`{name}`" for name in names)
-    return f", and {told} {_is(names)} behind it at every size"
 
 
 def _growth(stages: Sequence[LearningCurvePoint], name: Metric) -> str:

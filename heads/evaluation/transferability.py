@@ -246,32 +246,25 @@ def agreement(
         worse: The names of features that training has told apart from the best.
         metric: What the scores are.
     """
-    return tuple(_agreed(measure, estimates, scores, worse, metric) for measure in MEASURES)
-
-
-def _agreed(
-    measure: str,
-    estimates: Sequence[Estimate],
-    scores: Mapping[str, float],
-    worse: Collection[str],
-    metric: MetricName,
-) -> RankAgreement:
     from scipy.stats import kendalltau
 
-    guessed = {one.name: float(getattr(one, measure)) for one in estimates}
-    first = max(guessed, key=guessed.__getitem__)
-    best = max(guessed, key=lambda name: (scores[name], name == first))  # where some are level
-    found = kendalltau([*guessed.values()], [scores[name] for name in guessed])
-    tau = float(found.statistic)  # pyright: ignore[reportAttributeAccessIssue]
-    label = MEASURES[measure]
-    behind = SCORES[metric].gap(scores[best] - scores[first])
-    if first == best:
-        says = f"{label} chose `{first}`, which is also the best after training."
-    elif first in worse:
-        says = f"{label} chose `{first}`, which is {behind} worse than `{best}`."
-    else:
-        says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
-    return RankAgreement(
-        measure=label, tau=None if isnan(tau) else tau, first=first, best=best,
-        differs=first != best and first in worse, says=says,
-    )  # fmt: skip
+    agreements = []
+    for measure, label in MEASURES.items():
+        guessed = {one.name: float(getattr(one, measure)) for one in estimates}
+        first = max(guessed, key=guessed.__getitem__)
+        best = max(guessed, key=lambda name: (scores[name], name == first))  # if some are level
+        found = kendalltau([*guessed.values()], [scores[name] for name in guessed])
+        tau = float(found.statistic)  # pyright: ignore[reportAttributeAccessIssue]
+        behind = SCORES[metric].gap(scores[best] - scores[first])
+        if first == best:
+            says = f"{label} chose `{first}`, which is also the best after training."
+        elif first in worse:
+            says = f"{label} chose `{first}`, which is {behind} worse than `{best}`."
+        else:
+            says = f"{label} chose `{first}`, which is not distinguishable from the best, `{best}`."
+        agreed = RankAgreement(
+            measure=label, tau=None if isnan(tau) else tau, first=first, best=best,
+            differs=first != best and first in worse, says=says,
+        )  # fmt: skip
+        agreements.append(agreed)
+    return tuple(agreements)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from heads.data.samples import RECIPES, SAMPLES
+from heads.errors import HeadsError
+from heads.evaluation.metrics import score_called
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
 from heads.problem import ONE_VERSUS_REST
@@ -61,8 +63,6 @@ def score_says(scores: "Scores") -> str:
     >>> score_says(Scores(rows=84, accuracy=0.631, low=0.524, high=0.726, majority=0.33))
     '63 % of 84 held-out texts (52–73)'
     """
-    from heads.evaluation.metrics import score_called
-
     low, high = sorted((scores.low, scores.high))
     if scores.metric == "accuracy":
         between = f"{100 * low:.0f}–{100 * high:.0f}"
@@ -77,8 +77,6 @@ def score_says(scores: "Scores") -> str:
 
 def baseline_says(scores: "Scores", usual_answer: str) -> str:
     """Return what always giving the usual answer scores on the same rows."""
-    from heads.evaluation.metrics import score_called
-
     metric = score_called(scores.metric)
     if metric is None:
         return ""
@@ -118,8 +116,7 @@ class Lane:
 
 def title_of(recipe: str) -> str:
     """The everyday name of a recipe; "own" is the head that a checkpoint came with."""
-    from heads.errors import HeadsError
-    from heads.parts.resolve import resolve
+    from heads.parts.resolve import resolve  # which imports torch
 
     try:
         return resolve(recipe).title
