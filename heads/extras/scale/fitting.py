@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from heads.evaluation.details import measure
 from heads.evaluation.predictions import CellPredictions, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.evaluation.statistics import Scores
-from heads.events import Progress, result
+from heads.events import Progress
 from heads.extras.scale import streaming
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
 from heads.extras.scale.pool import HERE, NamedTask, Pool, make_caller, open_pool
@@ -46,6 +46,7 @@ from heads.extras.scale.shards import (
     ShardSample,
     Subset,
 )
+from heads.extras.scale.streaming import State
 from heads.extras.scale.sums import Moments, Shards, compute_moments
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.poolings import GIVEN
@@ -220,9 +221,7 @@ class Race:
         if not self.fits:
             raise DataError(next(iter(self.failed.values())), "")
 
-    def _fit_state(
-        self, trial: Trial, searched: SearchResult, data: TrainingData
-    ) -> Mapping[str, Tensor]:
+    def _fit_state(self, trial: Trial, searched: SearchResult, data: TrainingData) -> State:
         rows, none = data.splits.fitted(0), torch.empty(0, dtype=torch.long)
         task = data.training_task(trial.reading, self._development(trial).stop)
         (head,) = trial.fitter.learn(task, [searched], [rows], [none], [self.config.seed])
@@ -237,9 +236,8 @@ class Race:
         first = next(iter(both.values()))
         every, cut = torch.arange(len(first)), len(first) - len(self._first["development"])
         vectors = {reading: rows.vectors for reading, rows in both.items()}
-        store = FeatureStore(
-            joint=FeatureMatrices.of_vectors(every, vectors), alone=None, siamese={}
-        )
+        joint = FeatureMatrices.of_vectors(every, vectors)
+        store = FeatureStore(joint=joint, alone=None, siamese={})
         dice = torch.Generator().manual_seed(self.config.seed)
         search = torch.randperm(cut, generator=dice)[:SEARCH_ROWS].sort().values
         splits = Splits(
@@ -278,10 +276,10 @@ class Race:
         for cell in left:  # those that learn step by step have a worker each, side by side
             if isinstance(cell.fitter, AdamWFitter):
                 before = self.fits.get(cell.name)
+                shards = replace(self._shards(cell.reading, share), pool=open_pool(make_caller))
                 work = partial(
-                    _learn, replace(self._shards(cell.reading, share), pool=open_pool(make_caller)),
-                    self.moments[cell.reading, share], cell.fitter,
-                    [before.chosen] if before else [],
+                    streaming.learn_by_steps, shards, self.moments[cell.reading, share],
+                    cell.fitter, [before.chosen] if before else [],
                     self.held[cell.reading]["development"], self._objective(cell),
                     self.config.seed, before.state if before else None,
                 )  # fmt: skip
@@ -407,7 +405,7 @@ def _number_keys(keys: Any) -> Tensor:
 def _select_best(
     fitter: LinearFitter | ClosedFormFitter,
     settings: Sequence[Chosen],
-    states: Sequence[Mapping[str, Tensor]],
+    states: Sequence[State],
     task: TrainingTask,
 ) -> SearchResult:
     """Return the settings that are best on the development rows, with their logits and tensors."""
@@ -424,8 +422,3 @@ def _select_best(
     top = surest(points, task)
     best = points.index(top)
     return SearchResult(chosen=top.settings, point=top, held=logits[best], state=states[best])
-
-
-def _learn(*arguments: Any) -> SearchResult:
-    """Let a head learn in a worker; the arguments are those of `learn_by_steps`."""
-    return result(streaming.learn_by_steps(*arguments))

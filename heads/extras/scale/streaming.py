@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.errors import RecipeError
+from heads.events import result
 from heads.extras.scale.shards import ShardRows
 from heads.extras.scale.sums import Moments, Shards, fourth_powers, loss_gradients
 from heads.parts import solvers
@@ -26,7 +27,7 @@ from heads.parts.solvers import last_linear, set_layer, set_raw_layer
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import AdamWCopies, CopyData
-from heads.training.fitters.base import Chosen, Fitter, SearchResult, TriedSettings
+from heads.training.fitters.base import Chosen, Fitter, SearchResult
 from heads.training.fitters.batched import BatchedHeads
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.copy_settings import CopySettings
@@ -291,8 +292,8 @@ def learn_by_steps(
     objective: Objective,
     seed: int,
     start: State | None = None,
-) -> Generator[TriedSettings, None, SearchResult]:
-    """Let a head learn from shard after shard until it has converged; yield each evaluation.
+) -> SearchResult:
+    """Let a head learn from shard after shard until it has converged.
 
     Args:
         settings: The settings to try; none: those of any head.
@@ -307,8 +308,7 @@ def learn_by_steps(
     candidates = [
         Candidate(seed=0, choice=choice, development=rows, pass_steps=steps) for choice in choices
     ]
-    (result,) = yield from searched(copies, candidates, task, fewest_passes=1)
-    return result
+    return result(searched(copies, candidates, task, fewest_passes=1))[0]
 
 
 def task_of_rows(vectors: Tensor, targets: Tensor, objective: Objective) -> TrainingTask:
