@@ -41,19 +41,12 @@ Files = Sequence[tuple[str, str, str]]  # each with its configuration and split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubDataset:
-    """The name of a data set of the Hub, such as hub:nyu-mll/glue:sst2.
+    """The name of a data set of the Hub, such as hub:nyu-mll/glue:sst2."""
 
-    Attributes:
-        repo: Its id, owner/name.
-        config: One of its configurations, or "".
-        split: One of its splits, or "" for all that are called train, validation or test.
-        revision: A commit, or "" for the newest.
-    """
-
-    repo: str
-    config: str = ""
-    split: str = ""
-    revision: str = ""
+    repo: str  # its id, owner/name
+    config: str = ""  # one of its configurations
+    split: str = ""  # one of its splits; "" for all that are called train, validation or test
+    revision: str = ""  # a commit; "" for the newest
 
     def __str__(self) -> str:
         repo = f"{self.repo}@{self.revision}" if self.revision else self.repo

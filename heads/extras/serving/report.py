@@ -14,11 +14,9 @@ HeadState = Literal["whole", "partly", "missing", "unknown"]
 class CheckFinding:
     """A fault, or something that is good to know."""
 
-    # "fault" where something else than the checkpoint is served or saved; else "note"
-    weight: Literal["fault", "note"]
-    # its topic. Of a server: input, pooling, head, output, temperature, labels, order, random,
-    # padding, truncation, precision, asking or unexplained. Of an adapter: base, head, labels or
-    # weights
+    weight: Literal["fault", "note"]  # a fault where not the checkpoint is served or saved
+    # of a server: input, pooling, head, output, temperature, labels, order, random, padding,
+    # truncation, precision, asking or unexplained; of an adapter: base, head, labels or weights
     kind: str
     says: str  # a sentence that describes it
     hint: str = ""  # the remedy

@@ -103,27 +103,20 @@ def test_a_head_with_its_own_class_is_loaded_from_the_hub_as_its_card_says(
     assert answers == mine.predict(TEXTS)
 
 
-def test_what_is_there_stays_unless_it_is_to_be_replaced(hub, board):
-    heads.push(board, "me/one", recipe="mean+logistic")
-    folder = hub.models["me/one"].folder
+@pytest.mark.parametrize("private", [False, True])
+def test_what_is_there_stays_unless_it_is_to_be_replaced(hub, board, private):
+    heads.push(board, "me/one", recipe="mean+logistic", private=private)
+    folder, commits = hub.models["me/one"].folder, [*hub.commits]
+    assert ("visibility" in hub.models["me/one"].card) == private  # else as its owner has set it
     assert (folder / "modeling_head_to_head.py").is_file()
-    with pytest.raises(CheckpointError):
-        heads.push(board, "me/one", recipe="cls+bert")
-    heads.push(board, "me/one", recipe="cls+bert", replace=True)
+    refused = [{}] if private else [{}, {"private": True, "replace": True}]  # it stays public
+    for options in refused:
+        with pytest.raises(CheckpointError):
+            heads.push(board, "me/one", recipe="cls+bert", **options)
+    assert hub.commits == commits
+    heads.push(board, "me/one", recipe="cls+bert", private=private, replace=True)
     assert not (folder / "modeling_head_to_head.py").exists()
     assert heads.load(folder).recipe.head == "bert"
-
-
-def test_what_is_to_be_private_is_not_sent_to_a_public_place(hub, board):
-    heads.push(board, "me/open", recipe="mean+logistic")
-    assert "visibility" not in hub.models["me/open"].card  # what its owner's settings say
-    before = [*hub.commits]
-    with pytest.raises(CheckpointError):
-        heads.push(board, "me/open", recipe="cls+bert", private=True, replace=True)
-    assert hub.commits == before
-    heads.push(board, "me/closed", recipe="mean+logistic", private=True)
-    heads.push(board, "me/closed", recipe="cls+bert", private=True, replace=True)
-    assert heads.load(hub.models["me/closed"].folder).recipe.head == "bert"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def vectors_of(data, small, reading):
     return given.matrix(reading)[given.index].double().numpy()
 
 
-def test_the_points_are_the_plane_of_most_variance(data, found, small):
+def test_the_points_are_the_plane_of_most_variance_and_losses_are_counted(data, found, small):
     assert [one.reading for one in found.readings] == list(READINGS)
     for one in found.readings:
         vectors = vectors_of(data, small, one.reading)
@@ -53,13 +53,8 @@ def test_the_points_are_the_plane_of_most_variance(data, found, small):
         kept = (sizes[:2] ** 2).sum() / (sizes**2).sum()
         assert one.trust.kept == pytest.approx(kept, abs=1e-6)
         assert one.width == vectors.shape[1]
-
-
-def test_what_is_lost_is_counted_as_it_is_told(data, found, small):
-    for one in found.readings:
-        points = np.array([one.x, one.y]).T
         near = []
-        for space in (vectors_of(data, small, one.reading), points):
+        for space in (vectors, np.array([one.x, one.y]).T):
             apart = np.linalg.norm(space[:, None] - space, axis=2)
             np.fill_diagonal(apart, np.inf)
             near.append(apart.argsort(axis=1, kind="stable")[:, :10])

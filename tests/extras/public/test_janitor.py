@@ -38,6 +38,7 @@ with RunFolder(path=Path(sys.argv[1])).held():
     time.sleep(60)
 """
 API = "/gradio_api"
+UPLOADS = 150
 NOT_SENT = "file that was sent to this page"  # in the answer to any other path
 
 
@@ -174,20 +175,17 @@ def test_a_file_that_was_sent_is_read_and_leaves_nothing_but_a_mark(url, disk, t
     assert not files_in(served_folder())
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_of_many_uploads_and_broken_ones_nothing_remains(url, disk, count):
+def test_of_many_uploads_and_broken_ones_nothing_remains(url, disk):
     many = [(f"{number}.csv", b"text,label\n") for number in range(300)]
     assert 400 <= sent(url, *many).status_code < 500
+    statuses = []
     with httpx.Client(timeout=60) as line:
-        answers = [
-            line.post(
-                url + API + "/upload",
-                files={"files": (f"{n}.csv", f"text,label\n{n}".encode())},
-                headers={"X-Forwarded-For": f"10.1.0.{n % 10}"},
-            ).status_code
-            for n in range(count)
-        ]
-    assert answers.count(200) > 0.9 * count
+        for n in range(UPLOADS):
+            files = {"files": (f"{n}.csv", f"text,label\n{n}".encode())}
+            headers = {"X-Forwarded-For": f"10.1.0.{n % 10}"}
+            answer = line.post(f"{url}{API}/upload", files=files, headers=headers)
+            statuses.append(answer.status_code)
+    assert statuses.count(200) > 0.9 * UPLOADS
     where = urlsplit(url)
     head = f"POST {API}/upload HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Length: 3000000\r\n"
     head += "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\nContent-Disposition: "
@@ -197,7 +195,7 @@ def test_of_many_uploads_and_broken_ones_nothing_remains(url, disk, count):
         time.sleep(LINGER + 1)
     left = files_in(served_folder())
     assert any(name.startswith("tmp") for name in left)
-    assert len(left) > 0.9 * count
+    assert len(left) > 0.9 * UPLOADS
     disk(served=quota(entries=10, bytes=100))
     janitor.Janitor().sweep()
     assert len(files_in(served_folder())) <= 10

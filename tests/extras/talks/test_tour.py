@@ -36,12 +36,8 @@ def test_every_question_names_heads_that_differ_in_one_thing():
         first, second = map(resolve, one.heads[:2])
         assert first.recipe != second.recipe
         # Another pooling, another head or another loss: of two at once none would be to blame.
-        differs = [
-            first.recipe.pooling != second.recipe.pooling,
-            first.recipe.head != second.recipe.head,
-            first.loss != second.loss,
-        ]
-        assert sum(differs) == 1
+        facts = [(it.recipe.pooling, it.recipe.head, it.loss) for it in (first, second)]
+        assert sum(a != b for a, b in zip(*facts, strict=True)) == 1
         assert [story.link_thread(name) for name in one.asked_in]
 
 
