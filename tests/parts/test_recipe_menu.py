@@ -6,13 +6,12 @@ from itertools import product
 
 import pytest
 import torch
+from expected_errors import refusing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
 
 from heads.errors import RecipeError
 from heads.parts.modules import leaves
-from heads.parts.registry import Head, Pooling, Registry
 from heads.parts.resolve import head, layers, menu, parts, pooling, resolve
 from heads.recipe import Recipe
 
@@ -59,7 +58,7 @@ def kinds(recipe: Recipe) -> list[type]:
 
 @unhurried
 @given(recipes)
-def test_a_recipe_reads_back_from_its_text(recipe: Recipe) -> None:
+def test_a_recipe_reads_back_from_its_text(recipe):
     again = Recipe.parse(str(recipe))
     assert again == recipe
     assert kinds(again) == kinds(recipe)
@@ -77,7 +76,7 @@ def test_a_recipe_reads_back_from_its_text(recipe: Recipe) -> None:
 @example("\ud800+linear")
 @example("MEAN@CAT4+LINEAR?C=1_0")
 @example("x" * 100_000)
-def test_any_text_is_a_recipe_or_a_recipe_error(text: str) -> None:
+def test_any_text_is_a_recipe_or_a_recipe_error(text):
     try:
         recipe = Recipe.parse(text)
     except RecipeError:
@@ -85,69 +84,69 @@ def test_any_text_is_a_recipe_or_a_recipe_error(text: str) -> None:
     assert Recipe.parse(str(recipe)) == recipe
 
 
-# What does not fit, and what is said of it.
+# What does not fit, and what its error names: the nearest name, all names, the option or its range.
 REFUSED: list[tuple[str, str]] = [
-    ("mean+linear?dropout=" + "9" * 400, "is not an option"),
-    # A slip is answered with the nearest name, and what is like nothing with all names.
-    ("meen+linear", "Did you mean 'mean'"),
-    ("mean+robert", "Did you mean 'roberta'"),
-    ("mean@cat5+linear", "Did you mean 'cat4'"),
-    ("mean+linear?droput=0.1", "Did you mean 'dropout'"),
-    ("attention+mlp?query=2", "Did you mean 'queries'"),
-    ("mean+mlp?hiden=3", "Did you mean 'hidden'"),
-    ("zzzzz+linear", re.escape(f"There are: {', '.join(pooling)}.")),
-    ("mean+zzzzz", re.escape(f"There are: {', '.join(head)}.")),
-    ("mean@zzzzz+linear", re.escape(f"There are: {', '.join(layers)}.")),
-    ("mean+gpt2?dropout=0.1", r"mean\+gpt2 has no option 'dropout'.*There are: late"),
+    ("mean+linear?dropout=" + "9" * 400, "dropout"),
+    ("meen+linear", "'mean'"),
+    ("mean+robert", "'roberta'"),
+    ("mean@cat5+linear", "'cat4'"),
+    ("mean+linear?droput=0.1", "'dropout'"),
+    ("attention+mlp?query=2", "'queries'"),
+    ("mean+mlp?hiden=3", "'hidden'"),
+    ("mean+mlp?activation=gelo", "'gelu'"),
+    ("zzzzz+linear", ", ".join(pooling)),
+    ("mean+zzzzz", ", ".join(head)),
+    ("mean@zzzzz+linear", ", ".join(layers)),
+    ("mean+gpt2?dropout=0.1", "late"),
     # Scaling that makes no sense
-    ("mean+ridge?standardise=true", "solved at once"),
-    ("attention+linear?standardise=true", "learns what it reads"),
-    ("mean+gpt2?standardise=true", "does not begin with a linear layer with a bias"),
-    ("mean+residual?standardise=false", "does not begin with a linear layer"),
-    ("mean+linear?late=true&normalise=true", "no vector is normalised"),
-    ("mean+linear?standardise=1", "It must be true or false"),
-    ("mean+linear?normalise=yes", "It must be true or false"),
-    ("mean+lda?shrinkage=1.1", "It must be from 0 to 1"),
-    ("gem+linear?power=0.5", "It must be from 1 to 100"),
-    ("mean+cosine_margin?margin=2", "It must be from 0 to 1"),
+    ("mean+ridge?standardise=true", "ridge"),
+    ("attention+linear?standardise=true", "attention"),
+    ("mean+gpt2?standardise=true", "gpt2"),
+    ("mean+residual?standardise=false", "residual"),
+    ("mean+linear?late=true&normalise=true", "late"),
+    ("mean+linear?standardise=1", "true or false"),
+    ("mean+linear?normalise=yes", "true or false"),
+    ("mean+lda?shrinkage=1.1", "0 to 1"),
+    ("gem+linear?power=0.5", "1 to 100"),
+    ("mean+cosine_margin?margin=2", "0 to 1"),
     # A prompt stands behind whole texts only.
-    ("mask_token+linear?late=true", "texts with a prompt behind"),
-    ("mask_token@mix+linear", "texts with a prompt behind"),
-    ("mask_token+linear?pair=uv", "texts with a prompt behind"),
+    *((f"mask_token{rest}", "prompt") for rest in ("+linear?late=true", "@mix+linear")),
+    ("mask_token+linear?pair=uv", "prompt"),
     # A pooling that reads no states takes no layers.
-    *((f"pooler@{choice}+bert", r"Write pooler\+bert") for choice in ("3", *layers)),
+    *((f"pooler@{choice}+bert", "pooler+bert") for choice in ("3", *layers)),
     # A layer that cannot be left out
-    ("cls+roberta?without=dens", r"no layer 'dens' before its last one\. Did you mean 'dense'"),
-    ("cls+roberta?without=out_proj", "out_proj of roberta gives the logits"),
-    ("mean+linear?without=classifier", "classifier of linear gives the logits"),
-    ("mean+knn?without=neighbours", "knn is solved at once"),
-    ("mean+linear?without=1", "The option without=1 does not fit"),
-    ("mean+cosine_margin?without=directions", "gives the logits: without it there is no answer"),
-    ("mean+proportional_odds?without=projection", "the logits: without it there is no answer"),
-]
-# Options out of their range
-REFUSED += [
-    (f"mean+{option}", r"does not fit\. It must be")
-    for option in (
-        *("linear?dropout=-0.1", "linear?dropout=1", "linear?dropout=1.0", "linear?dropout=nan"),
-        *("linear?dropout=true", "linear?dropout=half", "deberta?pooler_dropout=1"),
-        *("knn?k=0", "knn?k=-1", "knn?k=1.5", "knn?k=4097", "knn?k=1e300", "knn?k=true", "knn?k=x"),
-        *("logistic?C=0", "logistic?C=-1", "logistic?C=1000001", "logistic?C=inf"),
-        *("ridge?alpha=0.0", "cosine?scale=false", "mlp?hidden=0", "mlp?hidden=99999"),
-        *("mlp?activation=3", "mlp?activation=true", "multi_sample_dropout?samples=0"),
-    )
+    ("cls+roberta?without=dens", "'dense'"),
+    ("cls+roberta?without=out_proj", "out_proj"),
+    ("mean+linear?without=classifier", "classifier"),
+    ("mean+knn?without=neighbours", "knn"),
+    ("mean+linear?without=1", "without=1"),
+    ("mean+cosine_margin?without=directions", "directions"),
+    ("mean+proportional_odds?without=projection", "projection"),
+    # Options out of their range
+    *(
+        (f"mean+{option}", option.partition("?")[2].partition("=")[0])
+        for option in (
+            *("linear?dropout=-0.1", "linear?dropout=1", "linear?dropout=1.0"),
+            *("linear?dropout=nan", "linear?dropout=true", "linear?dropout=half"),
+            *("deberta?pooler_dropout=1", "knn?k=0", "knn?k=-1", "knn?k=1.5", "knn?k=4097"),
+            *("knn?k=1e300", "knn?k=true", "knn?k=x", "logistic?C=0", "logistic?C=-1"),
+            *("logistic?C=1000001", "logistic?C=inf", "ridge?alpha=0.0", "cosine?scale=false"),
+            *("mlp?hidden=0", "mlp?hidden=99999", "mlp?activation=3", "mlp?activation=true"),
+            "multi_sample_dropout?samples=0",
+        )
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), REFUSED)
-def test_what_does_not_fit_is_refused_in_a_sentence(text: str, why: str) -> None:
-    with pytest.raises(RecipeError, match=why):
+@pytest.mark.parametrize(("text", "names"), REFUSED)
+def test_what_does_not_fit_is_refused_in_a_sentence(text, names):
+    with refusing(RecipeError, names, longest=1000):
         resolve(text)
 
 
 @pytest.mark.parametrize("thing", [None, 3, b"mean+linear", ["mean+linear"]])
-def test_what_is_no_text_is_no_recipe(thing: object) -> None:
-    with pytest.raises(RecipeError, match="A recipe is a text"):
+def test_what_is_no_text_is_no_recipe(thing):
+    with refusing(RecipeError):
         Recipe.parse(thing)
 
 
@@ -158,22 +157,17 @@ def test_what_is_no_text_is_no_recipe(thing: object) -> None:
         ("cls@CAT4+mlp?hidden=64&activation=gelu", "cls@cat4+mlp?activation=gelu&hidden=64"),
         ("mean+linear?&dropout=.5&", "mean+linear?dropout=0.5"),
         ("mean@006+linear", "mean@6+linear"),
+        ("mean+mlp?hidden=8&dropout=0.5", "mean+mlp?dropout=0.5&hidden=8"),
         ("mean@0+linear", "mean@0+linear"),
         ("mean+logistic?C=2", "mean+logistic?C=2.0"),
         ("mean+knn?k=5.0", "mean+knn?k=5"),
         ("mean+linear?dropout=0", "mean+linear?dropout=0.0"),
     ],
 )
-def test_many_ways_of_writing_are_one_recipe(text: str, canonical: str) -> None:
+def test_many_ways_of_writing_are_one_recipe(text, canonical):
     recipe = resolve(text).recipe
     assert str(recipe) == canonical
     assert resolve(canonical).recipe == recipe == Recipe.parse(canonical)
-
-
-def test_the_order_of_options_is_no_matter() -> None:
-    one, other = (Recipe.parse(f"mean+mlp?{options}") for options in ("k=1&C=2", "C=2&k=1"))
-    assert one == other
-    assert str(one) == "mean+mlp?C=2&k=1"
 
 
 @pytest.mark.parametrize(
@@ -198,7 +192,7 @@ def test_the_order_of_options_is_no_matter() -> None:
         "pooling=mean",
     ],
 )
-def test_what_is_not_in_the_grammar_is_refused_with_a_hint(text: str) -> None:
+def test_what_is_not_in_the_grammar_is_refused_with_a_hint(text):
     with pytest.raises(RecipeError) as caught:
         Recipe.parse(text)
     assert caught.value.hint
@@ -216,14 +210,14 @@ def test_what_is_not_in_the_grammar_is_refused_with_a_hint(text: str) -> None:
         "mean+linear?dropout={long}",
     ],
 )
-def test_an_error_repeats_no_more_than_80_letters_of_what_was_written(text: str) -> None:
+def test_an_error_repeats_no_more_than_80_letters_of_what_was_written(text):
     with pytest.raises(RecipeError) as caught:
         resolve(text.format(long="x" * 9999))
     assert "x" * 81 not in str(caught.value)
 
 
 @pytest.mark.parametrize("part", [*pooling.values(), *head.values()], ids=lambda part: part.name)
-def test_options_at_their_default_are_dropped(part: Pooling | Head) -> None:
+def test_options_at_their_default_are_dropped(part):
     recipe = f"{part.name}+linear" if part.kind == "pooling" else f"mean+{part.name}"
     given = Recipe.parse(recipe)
     given = Recipe(
@@ -235,7 +229,7 @@ def test_options_at_their_default_are_dropped(part: Pooling | Head) -> None:
     assert options == part.options
 
 
-def test_options_go_to_the_part_that_has_them() -> None:
+def test_options_go_to_the_part_that_has_them():
     resolved = resolve("attention+mlp?queries=4&hidden=8")
     assert resolved.pooling_options == {"queries": 4}
     assert resolved.head_options == {"hidden": 8, "activation": "relu", "dropout": 0.1}
@@ -249,7 +243,7 @@ def test_options_go_to_the_part_that_has_them() -> None:
         ("mean+roberta?standardise=false", "learns from the vectors as they are"),
     ],
 )
-def test_scaling_is_an_option_of_the_recipe(text: str, says: str) -> None:
+def test_scaling_is_an_option_of_the_recipe(text, says):
     resolved = resolve(text)
     assert str(resolved.recipe) == text
     assert says in " ".join(resolved.says)
@@ -259,20 +253,20 @@ def test_scaling_is_an_option_of_the_recipe(text: str, says: str) -> None:
     assert "?" not in str(resolve(plain.replace("standardise=false", "standardise=auto")).recipe)
 
 
-def test_a_prompt_is_a_reading_of_its_own() -> None:
+def test_a_prompt_is_a_reading_of_its_own():
     assert resolve("mask_token+linear").prompt == "It_was"
     resolved = resolve("mask_token+linear?prompt=The_topic_is")
     assert (resolved.prompt, resolved.reading) == ("The_topic_is", "mask_token?prompt=The_topic_is")
     assert resolve("mean+linear").prompt == ""
 
 
-def test_a_margin_is_measured_in_logits() -> None:
+def test_a_margin_is_measured_in_logits():
     assert resolve("mean+cosine_margin?margin=0.1&scale=30").margin == pytest.approx(3)
     assert resolve("mean+cosine_margin?margin=0").margin == 0
     assert resolve("mean+linear").margin == 0
 
 
-def test_no_pooling_shares_an_option_with_a_head() -> None:
+def test_no_pooling_shares_an_option_with_a_head():
     for reader, top in product(pooling.values(), head.values()):
         assert not reader.options.keys() & top.options.keys()
 
@@ -290,25 +284,16 @@ def test_no_pooling_shares_an_option_with_a_head() -> None:
         ("mlp?activation=tanh", "tanh"),
     ],
 )
-def test_an_option_in_range_is_taken_in_its_own_type(option: str, value: object) -> None:
+def test_an_option_in_range_is_taken_in_its_own_type(option, value):
     (taken,) = (kept for _, kept in resolve(f"mean+{option}").recipe.options)
     assert (taken, type(taken)) == (value, type(value))
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("linear", "dropout"),
-        ("logistic", "C"),
-        ("knn", "k"),
-    ],
-)
-def test_numbers_that_are_none_are_refused_from_python(
-    option: tuple[str, str], number: float
-) -> None:
+@pytest.mark.parametrize("option", [("linear", "dropout"), ("logistic", "C"), ("knn", "k")])
+def test_numbers_that_are_none_are_refused_from_python(option, number):
     recipe = Recipe(pooling="mean", head=option[0], options=((option[1], number),))
-    with pytest.raises(RecipeError, match="does not fit"):
+    with refusing(RecipeError, option[1]):
         resolve(recipe)
 
 
@@ -316,8 +301,8 @@ def test_numbers_that_are_none_are_refused_from_python(
 @pytest.mark.parametrize(
     "reading", [*LEARNED_POOLINGS, *(f"mean@{name}" for name in LEARNED_LAYERS)]
 )
-def test_what_is_learned_and_what_is_solved_do_not_go_together(reading: str, top: str) -> None:
-    with pytest.raises(RecipeError, match="cannot be trained together") as caught:
+def test_what_is_learned_and_what_is_solved_do_not_go_together(reading, top):
+    with refusing(RecipeError) as caught:
         resolve(f"{reading}+{top}")
     offered = re.findall(r"[\w@]+\+\w+", caught.value.hint)
     assert offered
@@ -340,7 +325,7 @@ def test_what_is_learned_and_what_is_solved_do_not_go_together(reading: str, top
         ),
     )
 )
-def test_a_resolved_recipe_resolves_to_itself(recipe: Recipe) -> None:
+def test_a_resolved_recipe_resolves_to_itself(recipe):
     try:
         resolved = resolve(recipe)
     except RecipeError:
@@ -350,90 +335,25 @@ def test_a_resolved_recipe_resolves_to_itself(recipe: Recipe) -> None:
     assert (resolved.pooling.name, resolved.head.name) == (recipe.pooling, recipe.head)
 
 
-def test_every_recipe_of_the_menu_resolves_to_itself() -> None:
+def test_every_recipe_of_the_menu_resolves_to_itself():
     ordered = list(menu())
     assert len(set(map(str, ordered))) == len(ordered)
     for recipe in ordered:
         assert resolve(str(recipe)).recipe == recipe
 
 
-def test_the_menu_lacks_only_what_cannot_be_learned_together() -> None:
+def test_the_menu_lacks_only_what_cannot_be_learned_together():
     ordered = {(recipe.pooling, recipe.layers, recipe.head) for recipe in menu()}
     for reader, top in product(pooling, head):
         together = not (reader in LEARNED_POOLINGS and top in SOLVED)
         assert ((reader, "", top) in ordered) == together
 
 
-def test_parts_are_plain_values_in_the_order_of_the_shelves() -> None:
+def test_parts_are_plain_values_in_the_order_of_the_shelves():
     listed = json.loads(json.dumps(parts()))
     assert [part["name"] for part in listed["poolings"]] == list(pooling)
     assert [part["name"] for part in listed["layers"]] == list(layers)
     assert [part["name"] for part in listed["heads"]] == list(head)
-
-
-@pytest.mark.parametrize("shelf", [pooling, layers, head], ids=lambda shelf: shelf.kind)
-def test_a_name_that_is_taken_is_refused(shelf: Registry) -> None:
-    taken, before = next(iter(shelf)), dict(shelf)
-
-    def part(mask: Tensor) -> Tensor:
-        """Another thing under a known name."""
-        return mask
-
-    part.__name__ = taken
-    with pytest.raises(ValueError, match=f"There already is a {shelf.kind} called '{taken}'"):
-        shelf(part)
-    assert dict(shelf) == before
-
-
-def test_a_part_without_a_docstring_is_refused() -> None:
-    shelf = Registry("pooling", Pooling)
-
-    def silent(mask: Tensor) -> Tensor:
-        return mask
-
-    class silent_too(nn.Module):
-        def forward(self, mask: Tensor) -> Tensor:
-            return mask
-
-    for maker in (silent, silent_too):
-        with pytest.raises(ValueError, match="needs a docstring"):
-            shelf(maker)
-    assert not shelf
-
-
-def test_a_shelf_keeps_order_options_and_lines_of_the_docstring() -> None:
-    shelf = Registry("head", Head)
-
-    @shelf(prefix="top.", single_label=True)
-    def second(width: int, classes: int, *, rate: float = 0.5, deep: bool = False) -> None:
-        """Says it in one sentence.
-
-        Formula: y = x,
-            over two lines
-        Source: nobody.
-        """
-
-    @shelf
-    def first(width: int, classes: int) -> None:
-        """Says another."""
-
-    part = shelf["second"]
-    assert list(shelf) == ["second", "first"]
-    assert (part.says, part.formula) == ("Says it in one sentence.", "y = x, over two lines")
-    assert (part.source, part.prefix, part.single_label) == ("nobody.", "top.", True)
-    assert part.options == {"rate": 0.5, "deep": False}
-    assert second.__name__ == "second"
-    assert part.learned
-    assert not Registry("head", Head)
-
-
-def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:
-    assert "roberta" in head
-    assert "robert" not in head
-    with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
-        head["robert"]
-    with pytest.raises(RecipeError, match="Did you mean 'roberta'"):
-        head("robert")
 
 
 @pytest.mark.parametrize(
@@ -450,7 +370,7 @@ def test_a_shelf_answers_an_unknown_name_with_the_nearest() -> None:
         ("mean+linear?without=dropout", "mean+linear?without=dropout", ["classifier"]),
     ],
 )  # fmt: skip
-def test_a_layer_is_left_out_of_a_head(given: str, canonical: str, layers: list[str]) -> None:
+def test_a_layer_is_left_out_of_a_head(given, canonical, layers):
     resolved = resolve(given)
     assert str(resolved.recipe) == canonical
     chain = resolved.chain(8, 3)
