@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,34 +17,32 @@ from heads.exporters.export import new_folder
 
 WRITES = """
 import sys, time
+from contextlib import ExitStack
 from pathlib import Path
 from heads.caching import replacing
 from heads.exporters.export import new_folder
 
-def stay(place):
-    (place / "weights" if place.is_dir() else place).write_text("half", "utf-8")
+with ExitStack() as stack:
+    for folder in map(Path, sys.argv[1:]):
+        stack.enter_context(replacing(folder / "theirs-file")).write_text("half", "utf-8")
+        place = stack.enter_context(new_folder(folder / "theirs-folder"))
+        (place / "weights").write_text("half", "utf-8")
     print("writing", flush=True)
     time.sleep(600)
-
-if sys.argv[1] == "file":
-    with replacing(Path(sys.argv[2])) as place:
-        stay(place)
-else:
-    with new_folder(Path(sys.argv[2])) as place:
-        stay(place)
 """
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
 
 
 @contextmanager
-def another(kind: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that is in the middle of writing into a folder."""
-    command = [sys.executable, "-c", WRITES, kind, str(folder / f"theirs-{kind}")]
+def another(*folders: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that is in the middle of writing a file and a folder into each of these."""
+    command = [sys.executable, "-c", WRITES, *map(str, folders)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
-        for path in folder.glob(f"{UNFINISHED}*"):
-            os.utime(path, (0, 0))  # it wrote nothing for long
+        for folder in folders:
+            for path in folder.glob(f"{UNFINISHED}*"):
+                os.utime(path, (0, 0))  # it wrote nothing for long
         yield process
         process.send_signal(signal.SIGKILL)
 
@@ -59,27 +57,26 @@ def write_folder(folder: Path) -> None:
         (place / "README.md").write_text("whole", "utf-8")
 
 
-@pytest.mark.parametrize("write", [write_file, write_folder])
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_left_goes(
-    tmp_path: Path, kind: str, write: Callable[[Path], None]
-) -> None:
-    with another(kind, tmp_path) as process:
+def test_what_a_process_works_on_stays_and_what_a_killed_one_left_goes(tmp_path):
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    with another(*folders) as process:
+        write_file(folders[0])
+        write_folder(folders[1])
+        for folder in folders:
+            assert len(list(folder.glob(f"{UNFINISHED}*"))) == 2
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert len(list(tmp_path.glob(f"{UNFINISHED}*"))) == 1
-        write(tmp_path)
-    assert [path.stem for path in tmp_path.iterdir()] == ["mine"]
+        write_file(folders[0])
+        (folders[1] / "mine" / "README.md").unlink()
+        (folders[1] / "mine").rmdir()
+        write_folder(folders[1])
+    for folder in folders:
+        assert [path.stem for path in folder.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_process_works_on_stays(tmp_path: Path, kind: str) -> None:
-    with another(kind, tmp_path):
-        write_file(tmp_path)
-        assert len(list(tmp_path.glob(f"{UNFINISHED}*"))) == 1
-
-
-def test_what_changed_a_moment_ago_stays(tmp_path: Path) -> None:
+def test_what_changed_a_moment_ago_stays(tmp_path):
     path = tmp_path / f"{UNFINISHED}x"
     path.touch()
     write_file(tmp_path)

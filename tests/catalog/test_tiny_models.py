@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from expected_errors import refusing
 from transformers import AutoModelForSequenceClassification
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as CLASSES,
@@ -76,9 +77,9 @@ def test_a_family_is_built_small_and_reads_every_token(family):
 
 @pytest.mark.parametrize("family", NOT_BUILT)
 def test_a_family_is_excused_only_while_it_cannot_be_built(family):
-    with pytest.raises(ModelError, match="cannot be built here"):
+    with refusing(ModelError, family):
         tiny_model(family)
-    with tiny_models.quiet(), pytest.raises(ImportError, match="detectron2"):
+    with tiny_models.quiet(), pytest.raises(ImportError):
         AutoModelForSequenceClassification.from_config(tiny_config(family))
 
 
@@ -98,36 +99,33 @@ def test_settings_reach_the_config_and_those_inside_it():
     config = tiny_config("gemma3", text_config={"vocab_size": 60})
     assert (config.text_config.vocab_size, config.text_config.hidden_size) == (60, 32)
     assert not hasattr(config, "vocab_size")
+    for rope in (1.0, 10_000.0):  # no config changes the sizes of the next
+        config = tiny_config("cohere_compass_text")
+        assert config.rope_parameters["full_attention"]["rope_theta"] == 10_000.0
+        config.rope_parameters["full_attention"]["rope_theta"] = rope
     # T5's config names no such key, and yet its model asks for it.
     assert tiny_config("t5", decoder_start_token_id=0).decoder_start_token_id == 0
 
 
-def test_no_config_changes_the_sizes_of_the_next():
-    config = tiny_config("cohere_compass_text")
-    config.rope_parameters["full_attention"]["rope_theta"] = 1.0
-    config = tiny_config("cohere_compass_text")
-    assert config.rope_parameters["full_attention"]["rope_theta"] == 10_000.0
-
-
-@pytest.mark.parametrize("name", ["nonsense", "resnet", ""])
-def test_a_type_without_a_classifier_is_named(name):
-    with pytest.raises(ModelError, match=f"no classifier of the type '{name}'"):
-        tiny_model(name)
-
-
 def test_a_family_that_nobody_sized_is_counted_before_it_takes_memory(monkeypatch):
     monkeypatch.delitem(OWN, "luke")
-    with pytest.raises(ModelError, match=r"'luke' would have 128,\d{3},\d{3} parameters"):
+    with refusing(ModelError, "'luke'", "parameters"):
         tiny_model("luke")
-    with pytest.raises(ModelError, match=r"would have 3,2\d\d,\d{3},\d{3} parameters"):
+    with refusing(ModelError, "parameters"):
         tiny_model("bert", vocab_size=100_000_000)
 
 
-def test_what_transformers_refuses_is_one_sentence():
-    with pytest.raises(ModelError, match=r"'esmc' cannot be built small .*must equal"):
-        tiny_model("esmc", num_key_value_heads=2)
-    with pytest.raises(ModelError, match=r"'bert' cannot be built small .*hidden size \(33\)"):
-        tiny_model("bert", hidden_size=33)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {}) for name in ("nonsense", "resnet", "")),  # no classifiers
+        ("esmc", {"num_key_value_heads": 2}),
+        ("bert", {"hidden_size": 33}),
+    ],
+)
+def test_what_is_no_classifier_or_transformers_refuses_is_one_sentence(name, settings):
+    with refusing(ModelError, f"'{name}'"):
+        tiny_model(name, **settings)
 
 
 def test_transformers_is_quiet_and_then_as_loud_as_before(caplog):

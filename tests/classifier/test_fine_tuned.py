@@ -1,7 +1,6 @@
 """A checkpoint that was fine-tuned as a classifier is known by its tensors, wherever it is used."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tiny_models import FORMS, save_tiny, write_classifier
 
 import heads
 from heads.api import train_grid
-from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.classifier.fine_tuned import is_fine_tuned
 from heads.data.corpus import Corpus
@@ -30,9 +28,7 @@ def known(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("model_type", slow.but([*FORMS], "bert", "gpt2", "bart", "xlnet"))
-def test_every_family_is_known_by_the_last_layer_of_its_classifier(
-    tmp_path: Path, model_type: str
-) -> None:
+def test_every_family_is_known_by_the_last_layer_of_its_classifier(tmp_path, model_type):
     assert known(write_classifier(tmp_path / "ft", model_type))
 
 
@@ -47,9 +43,7 @@ def test_every_family_is_known_by_the_last_layer_of_its_classifier(
         ("gpt2", "LMHeadModel"),
     ],
 )
-def test_a_pooler_and_other_heads_are_no_trained_classifier(
-    tmp_path: Path, family: str, kind: str
-) -> None:
+def test_a_pooler_and_other_heads_are_no_trained_classifier(tmp_path, family, kind):
     assert not known(_random(save_tiny(tmp_path / "base", family, kind)))
 
 
@@ -62,7 +56,7 @@ def _random(folder: Path) -> Path:
     return folder
 
 
-def test_a_classifier_that_was_never_trained_is_none(tmp_path: Path) -> None:
+def test_a_classifier_that_was_never_trained_is_none(tmp_path):
     folder = write_classifier(tmp_path / "new", "bert")
     tensors = load_file(folder / "model.safetensors")
     tensors["classifier.bias"].zero_()
@@ -70,7 +64,7 @@ def test_a_classifier_that_was_never_trained_is_none(tmp_path: Path) -> None:
     assert not known(folder)
 
 
-def test_the_bundled_model_is_none(backbone: Backbone) -> None:
+def test_the_bundled_model_is_none(backbone):
     assert not is_fine_tuned(backbone)
 
 
@@ -89,9 +83,7 @@ def file(tmp_path: Path, rows: Corpus) -> Path:
     return path
 
 
-def test_every_view_of_a_run_warns_before_its_numbers(
-    tuned: Path, file: Path, tmp_path: Path
-) -> None:
+def test_every_view_of_a_run_warns_before_its_numbers(tuned, file, tmp_path):
     board = train_grid(str(file), recipes=["mean+linear"], model=str(tuned), config=QUICK)
     assert board.warning
     assert board.as_json()["warning"] == board.warning
@@ -106,9 +98,7 @@ def test_every_view_of_a_run_warns_before_its_numbers(
     assert board.warning in compared.notes
 
 
-def test_the_shell_warns_before_anything_is_trained(
-    tuned: Path, file: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_shell_warns_before_anything_is_trained(tuned, file, capfd):
     wanted = ("train", str(file), "-r", "mean+linear", "--folds", "2", "--no-curve")
     assert main([*wanted, "--model", str(tuned)]) == 0
     out, err = capfd.readouterr()
@@ -118,15 +108,13 @@ def test_the_shell_warns_before_anything_is_trained(
     assert out.lstrip().startswith("Warning")
 
 
-def test_a_model_that_was_not_fine_tuned_has_no_warning(
-    tiny: Callable[..., Path], file: Path
-) -> None:
+def test_a_model_that_was_not_fine_tuned_has_no_warning(tiny, file):
     board = train_grid(str(file), recipes=["mean+linear"], model=str(tiny()), config=QUICK)
     assert not board.warning
     assert "Warning" not in html(board)
 
 
-def test_a_given_test_set_is_named_by_the_warning(tuned: Path, file: Path) -> None:
+def test_a_given_test_set_is_named_by_the_warning(tuned, file):
     given: dict[str, Any] = {"recipes": ["mean+linear"], "model": str(tuned), "config": QUICK}
     board = train_grid(str(file), test=str(file), **given)
     assert board.warning

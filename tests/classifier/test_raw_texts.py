@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -14,7 +15,7 @@ from tiny_models import FORMS, OTHERS, PIECES, Cut, real_tokenizer
 from torch import Tensor
 
 from heads.api import load
-from heads.catalog.families import family
+from heads.catalog.families import FAMILIES, family
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.classifier.classifier import Classifier
 from heads.data.arrays import texts_of
@@ -51,7 +52,8 @@ CUTS: dict[str, Cut] = {
     **dict.fromkeys(("deberta-v2", "xlnet", "albert", "fnet", "xlm", "reformer"), "pieces"),
     **dict.fromkeys(("t5", "t5gemma", "t5gemma2", "gemma3"), "pieces"),
 }
-OFTEN = ("gpt2", "bert", "deberta-v2", "t5")
+OFTEN = ("gpt2", "bert", "deberta-v2", "t5", "bart", "modernbert", "xlnet")
+CLASSIFIERS = {**FORMS, **OTHERS}
 # Their classes answer otherwise in a padded batch than alone: nobody can give both.
 READ_PADDING = ("funnel", "fnet", "reformer", "t5gemma", "t5gemma2")
 SETTINGS: dict[str, dict[str, Any]] = {"reformer": {"axial_pos_shape": [32, 32]}}
@@ -64,44 +66,58 @@ def write(folder: Path, model_type: str) -> Path:
     known = {name: size for name, size in sizes.items() if name in config}
     settings = {"vocab_size": PIECES, "pad_token_id": 0} | known | SETTINGS.get(model_type, {})
     tiny_model(model_type, **settings).save_pretrained(folder)
-    template = {**FORMS, **OTHERS}[model_type][0]
+    template = CLASSIFIERS[model_type][0]
     real_tokenizer(CUTS[model_type], template, MOST).save_pretrained(folder)
     return folder
 
 
-def logits_by_transformers(folder: Path, texts: Sequence[str], side: str) -> tuple[Tensor, Tensor]:
-    """Returns the logits of each text alone, and of all of them in a padded batch."""
+def logits_by_transformers(folder: Path, texts: Sequence[str], side: str) -> list[Tensor]:
+    """Return the logits of each text alone, of all in a padded batch, and of each with the next."""
     with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=torch.float32
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side=side)
         cut: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
-        alone = torch.cat([model(**tokenizer(text, **cut)).logits for text in texts])
-        return alone, model(**tokenizer(list(texts), **cut, padding=True)).logits
+        alone = [model(**tokenizer(text, **cut)).logits for text in texts]
+        padded = model(**tokenizer(list(texts), **cut, padding=True)).logits
+        both = [model(**tokenizer(*two, **cut)).logits for two in pairwise(texts[:4])]
+        return [torch.cat(alone), padded, torch.cat(both)]
 
 
 def difference(one: Tensor, other: Tensor) -> float:
+    assert one.shape == other.shape
     return float((one - other).abs().max() / other.abs().max().clamp(min=1))
 
 
+def test_there_is_one_of_each_form_that_a_recipe_expresses():
+    forms = [family(name).name for name in FORMS]
+    assert len(set(forms)) == len(forms)
+    assert set(forms) == {form.name for form in FAMILIES.values() if not form.reason}
+
+
 @pytest.mark.parametrize("model_type", slow.but(CUTS, *OFTEN))
-def test_logits_are_those_of_the_class_on_the_raw_text(
-    tmp_path: Path, model_type: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_classifier_comes_in_with_the_logits_of_its_class(tmp_path, model_type, request):
     folder = write(tmp_path / model_type, model_type)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     found = load(str(folder))
+    assert (str(found.recipe), found.head.new) == (CLASSIFIERS[model_type][1], ())
     side = family(model_type).sides_of(found.head.module.reader.resolved)[0]
-    alone, padded = logits_by_transformers(folder, TEXTS, side)
+    alone, padded, both = logits_by_transformers(folder, TEXTS, side)
     assert difference(alone[DECOMPOSED], alone[COMPOSED]) > SEEN
-    ours = torch.cat([found.logits([text]) for text in TEXTS]), found.logits(TEXTS)
-    gaps = [difference(logits, alone) for logits in ours]
+    gaps = [difference(found.logits([text]), alone[row][None]) for row, text in enumerate(TEXTS)]
+    gaps.append(difference(found.logits(TEXTS), alone))
     if model_type in READ_PADDING:
         assert difference(padded, alone) > SEEN
     else:
-        gaps.append(difference(ours[1], padded))
+        gaps.append(difference(found.logits(TEXTS), padded))
+    if model_type in FORMS and model_type != "gpt2":  # which has no token between two texts
+        assert difference(both, alone[:3]) > SEEN
+        gaps.append(difference(found.logits(TEXTS[:3], TEXTS[1:4]), both))
     request.node.user_properties.append(("difference", max(gaps)))  # read by --junit-xml
     assert max(gaps) <= ROUNDING
+    assert difference(found.probabilities(TEXTS), alone.softmax(dim=1)) <= ROUNDING
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +134,7 @@ CLEANED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("clean", CLEANED.values(), ids=CLEANED)
-def test_an_export_that_cleans_texts_is_refused(
-    gpt2: Classifier, clean: Callable[[str], str]
-) -> None:
+def test_an_export_that_cleans_texts_is_refused(gpt2, clean):
     def answer(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
         return gpt2.logits(list(map(clean, texts)), list(map(clean, pairs)))
 
@@ -129,19 +143,19 @@ def test_an_export_that_cleans_texts_is_refused(
         verify_logits(gpt2, answer, most=ROUNDING)
 
 
-def test_the_padding_report_reads_raw_texts() -> None:
+def test_the_padding_report_reads_raw_texts():
     short, long = SENTENCES
     assert CLEANED["spaces"](short) != short
     assert long not in (CLEANED["composed"](long), CLEANED["controls"](long))
 
 
-def test_tokens_that_are_shown_hold_no_control_characters(gpt2: Classifier) -> None:
+def test_tokens_that_are_shown_hold_no_control_characters(gpt2):
     words = [word for one in gpt2.backbone.encode(TEXTS) for word in gpt2.backbone.words(one)]
     assert all(words)
     assert not any(map(CONTROLS.search, words))
 
 
-def test_every_way_to_ask_reads_the_raw_text(gpt2: Classifier) -> None:
+def test_every_way_to_ask_reads_the_raw_text(gpt2):
     text = " Not bad\x07 at all\n"
     (alone,) = gpt2.logits([text]).tolist()
     assert alone != gpt2.logits(["Not bad at all"]).tolist()[0]

@@ -11,21 +11,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from expected_errors import refusing
 from full_disk import full_disk
-from tiny_models import TINY_POSITIONS, TINY_WIDTH
+from tiny_models import TINY_POSITIONS
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.engine import backends
+from heads.backbone.engine import InferenceEngine, backends
 from heads.backbone.loading import load
 from heads.caching import make_room
 from heads.checked_files import read_tensors
 from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.features import extraction
+from heads.features import extraction, text_store
 from heads.features.extraction import FeatureMatrices, extract
 from heads.features.featurizer import Featurizer
+from heads.features.text_store import TextStore, extract_by_text
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 
@@ -36,24 +38,38 @@ READINGS = (
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache of its own for every test."""
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "features"
-
-
 def recipe(reading: str) -> str:
     name, mark, options = reading.partition("?")
     return f"{name}+linear{mark}{options}"
 
 
+WAYS = {"chunks": extract, "texts": extract_by_text}  # several texts a file, and text by text
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Callable[..., Iterator[Progress | FeatureMatrices]]:
+    return WAYS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache of its own for every test, on disk and in memory."""
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
+    restart(monkeypatch)
+    return tmp_path / "cache" / "features"
+
+
+def restart(patch: pytest.MonkeyPatch) -> None:
+    """Forget what this process has in memory."""
+    patch.setattr(text_store, "_store", TextStore())
+
+
 def read(
-    readings: Sequence[str], texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = ()
-) -> tuple[FeatureMatrices, list[Progress]]:
-    *progress, features = extract(
-        [resolve(recipe(one)) for one in readings], texts, pairs, backbone
-    )
+    readings: Sequence[str], texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = (),
+    way: Callable[..., Iterator[Progress | FeatureMatrices]] = extract,
+) -> tuple[FeatureMatrices, list[Progress]]:  # fmt: skip
+    recipes = [resolve(recipe(one)) for one in readings]
+    *progress, features = way(recipes, texts, pairs, backbone)
     assert isinstance(features, FeatureMatrices)
     return features, [step for step in progress if isinstance(step, Progress)]
 
@@ -70,23 +86,196 @@ def alone(reading: str, backbone: Backbone, text: str, pair: str = "") -> Tensor
         return reader(states).vectors[0]
 
 
+# The numbers
+
+
 def files(home: Path) -> list[Path]:
     return sorted(path for path in home.rglob("*.safetensors"))
 
 
-# The numbers
-
-
-def test_every_reading_gives_what_a_text_gives_by_itself(small: Backbone) -> None:
-    features, _ = read(READINGS, TEXTS, small)
-    assert set(features.parts) == {resolve(recipe(one)).reading for one in READINGS}
-    for reading in READINGS:
+def assert_alone(features, readings, texts, backbone, pairs=()):
+    """Every reading gives what a text gives that is read by itself."""
+    for reading in readings:
         found = rows_of(features, reading)
-        for row, text in enumerate(TEXTS):
-            assert torch.allclose(found[row], alone(reading, small, text), atol=1e-5), reading
+        for row, text in enumerate(texts):
+            wanted = alone(reading, backbone, text, *pairs[row : row + 1])
+            torch.testing.assert_close(found[row], wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_readings_with_a_prompt_are_read_with_it_and_others_without(small: Backbone) -> None:
+def test_every_text_is_read_once_and_has_the_numbers_that_it_has_alone(way, small):
+    texts = [*TEXTS, TEXTS[2], TEXTS[0]]
+    for reading in READINGS:
+        features, _ = read([reading], texts, small, way=way)
+        assert features.index.tolist() == [0, 1, 2, 3, 2, 0]
+        assert features.matrix(reading_of(reading)).shape[0] == 4
+        assert_alone(features, [reading], texts, small)
+    assert read([READINGS[0]], texts, small, way=way)[0].fresh == 0
+
+
+def reading_of(reading: str) -> str:
+    return resolve(recipe(reading)).reading
+
+
+def test_second_texts_are_read_beside_the_first_and_kept_apart(way, small):
+    texts, pairs = [*TEXTS, TEXTS[0]], ["a mat", "home", "it was late", "the dog", "a cat"]
+    features, _ = read(["mean"], texts, small, pairs, way)
+    assert (features.fresh, features.index.tolist()) == (5, [0, 1, 2, 3, 4])
+    assert_alone(features, ["mean"], texts, small, pairs)
+    without, _ = read(["mean"], TEXTS, small, way=way)
+    assert without.fresh == len(TEXTS)
+    assert not torch.allclose(rows_of(without, "mean")[0], rows_of(features, "mean")[0])
+
+
+def test_tokens_are_counted_and_cuts_are_known(way, small):
+    texts = ["the cat", "cat " * 100, "ж cat"]
+    for readings in (["mean"], []):  # without a reading nothing is read
+        features, _ = read(readings, texts, small, way=way)
+        assert features.whole.tolist() == [4, 102, 4]
+        assert features.tokens.tolist() == [4, TINY_POSITIONS, 4]
+        assert features.unknown.tolist() == [0, 0, 1]
+        if readings:
+            whole = alone("mean", small, "cat " * 38)
+            assert torch.allclose(rows_of(features, "mean")[1], whole, atol=1e-5)
+    restart_free, steps = read([], [f"{text} it" for text in texts], small, way=way)
+    assert (restart_free.fresh, dict(restart_free.parts), steps) == (0, {}, [])
+
+
+def test_what_does_not_fit_is_refused_before_any_work(way, small, monkeypatch):
+    bare = copy.deepcopy(small.tokenizer)
+    bare.mask_token = None
+    monkeypatch.setattr(InferenceEngine, "passes", lambda *_: pytest.fail("nothing is to be read"))
+    with refusing(RecipeError, "layer 9"):
+        read(["mean@9"], TEXTS, small, way=way)
+    with refusing(RecipeError, "mask token"):
+        read(["mask_token"], ["a dog"], replace(small, tokenizer=bare), way=way)
+
+
+def test_another_process_finds_all_and_what_differs_is_read_anew(way, small, tiny, monkeypatch):
+    once, _ = read(["mean", "cls"][: 1 + (way is extract)], TEXTS, small, way=way)
+    restart(monkeypatch)
+    again, steps = read(["mean"], TEXTS, small, way=way)
+    assert (again.fresh, again.seconds, steps) == (0, 0.0, [])
+    assert torch.equal(once.matrix("mean"), again.matrix("mean"))
+    for name in ("index", "tokens", "whole", "unknown"):
+        assert torch.equal(getattr(once, name), getattr(again, name))
+    for other in (
+        load(str(tiny("electra"))),
+        replace(small, revision="another"),
+        replace(small, tokens=5),
+    ):
+        assert read(["mean"], TEXTS, other, way=way)[0].fresh == len(TEXTS)
+    assert read(["mean"], TEXTS, small, TEXTS, way)[0].fresh == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-7]),
+        lambda path: path.write_bytes(b"no features at all"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.unlink(),
+    ],
+    ids=["cut", "foreign", "empty", "gone"],
+)
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_a_broken_file_is_read_anew(way, small, home, spoil, is_known, monkeypatch):
+    once, _ = read(["mean"], TEXTS, small, way=way)
+    for path in files(home):
+        holds_vectors = not set(read_tensors(path)[0]) <= {"tokens", "whole", "unknown"}
+        spoil(path)
+        if not is_known:
+            restart(monkeypatch)
+        again, _ = read(["mean"], TEXTS, small, way=way)
+        assert again.fresh == len(TEXTS) * holds_vectors
+        assert torch.equal(again.tokens, once.tokens)
+        torch.testing.assert_close(again.matrix("mean"), once.matrix("mean"), atol=1e-6, rtol=1e-5)
+        restart(monkeypatch)
+        assert read(["mean"], TEXTS, small, way=way)[0].fresh == 0
+
+
+def test_a_pass_that_is_given_up_keeps_the_chunks_that_are_done(way, small, monkeypatch):
+    monkeypatch.setattr(extraction, "CHUNK", 10)
+    texts = [f"cat {number} " + "and a dog " * 3 for number in range(30)]
+    events, fractions = way([resolve("mean+linear")], texts, [], small), []
+    for event in events:
+        fractions.append(event.share)
+        if event.share > 0.5:  # within the second chunk: the first is kept
+            break
+    events.close()
+    assert fractions == sorted(fractions)
+    restart(monkeypatch)
+    features, steps = read(["mean"], texts, small, way=way)
+    assert features.fresh == 20
+    assert steps[-1].share == 1.0
+    assert_alone(features, ["mean"], texts, small)
+
+
+@pytest.mark.parametrize("where", ["full", "folder", "cache"])
+def test_a_place_that_cannot_be_written_still_gives_features(way, small, home, where):
+    if where == "full":
+        with full_disk(64):
+            features, _ = read(["mean"], TEXTS, small, way=way)
+        assert [path for path in home.rglob("*") if path.stat().st_size] == [*home.glob("*")]
+    else:
+        place = home if where == "folder" else home.parent
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("a file where a folder should be")
+        features, _ = read(["mean"], TEXTS, small, way=way)
+    assert features.fresh == len(TEXTS)
+    assert_alone(features, ["mean"], TEXTS, small)
+
+
+def test_threads_that_read_the_same_do_not_disturb_each_other(way, small, monkeypatch):
+    monkeypatch.setattr(extraction, "CHUNK", 7)
+    texts = [f"the dog {number} ran" for number in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: read(["mean"], texts, small, way=way)[0], range(4)))
+    for features in found[1:]:
+        assert torch.equal(features.matrix("mean"), found[0].matrix("mean"))
+    assert read(["mean"], texts, small, way=way)[0].fresh == 0
+
+
+def test_a_pooling_of_ones_own_is_read_anew_when_its_code_changes(way, small, tmp_path):
+    file = tmp_path / "mine.py"
+    try:
+        for expression, like in (
+            ("mask / mask.sum(dim=1, keepdim=True)", "mean"),
+            ("mask * (mask.cumsum(dim=1) == 1)", "cls"),
+        ):
+            pooling._parts.pop("mine", None)
+            file.write_text(
+                "import heads\n\n@heads.pooling\ndef mine(mask, states):\n"
+                '    """A pooling of a test.\n\n    Source: a test.\n    """\n'
+                f"    return {expression}\n"
+            )
+            runpy.run_path(str(file))
+            found, _ = read(["mine"], TEXTS, small, way=way)
+            wanted, _ = read([like], TEXTS, small, way=way)
+            assert found.fresh == len(TEXTS)
+            torch.testing.assert_close(found.matrix("mine"), wanted.matrix(like))
+            assert read(["mine"], TEXTS, small, way=way)[0].fresh == 0
+    finally:
+        pooling._parts.pop("mine", None)
+
+
+def test_the_store_is_bounded_and_what_is_in_use_stays(way, small, home, monkeypatch):
+    for number in range(6):
+        read(["mean"], [f"cat {number}"], small, way=way)
+    everything = files(home)
+    make_room(home, 1, spared_seconds=3600)
+    assert files(home) == everything
+    make_room(home, sum(path.stat().st_size for path in everything) // 2)
+    assert 0 < len(files(home)) <= len(everything) // 2
+    assert read(["mean"], ["cat 5"], small, way=way)[0].fresh == 0  # the one that was used last
+    for module in (extraction, text_store):
+        monkeypatch.setattr(module, "ON_DISK_BYTES", 10_000)
+        monkeypatch.setattr(module, "IN_USE_SECONDS", 0)
+    for number in range(24):
+        assert read(["mean"], [f"the dog {number}"], small, way=way)[0].matrix("mean").shape[0] == 1
+    assert sum(path.stat().st_size for path in files(home)) <= 10_000
+
+
+def test_readings_with_a_prompt_are_read_with_it_and_others_without(small):
     readings = ["mean", "mask_token", "mask_token?prompt=so", "max"]
     texts = ["a dog", "the old cat runs", "a dog", "and"]
     features, progress = read(readings, texts, small)
@@ -102,7 +291,7 @@ def test_readings_with_a_prompt_are_read_with_it_and_others_without(small: Backb
     assert not torch.allclose(one, other, atol=1e-3)
 
 
-def test_a_prompt_stands_behind_the_last_word_however_long_the_text_is(small: Backbone) -> None:
+def test_a_prompt_stands_behind_the_last_word_however_long_the_text_is(small):
     asked, token = small.prompted("It_was"), small.tokenizer.mask_token_id
     for texts, pairs in ((["a dog", "", "dog " * 999], []), (["a dog"], ["the cat " * 999])):
         plain, found = small.encode(texts, pairs), asked.encode(texts, pairs)
@@ -120,25 +309,7 @@ def test_a_prompt_stands_behind_the_last_word_however_long_the_text_is(small: Ba
     assert [place for place, one in enumerate(text.special) if not one][-1] == last
 
 
-def test_a_base_model_without_a_mask_token_says_so(small: Backbone) -> None:
-    bare = copy.deepcopy(small.tokenizer)
-    bare.mask_token = None
-    with pytest.raises(RecipeError, match="has no mask token, so it cannot be asked to fill one"):
-        read(["mask_token"], ["a dog"], replace(small, tokenizer=bare))
-
-
-def test_second_texts_are_read_beside_the_first(small: Backbone) -> None:
-    pairs = ("a mat", "home", "it was late", "the dog")
-    features, _ = read(["mean", "cls"], TEXTS, small, pairs)
-    for reading in ("mean", "cls"):
-        for row, (text, pair) in enumerate(zip(TEXTS, pairs, strict=True)):
-            wanted = alone(reading, small, text, pair)
-            assert torch.allclose(rows_of(features, reading)[row], wanted, atol=1e-5)
-    without, _ = read(["mean"], TEXTS, small)
-    assert not torch.allclose(rows_of(without, "mean"), rows_of(features, "mean"))
-
-
-def test_the_bundled_model_reads_a_sample_in_its_order(backbone: Backbone) -> None:
+def test_the_bundled_model_reads_a_sample_in_its_order(backbone):
     with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as file:
         texts = [row["text"] for row in csv.DictReader(file)][:24]
     features, _ = read(["mean", "mean@cat4"], texts, backbone)
@@ -147,54 +318,10 @@ def test_the_bundled_model_reads_a_sample_in_its_order(backbone: Backbone) -> No
         assert torch.allclose(rows_of(features, reading), wanted, atol=1e-5)
 
 
-def test_what_occurs_twice_is_read_once(small: Backbone) -> None:
-    texts = [TEXTS[0], TEXTS[1], TEXTS[0], TEXTS[2], TEXTS[1], TEXTS[0]]
-    features, _ = read(["mean"], texts, small)
-    assert features.fresh == 3
-    assert features.index.tolist() == [0, 1, 0, 2, 1, 0]
-    assert features.matrix("mean").shape == (3, TINY_WIDTH)
-    one, other, *_ = rows_of(features, "mean")[2:]
-    assert torch.allclose(one, alone("mean", small, TEXTS[0]), atol=1e-5)
-    assert torch.allclose(other, alone("mean", small, TEXTS[2]), atol=1e-5)
-
-
-def test_a_text_with_another_second_text_is_another_row(small: Backbone) -> None:
-    features, _ = read(["mean"], ["the cat"] * 3, small, ["a", "the dog", "a"])
-    assert features.index.tolist() == [0, 1, 0]
-    assert features.fresh == 2
-
-
-def test_tokens_are_counted_and_cuts_are_known(small: Backbone) -> None:
-    texts = ["the cat", "cat " * 100, "ж cat"]
-    features, _ = read(["mean"], texts, small)
-    assert features.whole.tolist() == [4, 102, 4]
-    assert features.tokens.tolist() == [4, TINY_POSITIONS, 4]
-    assert features.unknown.tolist() == [0, 0, 1]
-    cut, whole = rows_of(features, "mean")[1], alone("mean", small, "cat " * 38)
-    assert torch.allclose(cut, whole, atol=1e-5)
-
-
-def test_a_reading_that_does_not_fit_is_refused_before_any_work(small: Backbone) -> None:
-    with pytest.raises(RecipeError, match="There is no layer 9"):
-        read(["mean", "mean@9"], TEXTS, small)
-
-
-def test_tokens_are_counted_where_no_reading_is_fixed(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Backbone, "states", lambda *_: pytest.fail("nothing is to be read"))
-    features, steps = read([], TEXTS, small)
-    assert (features.fresh, features.seconds, dict(features.parts), steps) == (0, 0.0, {}, [])
-    assert features.tokens.tolist() == [len(one) for one in small.encode(TEXTS)]
-    assert features.index.tolist() == [0, 1, 2, 3]
-
-
 # What is under way
 
 
-def test_progress_ascends_to_one_and_tells_rate_and_time(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_ascends_to_one_and_tells_rate_and_time(small, monkeypatch):
     monkeypatch.setattr(extraction, "CHUNK", 50)
     texts = [f"the cat {number} sat" + " on a mat" * (number % 9) for number in range(120)]
     _, steps = read(["mean"], texts, small)
@@ -205,34 +332,10 @@ def test_progress_ascends_to_one_and_tells_rate_and_time(
     assert steps[0].says.startswith("Encoding 120 texts with")
 
 
-def test_progress_of_a_part_that_is_missing_still_ends_at_one(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 20)
-    texts = [f"cat {number}" for number in range(60)]
-    read(["mean"], texts[:40], small)
-    features, steps = read(["mean"], texts, small)
-    assert features.fresh == 20
-    assert steps[-1].share == 1.0
-    assert [step.share for step in steps] == sorted(step.share for step in steps)
-
-
 # What is kept
 
 
-def test_a_second_run_reads_nothing_and_has_the_same_numbers(small: Backbone) -> None:
-    once, _ = read(READINGS, TEXTS, small)
-    again, steps = read(READINGS, TEXTS, small)
-    assert (again.fresh, again.seconds, steps) == (0, 0.0, [])
-    for reading in READINGS:
-        assert torch.equal(once.matrix(reading), again.matrix(reading))
-    for name in ("index", "tokens", "whole", "unknown"):
-        assert torch.equal(getattr(once, name), getattr(again, name))
-
-
-def test_a_reading_that_is_added_later_is_all_that_is_computed(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reading_that_is_added_later_is_all_that_is_computed(small, home, monkeypatch):
     read(["mean"], TEXTS, small)
     before = {path: path.stat().st_ino for path in files(home)}
     asked = []
@@ -245,70 +348,12 @@ def test_a_reading_that_is_added_later_is_all_that_is_computed(
     features, _ = read(["mean", "cls"], TEXTS, small)
     assert set(asked) == {"cls"}
     assert features.fresh == len(TEXTS)
-    vectors = [path for path in before if "mean" in read_tensors(path)[0]]
-    assert vectors
+    vectors = [path for path in before if "tokens" not in read_tensors(path)[0]]
     assert [path.stat().st_ino for path in vectors] == [before[path] for path in vectors]
     assert torch.allclose(rows_of(features, "cls")[0], alone("cls", small, TEXTS[0]), atol=1e-5)
 
 
-def test_other_texts_other_models_and_pairs_are_kept_apart(
-    small: Backbone, tiny: Callable[..., Path]
-) -> None:
-    other = load(str(tiny("electra")))
-    read(["mean"], TEXTS, small)
-    assert read(["mean"], TEXTS, other)[0].fresh == len(TEXTS)
-    assert read(["mean"], TEXTS[:3], small)[0].fresh == 3
-    assert read(["mean"], TEXTS, small, TEXTS)[0].fresh == len(TEXTS)
-    assert read(["mean"], TEXTS, small)[0].fresh == 0
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda path: path.write_bytes(path.read_bytes()[:-7]),
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"no features at all"),
-        lambda path: path.unlink(),
-    ],
-    ids=["cut", "empty", "foreign", "gone"],
-)
-def test_a_broken_file_is_read_anew(
-    small: Backbone, home: Path, spoil: Callable[[Path], object]
-) -> None:
-    once, _ = read(["mean", "cls"], TEXTS, small)
-    counted = [path for path in files(home) if "tokens" in read_tensors(path)[0]]
-    assert len(counted) == 1
-    for path in files(home):
-        spoil(path)
-        again, _ = read(["mean", "cls"], TEXTS, small)
-        assert again.fresh == len(TEXTS) * (path not in counted)
-        assert torch.equal(again.tokens, once.tokens)
-        assert torch.equal(again.matrix("mean"), once.matrix("mean"))
-        assert torch.equal(again.matrix("cls"), once.matrix("cls"))
-        assert read(["mean", "cls"], TEXTS, small)[0].fresh == 0
-
-
-def test_a_pass_that_is_given_up_keeps_the_chunks_that_are_done(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 10)
-    texts = [f"cat {number} " + "and a dog " * 3 for number in range(30)]
-    events = extract([resolve("mean+linear")], texts, [], small)
-    shares = []
-    for event in events:
-        assert isinstance(event, Progress)
-        shares.append(event.share)
-        if event.share > 0.5:  # within the second chunk: the first is kept
-            break
-    events.close()
-    features, _ = read(["mean"], texts, small)
-    assert features.fresh == 20
-    assert torch.allclose(rows_of(features, "mean")[29], alone("mean", small, texts[29]), atol=1e-5)
-
-
-def test_a_larger_model_loses_less_when_it_is_killed(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_larger_model_loses_less_when_it_is_killed(small, monkeypatch):
     monkeypatch.setattr(extraction, "CHUNK", 40)
     monkeypatch.setattr(extraction, "FEWEST", 5)
     rows = [(f"cat {number}", "") for number in range(100)]
@@ -319,48 +364,10 @@ def test_a_larger_model_loses_less_when_it_is_killed(
     ):
         model = replace(small, parameters=parameters)
         chunks = extraction._chunks(rows, False, model, backends(model, "exact")[0])
-        assert [len(chunk.rows) for chunk in chunks] == sizes
-
-
-@pytest.mark.parametrize("where", ["folder", "cache"])
-def test_a_place_that_cannot_be_written_still_gives_features(
-    small: Backbone, home: Path, where: str
-) -> None:
-    wanted, _ = read(["mean"], TEXTS, small)
-    matrix = wanted.matrix("mean")
-    for path in sorted(home.rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    home.rmdir()
-    place = home if where == "folder" else home.parent
-    if where == "cache":
-        place.rmdir()
-    place.write_text("a file where a folder should be")
-    features, _ = read(["mean"], TEXTS, small)
-    assert features.fresh == len(TEXTS)
-    assert torch.equal(features.matrix("mean"), matrix)
-
-
-def test_a_full_disk_still_gives_features(small: Backbone, home: Path) -> None:
-    with full_disk(64):
-        features, _ = read(["mean", "cls"], TEXTS, small)
-    assert torch.allclose(rows_of(features, "mean")[1], alone("mean", small, TEXTS[1]), atol=1e-5)
-    assert [path for path in home.rglob("*") if path.is_file()] == []
+        assert [len(chunk.texts) for chunk in chunks] == sizes
 
 
 # Several at once
-
-
-def test_threads_that_read_the_same_do_not_disturb_each_other(
-    small: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 7)
-    texts = [f"the dog {number} ran" for number in range(40)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: read(["mean", "max"], texts, small)[0], range(4)))
-    for features in found[1:]:
-        assert torch.equal(features.matrix("mean"), found[0].matrix("mean"))
-        assert torch.equal(features.matrix("max"), found[0].matrix("max"))
-    assert read(["mean", "max"], texts, small)[0].fresh == 0
 
 
 def _elsewhere(
@@ -375,9 +382,7 @@ def _elsewhere(
             told.put(int(features.matrix("mean").shape[0]))
 
 
-def test_a_process_beside_does_not_disturb_either(
-    tiny: Callable[..., Path], home: Path, small: Backbone
-) -> None:
+def test_a_process_beside_does_not_disturb_either(tiny, home, small):
     texts = [f"the dog {number} ran" for number in range(40)]
     context = multiprocessing.get_context("fork")
     told: multiprocessing.Queue[int] = context.Queue()
@@ -398,58 +403,3 @@ def test_a_process_beside_does_not_disturb_either(
 
 
 # Parts of the user's own, and room
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Puts a pooling from a file onto the shelf, in place of the one before it."""
-    file = tmp_path / "mine.py"
-
-    def put(expression: str) -> None:
-        pooling._parts.pop("mine", None)
-        file.write_text(
-            "import heads\n\n@heads.pooling\ndef mine(mask, states):\n"
-            '    """A pooling of a test.\n\n    Source: a test.\n    """\n'
-            f"    return {expression}\n"
-        )
-        runpy.run_path(str(file))
-
-    yield put
-    pooling._parts.pop("mine", None)
-
-
-def test_a_pooling_of_ones_own_is_read_anew_when_its_code_changes(
-    small: Backbone, own: Callable[[str], None]
-) -> None:
-    own("mask / mask.sum(dim=1, keepdim=True)")
-    first, _ = read(["mine", "mean"], TEXTS, small)
-    assert torch.allclose(first.matrix("mine"), first.matrix("mean"), atol=1e-6)
-    assert read(["mine"], TEXTS, small)[0].fresh == 0
-    own("mask * (mask.cumsum(dim=1) == 1)")
-    second, _ = read(["mine", "cls"], TEXTS, small)
-    assert second.fresh == len(TEXTS)
-    assert torch.equal(second.matrix("mine"), second.matrix("cls"))
-    assert not torch.equal(second.matrix("mine"), first.matrix("mine"))
-
-
-def test_the_store_is_bounded_and_what_is_in_use_stays(small: Backbone, home: Path) -> None:
-    for number in range(6):
-        read(["mean"], [f"cat {number}"], small)
-    everything = files(home)
-    assert len(everything) == 12
-    make_room(home, 1, spared_seconds=3600)
-    assert files(home) == everything
-    make_room(home, sum(path.stat().st_size for path in everything) // 2)
-    assert 0 < len(files(home)) <= 6
-    assert read(["mean"], ["cat 5"], small)[0].fresh == 0  # the one that was used last
-
-
-def test_extracting_keeps_the_store_within_its_bound(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction, "ON_DISK_BYTES", 2_000)
-    monkeypatch.setattr(extraction, "IN_USE_SECONDS", 0)
-    for number in range(12):
-        features, _ = read(["mean"], [f"the dog {number}"], small)
-        assert features.matrix("mean").shape == (1, TINY_WIDTH)
-    assert sum(path.stat().st_size for path in files(home)) <= 2_000

@@ -1,20 +1,15 @@
 """Features text by text: each text read once, whatever is asked for and whatever stands beside."""
 
-import copy
 import random
-import runpy
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from filelock import FileLock
-from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import WORDS
@@ -22,7 +17,6 @@ from torch import Tensor
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.engine import InferenceEngine
-from heads.errors import RecipeError
 from heads.events import Progress
 from heads.features import extraction, text_store
 from heads.features.extraction import extract
@@ -109,9 +103,7 @@ def files(home: Path) -> list[Path]:
 # Once
 
 
-def test_a_pass_for_one_recipe_serves_all_of_the_menu(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_a_pass_for_one_recipe_serves_all_of_the_menu(small, passes):
     for start, reading in enumerate(MENU):  # another part of the texts each time
         some = TEXTS[start : start + 11]
         found = read(reading, some, small, on_disk=start % 2 == 0)
@@ -124,9 +116,7 @@ def test_a_pass_for_one_recipe_serves_all_of_the_menu(
     assert passes.total() == 1  # the last text is new
 
 
-def test_what_a_run_has_read_is_found_text_by_text(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_what_a_run_has_read_is_found_text_by_text(small, passes):
     recipes = [resolve(recipe(reading)) for reading in ("mean", "cls@cat4")]
     run = last(extract(recipes, TEXTS[:20], [], small))
     passes.clear()
@@ -136,9 +126,7 @@ def test_what_a_run_has_read_is_found_text_by_text(
     assert passes.total() == 0
 
 
-def test_the_numbers_of_a_run_do_not_depend_on_what_was_read_before(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_the_numbers_of_a_run_do_not_depend_on_what_was_read_before(small):
     wanted = in_chunks("mean", TEXTS, small)
     for some in (TEXTS, TEXTS[:7]):
         read("mean", some, small)
@@ -146,16 +134,14 @@ def test_the_numbers_of_a_run_do_not_depend_on_what_was_read_before(
     assert torch.equal(run.matrix("mean")[run.index], wanted)
 
 
-def test_the_menu_is_every_builtin_pooling_that_is_fixed_and_has_no_option(small: Backbone) -> None:
+def test_the_menu_is_every_builtin_pooling_that_is_fixed_and_has_no_option(small):
     assert tuple(text_store._menu(small)) == MENU
     assert {name for name, part in pooling.items() if not part.learned} == {
         *MENU, "gem", "flatten", "mask_token"
     }  # fmt: skip
 
 
-def test_each_text_is_read_once_however_often_it_is_asked_for(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_each_text_is_read_once_however_often_it_is_asked_for(small, passes):
     for some in (TEXTS[:20], TEXTS[10:], [*TEXTS, *TEXTS[::-1]], TEXTS[5:6]):
         read("mean", some, small)
     assert set(passes.values()) == {1}
@@ -163,9 +149,7 @@ def test_each_text_is_read_once_however_often_it_is_asked_for(
 
 
 @pytest.mark.parametrize("reading", OTHERS)
-def test_what_is_on_no_menu_is_read_once_where_it_is_asked_for(
-    small: Backbone, passes: Counter[tuple[int, ...]], reading: str
-) -> None:
+def test_what_is_on_no_menu_is_read_once_where_it_is_asked_for(small, passes, reading):
     wanted = in_chunks(reading, TEXTS, small)
     read("mean", TEXTS, small)
     passes.clear()
@@ -176,30 +160,6 @@ def test_what_is_on_no_menu_is_read_once_where_it_is_asked_for(
     assert passes.total() == len(TEXTS)
     read("mean", TEXTS, small)
     assert passes.total() == len(TEXTS)
-
-
-def test_second_texts_are_read_beside_the_first_and_kept_apart(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
-    pairs = TEXTS[::-1]
-    one = read("mean", TEXTS, small, pairs)
-    torch.testing.assert_close(one, in_chunks("mean", TEXTS, small, pairs), atol=1e-5, rtol=1e-4)
-    passes.clear()
-    read("cls", TEXTS[:7], small, pairs[:7])
-    assert passes.total() == 0
-    assert not torch.allclose(read("mean", TEXTS, small), one)
-    assert passes.total() == len(TEXTS)
-
-
-def test_tokens_are_counted_as_chunks_count_them(small: Backbone) -> None:
-    texts = ["the cat", "cat " * 100, "ж cat", "the cat"]
-    asked = [resolve("mean+linear")]
-    for recipes in (asked, []):  # without a reading nothing is read, and tokens are still counted
-        found = last(extract_by_text(recipes, texts, [], small))
-        wanted = last(extract(recipes, texts, [], small))
-        for name in ("index", "tokens", "whole", "unknown"):
-            assert torch.equal(getattr(found, name), getattr(wanted, name))
-        assert found.fresh == (3 if recipes else 0)
 
 
 @given(
@@ -214,7 +174,7 @@ def test_tokens_are_counted_as_chunks_count_them(small: Backbone) -> None:
     )
 )
 @settings(max_examples=15)
-def test_whatever_was_asked_before_a_text_has_its_own_vector(small: Backbone, asked: list) -> None:
+def test_whatever_was_asked_before_a_text_has_its_own_vector(small, asked):
     with pytest.MonkeyPatch.context() as patch:
         another_process(patch)
         for texts, reading, on_disk in asked:
@@ -225,113 +185,16 @@ def test_whatever_was_asked_before_a_text_has_its_own_vector(small: Backbone, as
                 torch.testing.assert_close(found[row], theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_a_reading_that_does_not_fit_is_refused_before_any_work(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
-    with pytest.raises(RecipeError, match="There is no layer 9"):
-        read("mean@9", TEXTS, small)
-    assert passes.total() == 0
-
-
 # On disk
 
 
-def test_another_process_finds_what_was_read_here(
-    small: Backbone, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    once = read("mean", TEXTS, small)
-    another_process(monkeypatch)
-    passes.clear()
-    assert torch.equal(read("mean", TEXTS, small), once)
-    read("std", TEXTS[4:], small)
-    assert passes.total() == 0
-
-
-def test_what_is_read_for_an_answer_alone_leaves_no_file(
-    small: Backbone, home: Path, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_read_for_an_answer_alone_leaves_no_file(small, home, passes, monkeypatch):
     read("mean", TEXTS, small, on_disk=False)
     read("cls", TEXTS, small)
     assert (files(home), passes.total()) == ([], len(TEXTS))
     another_process(monkeypatch)
     read("cls", TEXTS, small)
     assert (len(files(home)), passes.total()) == (1, 2 * len(TEXTS))
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda path: path.write_bytes(path.read_bytes()[:-7]),
-        lambda path: path.write_bytes(b"no features at all"),
-        lambda path: path.unlink(),
-    ],
-    ids=["cut", "foreign", "gone"],
-)
-@pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
-def test_a_broken_file_is_read_anew(
-    small: Backbone, home: Path, spoil: object, known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    once = read("mean", TEXTS, small)
-    read("mean", ["another one"], small)
-    broken = max(files(home), key=lambda path: path.stat().st_size)
-    spoil(broken)  # type: ignore[operator]
-    if not known:
-        another_process(monkeypatch)
-    found = last(extract_by_text([resolve("mean+linear")], [*TEXTS, "another one"], [], small))
-    assert found.fresh == len(TEXTS)
-    torch.testing.assert_close(found.matrix("mean")[:-1], once, atol=1e-6, rtol=1e-5)
-    another_process(monkeypatch)
-    assert last(extract_by_text([resolve("cls+linear")], TEXTS, [], small)).fresh == 0
-
-
-@pytest.mark.parametrize("where", ["full", "a file"])
-def test_a_disk_that_takes_nothing_still_gives_features_and_they_are_kept(
-    small: Backbone, home: Path, where: str, passes: Counter[tuple[int, ...]]
-) -> None:
-    wanted = in_chunks("mean", TEXTS, small)
-    passes.clear()
-    if where == "full":
-        with full_disk(64):
-            found = [read(reading, TEXTS, small) for reading in ("mean", "cls")]
-    else:
-        elsewhere = home.parent.parent / "a file"
-        elsewhere.write_text("where a folder should be")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HEADS_CACHE", str(elsewhere))
-            found = [read(reading, TEXTS, small) for reading in ("mean", "cls")]
-    torch.testing.assert_close(found[0], wanted, atol=1e-6, rtol=1e-5)
-    assert passes.total() == len(TEXTS)
-
-
-def test_threads_that_ask_for_the_same_read_it_once(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda reading: read(reading, TEXTS, small), ("mean", "cls") * 4))
-    assert all(torch.equal(one, found[number % 2]) for number, one in enumerate(found))
-    assert passes.total() == len(TEXTS)
-
-
-def test_many_texts_are_read_in_several_goes_of_which_each_is_kept(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 5)
-    events = extract_by_text([resolve("mean+linear")], TEXTS, [], small)
-    shares = []
-    for event in events:
-        assert isinstance(event, Progress)
-        shares.append(event.share)
-        if event.share > 0.5:
-            break
-    events.close()  # type: ignore[attr-defined]
-    assert shares == sorted(shares)
-    kept = len(files(home))
-    assert kept > 0
-    another_process(monkeypatch)
-    found = last(extract_by_text([resolve("mean+linear")], TEXTS, [], small))
-    assert found.fresh == len(TEXTS) - 5 * kept
-    wanted = in_chunks("mean", TEXTS, small)
-    torch.testing.assert_close(found.matrix("mean"), wanted, atol=1e-5, rtol=1e-4)
 
 
 # Beside others
@@ -358,21 +221,19 @@ def at_once(function: Callable[[], Tensor]) -> Tensor:
 
 
 @pytest.mark.usefixtures("taken")
-def test_an_answer_waits_for_nobody(small: Backbone) -> None:
+def test_an_answer_waits_for_nobody(small):
     found = at_once(lambda: read("mean", TEXTS[:6], small, on_disk=False))
     torch.testing.assert_close(found, in_chunks("mean", TEXTS[:6], small), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("taken")
-def test_what_is_kept_is_found_while_others_read(
-    small: Backbone, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_what_is_kept_is_found_while_others_read(small, passes):
     at_once(lambda: read("cls", TEXTS[:3], small))
     assert passes.total() == 0
 
 
 @pytest.mark.usefixtures("taken")
-def test_who_waits_says_so_and_can_be_stopped(small: Backbone) -> None:
+def test_who_waits_says_so_and_can_be_stopped(small):
     asked: list[int] = []
 
     def stop_later() -> None:
@@ -389,9 +250,7 @@ def test_who_waits_says_so_and_can_be_stopped(small: Backbone) -> None:
             last(events)
 
 
-def test_those_who_read_for_the_disk_take_turns_and_read_each_text_once(
-    small: Backbone, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_who_read_for_the_disk_take_turns_and_read_each_text_once(small, passes, monkeypatch):
     monkeypatch.setattr(extraction, "CHUNK", 4)
     asked = [resolve("mean+linear")]
     left = [extract_by_text(asked, some, [], small) for some in (TEXTS, TEXTS[::-1])]
@@ -408,9 +267,7 @@ def test_those_who_read_for_the_disk_take_turns_and_read_each_text_once(
 # Room
 
 
-def test_memory_is_bounded_and_what_was_used_last_stays(
-    small: Backbone, passes: Counter[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_bounded_and_what_was_used_last_stays(small, passes, monkeypatch):
     each = 4 * 16 * small.width + 3 * 8  # of a text under all of the menu, with its counts
     most = 5 * each
     set_limits(Limits(kept_features_bytes=most))
@@ -427,9 +284,7 @@ def test_memory_is_bounded_and_what_was_used_last_stays(
     assert text_store._store._held <= most
 
 
-def test_of_more_texts_than_fit_only_what_is_asked_for_is_kept(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_more_texts_than_fit_only_what_is_asked_for_is_kept(small, home, monkeypatch):
     set_limits(Limits(kept_features_bytes=5_000))
     found = read("mean", TEXTS, small)
     torch.testing.assert_close(found, in_chunks("mean", TEXTS, small), atol=1e-5, rtol=1e-4)
@@ -437,17 +292,7 @@ def test_of_more_texts_than_fit_only_what_is_asked_for_is_kept(
     assert text_store._opened(path).names == {"mean", *COUNTS}
 
 
-def test_the_store_on_disk_keeps_the_bound_of_all_features(
-    small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(text_store, "ON_DISK_BYTES", 10_000)
-    monkeypatch.setattr(text_store, "IN_USE_SECONDS", 0)
-    for text in TEXTS[:9]:
-        assert read("mean", [text], small).shape == (1, small.width)
-    assert sum(path.stat().st_size for path in files(home)) <= 10_000
-
-
-def test_a_batch_that_is_let_go_is_found_no_more() -> None:
+def test_a_batch_that_is_let_go_is_found_no_more():
     store, digest = TextStore(), b"0" * DIGEST
     for value in (1.0, 2.0):
         batch = TextBatch(
@@ -465,36 +310,3 @@ def test_a_batch_that_is_let_go_is_found_no_more() -> None:
 
 
 # What numbers depend on
-
-
-def test_other_weights_and_other_code_are_read_anew(
-    small: Backbone, passes: Counter[tuple[int, ...]], tmp_path: Path
-) -> None:
-    read("mean", TEXTS, small)
-    read("mean", TEXTS, replace(small, revision="another"))
-    read("mean", TEXTS, replace(small, tokens=5))
-    assert passes.total() == 3 * len(TEXTS)
-    file = tmp_path / "mine.py"
-    try:
-        for expression in ("mask / mask.sum(dim=1, keepdim=True)", "mask * (mask.cumsum(1) == 1)"):
-            pooling._parts.pop("mine", None)
-            file.write_text(
-                "import heads\n\n@heads.pooling\ndef mine(mask, states):\n"
-                '    """A pooling of a test.\n\n    Source: a test.\n    """\n'
-                f"    return {expression}\n"
-            )
-            runpy.run_path(str(file))
-            passes.clear()
-            found = read("mine", TEXTS, small)
-            assert passes.total() == len(TEXTS)
-        torch.testing.assert_close(found, read("cls", TEXTS, small))
-        assert passes.total() == len(TEXTS)
-    finally:
-        pooling._parts.pop("mine", None)
-
-
-def test_a_base_model_without_a_mask_token_says_so(small: Backbone) -> None:
-    bare = copy.deepcopy(small.tokenizer)
-    bare.mask_token = None
-    with pytest.raises(RecipeError, match="has no mask token, so it cannot be asked to fill one"):
-        read("mask_token", ["a dog"], replace(small, tokenizer=bare))

@@ -1,11 +1,12 @@
 """The states of all tokens on disk are those of the base model, and are found again."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from expected_errors import refusing
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -43,9 +44,7 @@ def kept(
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_any_texts_are_what_the_base_model_says_of_them(
-    family: str, tiny: Callable[..., Path]
-) -> None:
+def test_any_texts_are_what_the_base_model_says_of_them(family, tiny):
     backbone = load(str(tiny(family)))
     found, _ = kept(backbone, "attention+linear")
     drawn = torch.randperm(len(TEXTS), generator=torch.Generator().manual_seed(0))
@@ -64,9 +63,7 @@ def test_any_texts_are_what_the_base_model_says_of_them(
             assert not last[length:].any()
 
 
-def test_texts_of_like_length_lie_side_by_side_without_padding(
-    backbone: Backbone, home: Path
-) -> None:
+def test_texts_of_like_length_lie_side_by_side_without_padding(backbone, home):
     found, _ = kept(backbone, "attention+linear")
     lengths = list(map(len, backbone.encode(TEXTS)))
     assert found.lengths.tolist() == lengths
@@ -76,7 +73,7 @@ def test_texts_of_like_length_lie_side_by_side_without_padding(
     assert found.lengths[written].tolist() == sorted(lengths, reverse=True)
 
 
-def test_all_layers_are_kept_where_all_are_read(backbone: Backbone) -> None:
+def test_all_layers_are_kept_where_all_are_read(backbone):
     found, _ = kept(backbone, "mean@mix+linear")
     assert found.layers == (0, 1, 2, 3, 4, 5, 6)
     states = found.states(torch.tensor([5, 60]))
@@ -85,7 +82,7 @@ def test_all_layers_are_kept_where_all_are_read(backbone: Backbone) -> None:
         assert torch.allclose(ours[0, : theirs.shape[1]], theirs[0], atol=5e-3)
 
 
-def test_another_run_finds_them(backbone: Backbone, home: Path) -> None:
+def test_another_run_finds_them(backbone, home):
     first, said = kept(backbone, "attention+linear")
     again, silent = kept(backbone, "attention+linear")
     assert said > 0
@@ -100,7 +97,7 @@ def test_another_run_finds_them(backbone: Backbone, home: Path) -> None:
     assert said > 0
 
 
-def test_texts_that_are_scored_are_kept_in_32_bits(backbone: Backbone, home: Path) -> None:
+def test_texts_that_are_scored_are_kept_in_32_bits(backbone, home):
     exact, scored = backbone, [3, 40, 41]
     found, _ = kept(backbone, "attention+linear", scored=scored)
     sizes = {path.suffix: path.stat().st_size for path in home.iterdir()}
@@ -117,7 +114,6 @@ def test_texts_that_are_scored_are_kept_in_32_bits(backbone: Backbone, home: Pat
     assert [one.dtype for one in everything.numbers] == [np.float32]
 
 
-def test_what_would_take_too_much_room_is_refused(backbone: Backbone) -> None:
-    says = "states of all tokens"
-    with use_limits(Limits(states_bytes=1000)), pytest.raises(LimitError, match=says):
+def test_what_would_take_too_much_room_is_refused(backbone):
+    with use_limits(Limits(states_bytes=1000)), refusing(LimitError):
         next(keep_states([resolve("attention+linear")], TEXTS, (), backbone))

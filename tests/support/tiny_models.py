@@ -28,14 +28,6 @@ WORDS = (
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY = (*SPECIAL, *dict.fromkeys((*WORDS, *LETTERS)), *(f"##{c}" for c in LETTERS), *"[].,!")
-BERT_LIKE: dict[str, Any] = {
-    "vocab_size": TINY_VOCABULARY,
-    "hidden_size": TINY_WIDTH,
-    "num_hidden_layers": TINY_LAYERS,
-    "num_attention_heads": 2,
-    "intermediate_size": 48,
-    "max_position_embeddings": TINY_POSITIONS,
-}
 
 
 class Family(NamedTuple):
@@ -46,100 +38,43 @@ class Family(NamedTuple):
     config: dict[str, Any]
 
 
+def sized(names: str, **more: Any) -> dict[str, Any]:
+    """A small config: what a family calls its width, layers, heads and inner width, in a line."""
+    sizes = (TINY_WIDTH, TINY_LAYERS, 2, 48)
+    return {"vocab_size": TINY_VOCABULARY, **dict(zip(names.split(), sizes, strict=False)), **more}
+
+
+PLACES = {"max_position_embeddings": TINY_POSITIONS}
+ENDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+BERT_LIKE = sized("hidden_size num_hidden_layers num_attention_heads intermediate_size", **PLACES)
+DISENTANGLED = {
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "type_vocab_size": 0,
+    "position_biased_input": False,
+}
 FAMILIES: dict[str, Family] = {
     "bert": Family("Bert", "segments", BERT_LIKE),
     "roberta": Family("Roberta", "around", BERT_LIKE | {"type_vocab_size": 1, "pad_token_id": 0}),
     "distilbert": Family(
-        "DistilBert",
-        "around",
-        {
-            "vocab_size": TINY_VOCABULARY,
-            "dim": TINY_WIDTH,
-            "n_layers": TINY_LAYERS,
-            "n_heads": 2,
-            "hidden_dim": 48,
-            "max_position_embeddings": TINY_POSITIONS,
-        },
+        "DistilBert", "around", sized("dim n_layers n_heads hidden_dim", **PLACES)
     ),
-    "xlnet": Family(
-        "XLNet",
-        "behind",
-        {
-            "vocab_size": TINY_VOCABULARY,
-            "d_model": TINY_WIDTH,
-            "n_layer": TINY_LAYERS,
-            "n_head": 2,
-            "d_inner": 48,
-        },
-    ),
-    "gpt2": Family(
-        "GPT2",
-        "none",
-        {
-            "vocab_size": TINY_VOCABULARY,
-            "n_embd": TINY_WIDTH,
-            "n_layer": TINY_LAYERS,
-            "n_head": 2,
-            "n_positions": TINY_POSITIONS,
-        },
-    ),
+    "xlnet": Family("XLNet", "behind", sized("d_model n_layer n_head d_inner")),
+    "gpt2": Family("GPT2", "none", sized("n_embd n_layer n_head", n_positions=TINY_POSITIONS)),
     "electra": Family("Electra", "segments", BERT_LIKE | {"embedding_size": 16}),
     "mpnet": Family("MPNet", "around", BERT_LIKE),
-    "deberta-v2": Family(
-        "DebertaV2",
-        "around",
-        BERT_LIKE
-        | {
-            "relative_attention": True,
-            "pos_att_type": ["p2c", "c2p"],
-            "type_vocab_size": 0,
-            "position_biased_input": False,
-        },
-    ),
+    "deberta-v2": Family("DebertaV2", "around", BERT_LIKE | DISENTANGLED),
     "modernbert": Family(
-        "ModernBert",
-        "around",
-        BERT_LIKE
-        | {
-            "pad_token_id": 0,
-            "cls_token_id": 2,
-            "bos_token_id": 2,
-            "sep_token_id": 3,
-            "eos_token_id": 3,
-        },
+        "ModernBert", "around", BERT_LIKE | ENDS | {"cls_token_id": 2, "sep_token_id": 3}
     ),
     "llama": Family("Llama", "none", BERT_LIKE | {"num_key_value_heads": 1}),
-    "t5": Family(
-        "T5",
-        "after",
-        {
-            "vocab_size": TINY_VOCABULARY,
-            "d_model": TINY_WIDTH,
-            "d_kv": 16,
-            "d_ff": 48,
-            "num_layers": TINY_LAYERS,
-            "num_heads": 2,
-        },
-    ),
+    "t5": Family("T5", "after", sized("d_model num_layers num_heads d_ff", d_kv=16)),
     "bart": Family(
         "Bart",
         "around",
-        {
-            "vocab_size": TINY_VOCABULARY,
-            "d_model": TINY_WIDTH,
-            "encoder_layers": TINY_LAYERS,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2,
-            "encoder_ffn_dim": 48,
-            "decoder_ffn_dim": 48,
-            "max_position_embeddings": TINY_POSITIONS,
-            "pad_token_id": 0,
-            "bos_token_id": 2,
-            "eos_token_id": 3,
-            "decoder_start_token_id": 2,
-            "forced_eos_token_id": None,
-        },
+        sized("d_model encoder_layers encoder_attention_heads encoder_ffn_dim", **PLACES, **ENDS)
+        | {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 48}
+        | {"decoder_start_token_id": 2, "forced_eos_token_id": None},
     ),
 }
 TEMPLATES = {
@@ -275,32 +210,28 @@ def real_tokenizer(cut: Cut, template: str, most: int) -> transformers.PreTraine
         template: The tokens around a text, as in `TEMPLATES`, or "none".
         most: The most tokens of a text.
     """
-    special = list(SPECIAL)
+    learned: dict[str, Any] = {
+        "vocab_size": PIECES,
+        "special_tokens": list(SPECIAL),
+        "show_progress": False,
+    }
     if cut == "bytes":
         tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        trainer: Any = trainers.BpeTrainer(
-            vocab_size=PIECES,
-            special_tokens=special,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
+        letters = pre_tokenizers.ByteLevel.alphabet()
+        trainer: Any = trainers.BpeTrainer(**learned, initial_alphabet=letters)
     elif cut == "pieces":
         tokenizer = Tokenizer(models.Unigram())
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
         tokenizer.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(
-            vocab_size=PIECES, special_tokens=special, unk_token="[UNK]", show_progress=False
-        )
+        trainer = trainers.UnigramTrainer(**learned, unk_token="[UNK]")
     else:
         tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=PIECES, special_tokens=special, show_progress=False
-        )
+        trainer = trainers.WordPieceTrainer(**learned)
     tokenizer.train_from_iterator(LEARNED_FROM, trainer)
     if template != "none":
         single, pair = TEMPLATES[template]
