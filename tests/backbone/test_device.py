@@ -98,7 +98,7 @@ def full(*_: object, **__: object) -> Any:
 # The device
 
 
-def test_what_stands_in_for_a_gpu_refuses_to_meet_the_processor() -> None:
+def test_what_stands_in_for_a_gpu_refuses_to_meet_the_processor():
     here = torch.randn(3, 4)
     with elsewhere() as device:
         there = here.to(device)
@@ -108,13 +108,13 @@ def test_what_stands_in_for_a_gpu_refuses_to_meet_the_processor() -> None:
             there @ here.T
 
 
-def test_without_a_gpu_texts_are_read_on_the_processor() -> None:
+def test_without_a_gpu_texts_are_read_on_the_processor():
     assert fastest().type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert called(HERE) == "the processor"
     assert called(DEVICE) == "Elsewhere 3000"
 
 
-def test_a_module_lies_on_a_device_with_all_that_it_shares(gpu: torch.device) -> None:
+def test_a_module_lies_on_a_device_with_all_that_it_shares(gpu):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.ReLU())
     model[1].weight = model[0].weight  # as embeddings are tied
     model.register_buffer("places", torch.arange(4))
@@ -129,7 +129,7 @@ def test_a_module_lies_on_a_device_with_all_that_it_shares(gpu: torch.device) ->
     assert lying_on(gpu, torch.relu) is torch.relu
 
 
-def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None:
+def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu):
     backends: Any = torch.backends
     kinds = backends.cuda.matmul, backends.cudnn.conv
     before = [kind.fp32_precision for kind in kinds]
@@ -138,9 +138,7 @@ def test_thirty_two_bits_are_thirty_two_bits_on_a_gpu(gpu: torch.device) -> None
     assert [kind.fp32_precision for kind in kinds] == before
 
 
-def test_thirty_two_bits_are_thirty_two_bits_under_an_older_torch(
-    gpu: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_thirty_two_bits_are_thirty_two_bits_under_an_older_torch(gpu, monkeypatch):
     backends = SimpleNamespace(
         cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True)),
         cudnn=SimpleNamespace(allow_tf32=True),
@@ -156,9 +154,7 @@ def test_thirty_two_bits_are_thirty_two_bits_under_an_older_torch(
 
 
 @pytest.mark.parametrize("family", slow.but(["bert", "mpnet", "albert"], "bert"))
-def test_states_stay_on_the_device_in_either_precision(
-    family: str, gpu: torch.device, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_states_stay_on_the_device_in_either_precision(family, gpu, on, tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "has_kernels", lambda _: True)
     suits = "around" if family == "mpnet" else ""
     backbone = load(str(write_classifier(tmp_path / family, family, suits)))
@@ -178,9 +174,7 @@ def test_states_stay_on_the_device_in_either_precision(
         "gpt2",
     ),
 )
-def test_transformers_reads_other_families_on_a_device(
-    family: str, gpu: torch.device, on: str, tmp_path: Path
-) -> None:
+def test_transformers_reads_other_families_on_a_device(family, gpu, on, tmp_path):
     backbone = load(str(write_classifier(tmp_path / family, family)))
     found = tried(backbone, "auto", backbone.encode(TEXTS))
     assert (found.way.name, found.way.precision) == (f"Transformers on {gpu.type}", "float32")
@@ -191,7 +185,7 @@ def test_transformers_reads_other_families_on_a_device(
 
 
 @pytest.mark.slow
-def test_every_reading_is_that_of_the_processor(backbone: Backbone, gpu: torch.device) -> None:
+def test_every_reading_is_that_of_the_processor(backbone, gpu):
     there = features(backbone, *READINGS)
     with on_the_processor():
         here = features(backbone, *READINGS)
@@ -204,9 +198,7 @@ def test_every_reading_is_that_of_the_processor(backbone: Backbone, gpu: torch.d
 
 
 @pytest.mark.slow
-def test_a_pooling_of_ones_own_need_not_know_of_a_gpu(
-    backbone: Backbone, gpu: torch.device, tmp_path: Path
-) -> None:
+def test_a_pooling_of_ones_own_need_not_know_of_a_gpu(backbone, gpu, tmp_path):
     file = tmp_path / "second.py"
     file.write_text(
         "import heads, torch\n\n@heads.pooling\ndef second(mask, states):\n"
@@ -225,7 +217,7 @@ def test_a_pooling_of_ones_own_need_not_know_of_a_gpu(
 
 
 @pytest.mark.slow
-def test_states_of_tokens_come_back_from_the_device(backbone: Backbone, gpu: torch.device) -> None:
+def test_states_of_tokens_come_back_from_the_device(backbone, gpu):
     there = states(backbone)
     with on_the_processor():
         here = states(backbone)
@@ -262,9 +254,7 @@ def reading_of(run: RunFolder) -> dict[str, str]:
     return run.read("facts.json")["reading"]
 
 
-def test_a_whole_run_reads_on_the_device_and_says_so(
-    run: RunFolder, gpu: torch.device, on: str
-) -> None:
+def test_a_whole_run_reads_on_the_device_and_says_so(run, gpu, on):
     assert foreseen(run).reading > 0
     told = reading_of(run)
     assert told["engine"] == f"Transformers on {gpu.type}"
@@ -272,9 +262,7 @@ def test_a_whole_run_reads_on_the_device_and_says_so(
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_elsewhere_says_so(
-    run: RunFolder, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_elsewhere_says_so(run, gpu, on, monkeypatch, tmp_path):
     events = working(run)
     for event in events:
         if isinstance(event, CellDone):
@@ -291,9 +279,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, ImportError])
-def test_a_device_that_fails_is_left_for_the_processor(
-    error: type[Exception], backbone: Backbone, on: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_fails_is_left_for_the_processor(error, backbone, on, monkeypatch):
     def fails(device: torch.device, part: Any) -> Any:
         if device != HERE:
             raise error("CUDA error: it does not.\nMore")
@@ -309,9 +295,7 @@ def test_a_device_that_fails_is_left_for_the_processor(
     assert here.says.count(on) == 1
 
 
-def test_a_device_that_is_not_as_exact_is_left_for_the_processor(
-    backbone: Backbone, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_is_not_as_exact_is_left_for_the_processor(backbone, gpu, on, monkeypatch):
     def rough(device: torch.device, model: Any) -> Any:
         there = lying_on(device, model)
         if device == gpu:
@@ -331,8 +315,8 @@ def test_a_device_that_is_not_as_exact_is_left_for_the_processor(
 
 @pytest.mark.slow
 def test_sixteen_bits_that_turn_states_too_far_leave_the_device_in_thirty_two(
-    backbone: Backbone, gpu: torch.device, on: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    backbone, gpu, on, monkeypatch
+):
     monkeypatch.setattr(precision, "has_instructions", lambda _: True)
     monkeypatch.setattr(engine, "ALIKE", 1.1)  # nothing is as close as that
     found = tried(backbone, "auto", backbone.encode(TEXTS))
@@ -356,9 +340,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_what_fails_in_the_midst_is_read_on_the_processor(
-    backbone: Backbone, narrow: None, on: str
-) -> None:
+def test_what_fails_in_the_midst_is_read_on_the_processor(backbone, narrow, on):
     many = [*TEXTS, *(f"{text} {number}" for text in TEXTS for number in range(9))]
     found = features(backbone, "mean", texts=many)
     assert found.engine == "Transformers"
@@ -372,18 +354,14 @@ def test_what_fails_in_the_midst_is_read_on_the_processor(
 
 
 @pytest.mark.slow
-def test_a_whole_run_on_a_device_that_fails_in_the_midst(
-    run: RunFolder, narrow: None, on: str
-) -> None:
+def test_a_whole_run_on_a_device_that_fails_in_the_midst(run, narrow, on):
     assert foreseen(run).reading > 0
     told = reading_of(run)
     assert told["engine"] == "Transformers"
     assert f"{on} failed (CUDA out of memory" in told["says"]
 
 
-def test_what_fails_on_the_processor_is_passed_on(
-    backbone: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_on_the_processor_is_passed_on(backbone, monkeypatch):
     monkeypatch.setattr(InferenceEngine, "passes", full)
     with pytest.raises(torch.OutOfMemoryError):
         features(backbone, "mean")

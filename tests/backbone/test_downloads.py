@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from expected_errors import refusing
 from fake_hub import Hub, Repository
 from tiny_models import rewrite
 
 from heads.backbone import downloads, hub, safety
 from heads.backbone.loading import load, loading
-from heads.errors import HeadsError, ModelError
+from heads.errors import LimitError, ModelError
 from heads.events import Progress
 from heads.hub import free_bytes, hub_folder
 from heads.interruption import Interrupted, interruptible
@@ -75,14 +77,29 @@ class Visitor(threading.Thread):
             self.error = error
 
 
-def said(model: str, within: float = 60.0, whose: str = "") -> str:
-    """What a visitor reads of a model that does not come."""
+def refused(
+    model: str, *names: str, kind: Any = ModelError, within: float = 60.0, whose: str = ""
+) -> None:
+    """A visitor is told in time, in a line that names the model, that it does not come."""
     start = time.monotonic()
-    with interruptible(lambda: None, whose=whose), pytest.raises(HeadsError) as refused:
+    with interruptible(lambda: None, whose=whose), refusing(kind, *names):
         downloads.fetch(model)
     assert time.monotonic() - start < within
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+
+
+def leave(*visitors: Visitor) -> None:
+    """All of them leave, and nothing is downloaded any more."""
+    for visitor in visitors:
+        visitor.is_gone = True
+    for visitor in visitors:
+        visitor.join()
+    until(lambda: not processes(), 3)
+
+
+def fetched(model: str) -> Path:
+    """The folder of a model that a visitor has waited for."""
+    with use_limits(PUBLIC), interruptible(lambda: None):
+        return downloads.fetch(model)
 
 
 def until(found: Callable[[], object], seconds: float = 60.0) -> None:
@@ -117,7 +134,7 @@ def come() -> int:
     return max(sizes)
 
 
-def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow: Hub) -> None:
+def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow):
     visitor = Visitor("a/slow")
     until(lambda: come() > 500_000)
     assert visitor.is_outside, "who waits holds no core"
@@ -130,9 +147,7 @@ def test_a_visitor_who_leaves_ends_the_download_and_leaves_nothing(slow: Hub) ->
     until(lambda: not (hub_folder() / "models--a--slow").exists(), 3)
 
 
-def test_two_visitors_share_a_download_and_one_may_leave(
-    fake: Hub, tiny: Callable[..., Path]
-) -> None:
+def test_two_visitors_share_a_download_and_one_may_leave(fake, tiny):
     fake.models["a/tiny"] = Repository(folder=tiny(), rate=30_000)
     one, other = Visitor("a/tiny"), Visitor("a/Tiny".lower())
     until(lambda: "model.safetensors" in fake.downloads("a/tiny"))
@@ -147,7 +162,7 @@ def test_two_visitors_share_a_download_and_one_may_leave(
     assert isinstance(one.error, Interrupted)
 
 
-def test_who_asks_again_at_once_goes_on_with_the_same_download(slow: Hub) -> None:
+def test_who_asks_again_at_once_goes_on_with_the_same_download(slow):
     one = Visitor("a/slow")
     until(parts)
     one.is_gone = True
@@ -155,120 +170,100 @@ def test_who_asks_again_at_once_goes_on_with_the_same_download(slow: Hub) -> Non
     other = Visitor("a/slow")
     time.sleep(downloads.GRACE + 3 * downloads.POLL)
     assert slow.asked.count("/api/models/a/slow") == 1
-    other.is_gone = True
-    other.join()
-    until(lambda: not processes(), 3)
+    leave(other)
 
 
-def test_so_many_are_fetched_at_a_time(slow: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_are_fetched_at_a_time(slow, monkeypatch):
     monkeypatch.setattr(downloads, "TURN", 1.0)
     with use_limits(replace(PUBLIC, downloads=1)):
         visitor = Visitor("a/slow")
     until(processes)
     with use_limits(replace(PUBLIC, downloads=1)):
-        told = said("a/other", within=3)
-    assert told.startswith("Others are fetching models here.")
+        refused("a/other", "Others", kind=LimitError, within=3)
     assert "/api/models/a/other" not in slow.asked
-    visitor.is_gone = True
-    visitor.join()
-    until(lambda: not processes(), 3)
+    leave(visitor)
 
 
-def test_nobody_holds_the_places_of_others(slow: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_holds_the_places_of_others(slow, monkeypatch):
     monkeypatch.setattr(downloads, "TURN", 1.0)
     visitor = Visitor("a/slow", whose="one")
     until(processes)
-    assert said("a/other", whose="one").startswith("Another model is being fetched for you.")
+    refused("a/other", "Another model", kind=LimitError, whose="one")
     assert "/api/models/a/other" not in slow.asked
-    assert said("a/other", whose="two").startswith("The Hub has no public model")
-    visitor.is_gone = True
-    visitor.join()
+    refused("a/other", "The Hub", "a/other", whose="two")
+    leave(visitor)
 
 
-def test_a_download_has_a_deadline(slow: Hub) -> None:
+def test_a_download_has_a_deadline(slow):
     with use_limits(replace(PUBLIC, download_seconds=2)):
-        told = said("a/slow")
-    assert told.startswith("a/slow has not arrived within 2 seconds.")
+        refused("a/slow", "a/slow", "2 seconds")
     assert not processes()
     assert not (hub_folder() / "models--a--slow").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "names"),
     [
-        pytest.param({"seconds": 60}, "The Hub does not answer in time for a/bad.", marks=RARE),
-        ({"rate": -1}, "The Hub has stopped sending a/bad."),
-        pytest.param({"rate": 20}, "The Hub has stopped sending a/bad.", marks=RARE),
-        ({"sends": 60_000_000}, "The Hub sends more of a/bad than it has listed."),
-        ({"status": 401}, "The Hub does not hand out a/bad without a login (401)."),
-        ({"status": 404}, "The Hub does not have a/bad"),
-        ({"status": 429}, "The Hub takes no more questions for now (429)"),
-        ({"status": 500}, "The Hub has a fault of its own (500)"),
-        pytest.param({"file_status": 500}, "The Hub has ", marks=RARE),
-        ({"file_status": 404}, "The Hub "),
-        ({"gated": True}, "a/bad is gated."),
-        ({"unsized": frozenset({"model.safetensors"})}, "The Hub does not say how large"),
+        pytest.param({"seconds": 60}, ["in time"], marks=RARE),
+        ({"rate": -1}, ["stopped sending"]),
+        pytest.param({"rate": 20}, ["stopped sending"], marks=RARE),
+        ({"sends": 60_000_000}, ["more of a/bad"]),
+        ({"status": 401}, ["login (401)"]),
+        ({"status": 404}, ["does not have"]),
+        *(({"status": code}, [f"({code})"]) for code in (429, 500)),
+        pytest.param({"file_status": 500}, [], marks=RARE),
+        ({"file_status": 404}, []),
+        ({"gated": True}, ["gated"]),
+        ({"unsized": frozenset({"model.safetensors"})}, ["how large"]),
     ],
-)  # fmt: skip
-def test_a_hub_that_misbehaves_gets_one_sentence_in_time(
-    fake: Hub, tiny: Callable[..., Path], settings: dict[str, object], expected: str
-) -> None:
+)
+def test_a_hub_that_misbehaves_gets_one_sentence_in_time(fake, tiny, settings, names):
     fake.models["a/bad"] = Repository(folder=tiny(), **settings)
-    told = said("a/bad")
-    assert told.startswith(expected)
+    refused("a/bad", *names)
     assert not processes()
     assert not parts()
     if "unsized" in settings or "status" in settings:
         assert not fake.downloads("a/bad")
 
 
-def test_what_arrives_between_two_looks_is_counted_too(
-    fake: Hub, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_arrives_between_two_looks_is_counted_too(fake, tiny, monkeypatch):
     monkeypatch.setattr(downloads, "POLL", 60.0)
     fake.models["a/bad"] = Repository(folder=tiny(), sends=60_000_000)
-    told = said("a/bad", within=55.0)
-    assert told.startswith("The Hub sends more of a/bad than it has listed.")
+    refused("a/bad", "more of a/bad", within=55.0)
     assert not (hub_folder() / "models--a--bad").exists()
 
 
 @pytest.mark.parametrize("config", [{"num_hidden_layers": 10**5}, {"model_type": "nonsense"}])
-def test_a_config_over_the_limits_is_refused_before_any_weights(
-    fake: Hub, copied: Callable[..., Path], config: dict[str, object]
-) -> None:
+def test_a_config_over_the_limits_is_refused_before_any_weights(fake, copied, config):
     fake.models["a/deep"] = Repository(folder=copied(**config))
-    assert said("a/deep").startswith("a/deep cannot be used: ")
+    refused("a/deep", "a/deep")
     assert fake.downloads("a/deep") == ["config.json"]
 
 
-def test_a_config_of_many_megabytes_is_not_read_to_its_end(
-    fake: Hub, copied: Callable[..., Path]
-) -> None:
+def test_a_config_of_many_megabytes_is_not_read_to_its_end(fake, copied):
     folder = copied()
     rewrite(folder / "config.json", filling="x" * 20_000_000)
     size = (folder / "model.safetensors").stat().st_size
     claims = {"config.json": 500, "model.safetensors": size}
     fake.models["a/config"] = Repository(folder=folder, claims=claims)
-    assert said("a/config").startswith("The config.json of a/config is over 1 MB.")
+    refused("a/config", "config.json of a/config", "1 MB")
     assert fake.downloads("a/config") == ["config.json"]
 
 
-def test_what_does_not_fit_is_not_fetched(fake: Hub, tiny: Callable[..., Path]) -> None:
+def test_what_does_not_fit_is_not_fetched(fake, tiny):
     free = free_bytes()
     fake.models |= {
         "a/large": Repository(folder=tiny(), claims={"vocab.txt": free}),
         "a/tiny": Repository(folder=tiny()),
     }
     with use_limits(replace(PUBLIC, download_bytes=10**15)):
-        told = said("a/large")
-    assert told.startswith("There is no room on this disk for a/large")
+        refused("a/large", "disk", "a/large")
     with use_limits(replace(PUBLIC, hub_cache_bytes=1_000)):
-        told = said("a/tiny")
-    assert told.startswith("This place keeps at most 0 MB of base models, and a/tiny does not fit")
+        refused("a/tiny", "at most 0 MB", "a/tiny")
     assert set(fake.downloads("a/large") + fake.downloads("a/tiny")) == {"config.json"}
 
 
-def test_it_is_told_how_far_a_download_is(slow: Hub) -> None:
+def test_it_is_told_how_far_a_download_is(slow):
     with interruptible(lambda: None):
         with use_limits(PUBLIC):
             events = loading("a/slow")
@@ -280,7 +275,7 @@ def test_it_is_told_how_far_a_download_is(slow: Hub) -> None:
     until(lambda: not processes(), 3)
 
 
-def test_a_download_ends_with_the_server(slow: Hub, tmp_path: Path) -> None:
+def test_a_download_ends_with_the_server(slow, tmp_path):
     asked = json.dumps({"does": "download", "model": "a/slow", "limits": {}})
     code = (
         "import subprocess, sys, time\n"
@@ -303,9 +298,7 @@ def test_a_download_ends_with_the_server(slow: Hub, tmp_path: Path) -> None:
     "path",
     [r"\\host\share", "//host/share", r"\/host/share", " //host/share", "file:///etc", "FILE:x"],
 )
-def test_a_path_to_another_machine_is_refused_untouched(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_to_another_machine_is_refused_untouched(path, monkeypatch):
     from heads.classifier import pretrained
     from heads.parts.resolve import resolve
 
@@ -324,24 +317,23 @@ def test_a_path_to_another_machine_is_refused_untouched(
             with use_limits(limits), monkeypatch.context() as patch:
                 for name in ("stat", "resolve", "exists", "is_dir", "is_file", "expanduser"):
                     patch.setattr(Path, name, touched)
-                with pytest.raises(ModelError, match=sentence):
+                with pytest.raises(ModelError) as refusal:
                     ask()
+            assert sentence in str(refusal.value)
 
 
 # --- Whose it is, and whether all of it is there.
 
 
-def test_what_a_server_that_is_killed_leaves_of_a_download_is_not_its_owners(slow: Hub) -> None:
+def test_what_a_server_that_is_killed_leaves_of_a_download_is_not_its_owners(slow):
     visitor = Visitor("a/slow")
     until(parts)
     assert downloads.for_visitors() == {"models--a--slow"}, "known before it is there"
     assert downloads.visitors_bytes() > 0
-    visitor.is_gone = True
-    visitor.join()
-    until(lambda: not processes(), 3)
+    leave(visitor)
 
 
-def test_many_downloads_at_once_are_all_noted(fake: Hub) -> None:
+def test_many_downloads_at_once_are_all_noted(fake):
     names = [f"models--a--{number}" for number in range(40)]
     threads = [
         threading.Thread(target=downloads._note, args=(hub_folder() / name,)) for name in names
@@ -355,7 +347,7 @@ def test_many_downloads_at_once_are_all_noted(fake: Hub) -> None:
     assert downloads.for_visitors() == set(names[1:])
 
 
-def test_models_of_the_owner_do_not_count(fake: Hub, tiny: Callable[..., Path]) -> None:
+def test_models_of_the_owner_do_not_count(fake, tiny):
     own = hub_folder() / "models--own--large" / "blobs" / "x"
     own.parent.mkdir(parents=True)
     own.write_bytes(bytes(3_000_000))
@@ -364,27 +356,22 @@ def test_models_of_the_owner_do_not_count(fake: Hub, tiny: Callable[..., Path]) 
         downloads.fetch("a/one")
     most = downloads.visitors_bytes() + 1_000
     with use_limits(replace(PUBLIC, hub_cache_bytes=most)):
-        assert said("a/two").startswith("This place keeps")
+        refused("a/two", "at most", "a/two")
 
 
-def test_a_tokenizer_without_its_settings_has_not_arrived(
-    fake: Hub, tiny: Callable[..., Path]
-) -> None:
+def test_a_tokenizer_without_its_settings_has_not_arrived(fake, tiny):
     fake.models["a/tiny"] = Repository(folder=tiny())
-    with use_limits(PUBLIC), interruptible(lambda: None):
-        folder = downloads.fetch("a/tiny")
+    folder = fetched("a/tiny")
     assert hub.cached_folder("a/tiny") == folder
     (folder / "tokenizer_config.json").unlink()
     assert hub.cached_folder("a/tiny") is None
-    with use_limits(PUBLIC), interruptible(lambda: None):
-        downloads.fetch("a/tiny")
+    fetched("a/tiny")
     assert hub.cached_folder("a/tiny") == folder
 
 
-def test_a_model_that_is_asked_for_was_used_now(fake: Hub, tiny: Callable[..., Path]) -> None:
+def test_a_model_that_is_asked_for_was_used_now(fake, tiny):
     fake.models["a/tiny"] = Repository(folder=tiny())
-    with use_limits(PUBLIC), interruptible(lambda: None):
-        downloads.fetch("a/tiny")
+    fetched("a/tiny")
     place = hub_folder() / "models--a--tiny"
     os.utime(place, (0, 0))
     with use_limits(PUBLIC):
@@ -392,29 +379,24 @@ def test_a_model_that_is_asked_for_was_used_now(fake: Hub, tiny: Callable[..., P
     assert time.time() - place.stat().st_mtime < 60
 
 
-def test_parts_of_other_programs_stay(slow: Hub) -> None:
+def test_parts_of_other_programs_stay(slow):
     theirs = hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
     theirs.parent.mkdir(parents=True)
     theirs.write_bytes(b"part")
     os.utime(theirs, (0, 0))
     visitor = Visitor("a/slow")
     until(lambda: len(parts()) > 1)
-    visitor.is_gone = True
-    visitor.join()
-    until(lambda: not processes(), 3)
+    leave(visitor)
     assert theirs.exists()
 
 
-def test_a_download_takes_the_modules_along_and_no_other_folder(
-    copied: Callable[..., Path], fake: Hub
-) -> None:
+def test_a_download_takes_the_modules_along_and_no_other_folder(copied, fake):
     folder = copied()
     for other in ("openvino", "onnx", "1_Pooling/deeper"):
         (folder / other).mkdir()
         (folder / other / "config.json").write_text("{}", "utf-8")
     fake.models["a/sentences"] = Repository(folder=folder)
-    with use_limits(PUBLIC), interruptible(lambda: None):
-        downloads.fetch("a/sentences")
+    fetched("a/sentences")
     with use_limits(PUBLIC):
         backbone = load("a/sentences", download=False)
     assert backbone.trained is not None

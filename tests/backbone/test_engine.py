@@ -1,14 +1,12 @@
 """The engine encodes as Transformers does in 32 bits, or says how far it is from that."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from expected_errors import refusing
 
 from heads.backbone import engine, loading, precision
-from heads.backbone.backbone import Backbone
 from heads.backbone.engine import InferenceEngine, agreement, backends, to_try, tried
 from heads.backbone.states import Encoded
 from heads.errors import ModelError
@@ -30,7 +28,7 @@ def in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "has_instructions", lambda _: True)
 
 
-def test_a_pooling_needs_only_its_layers(backbone: Backbone) -> None:
+def test_a_pooling_needs_only_its_layers(backbone):
     needed = {
         name: sorted(Featurizer(resolve(f"{name}+linear"), backbone).depths)
         for name in ("mean", "cls@2", "mean@0", "mean@mean4", "max@cat4", "mean@mix", "pooler")
@@ -42,7 +40,7 @@ def test_a_pooling_needs_only_its_layers(backbone: Backbone) -> None:
     }  # fmt: skip
 
 
-def test_the_exact_engine_agrees_with_texts_encoded_one_by_one(backbone: Backbone) -> None:
+def test_the_exact_engine_agrees_with_texts_encoded_one_by_one(backbone):
     encoded = backbone.encode(TEXTS)
     chosen = tried(backbone, "exact", encoded)
     assert (chosen.way.name, chosen.way.precision) == ("Transformers", "float32")
@@ -51,9 +49,7 @@ def test_the_exact_engine_agrees_with_texts_encoded_one_by_one(backbone: Backbon
 
 @pytest.mark.skipif(not HAS_KERNELS, reason="this processor has no kernels for 16 bits")
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "t5"])
-def test_16_bits_are_used_for_any_family_if_they_are_close(
-    family: str, tiny: Callable[..., Path], in_16_bits: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_16_bits_are_used_for_any_family_if_they_are_close(family, tiny, in_16_bits, monkeypatch):
     backbone = loading.load(str(tiny(family)))
     encoded = backbone.encode(TEXTS)
     chosen = tried(backbone, "auto", encoded)
@@ -72,9 +68,7 @@ def test_16_bits_are_used_for_any_family_if_they_are_close(
     assert backends(backbone, "auto") == backends(backbone, "exact")
 
 
-def test_a_backend_that_fails_or_gives_nan_is_not_used(
-    backbone: Backbone, in_16_bits: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_that_fails_or_gives_nan_is_not_used(backbone, in_16_bits, monkeypatch):
     def copy_model(device: torch.device, dtype: torch.dtype, model: Any) -> Any:
         if dtype == torch.float32:
             return model
@@ -97,14 +91,14 @@ def test_a_backend_that_fails_or_gives_nan_is_not_used(
     assert tried(backbone, "auto", backbone.encode(TEXTS)).way.precision == "float32"
 
 
-def test_what_a_model_cannot_encode_is_a_sentence(tiny: Callable[..., Path]) -> None:
+def test_what_a_model_cannot_encode_is_a_sentence(tiny):
     backbone = loading.load(str(tiny("roberta")))
     inputs = {"input_ids": [10, 11, 12, 13], "token_type_ids": [0, 0, 7, 7]}  # of two kinds at most
-    with pytest.raises(ModelError, match="cannot read a text of 4 tokens"):
+    with refusing(ModelError, "4 tokens"):
         backbone.states([Encoded(inputs=inputs, special=[1, 0, 0, 0], whole_length=4)])
 
 
-def test_runs_that_were_encoded_in_two_precisions_name_both() -> None:
+def test_runs_that_were_encoded_in_two_precisions_name_both():
     index = torch.arange(2)
     both = {
         name: FeatureMatrices(
@@ -120,7 +114,7 @@ def test_runs_that_were_encoded_in_two_precisions_name_both() -> None:
     assert way["says"] == "Read in float32. Read in bfloat16."
 
 
-def test_the_sample_has_short_and_long_texts() -> None:
+def test_the_sample_has_short_and_long_texts():
     assert to_try([5]) == [0]
     assert to_try([9, 1, 5, 7]) == [1, 3, 0]
     assert len(to_try(range(1000))) == 4
@@ -130,8 +124,8 @@ def test_the_sample_has_short_and_long_texts() -> None:
     ("has_instructions", "has_kernels"), [(True, True), (False, True), (False, False)]
 )
 def test_precision_follows_the_instructions_of_the_device(
-    monkeypatch: pytest.MonkeyPatch, has_instructions: bool, has_kernels: bool
-) -> None:
+    monkeypatch, has_instructions, has_kernels
+):
     monkeypatch.setattr(precision, "has_instructions", lambda _: has_instructions)
     monkeypatch.setattr(precision, "has_kernels", lambda _: has_kernels)
     auto, exact, fast, resumed = (

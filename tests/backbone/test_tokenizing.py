@@ -3,7 +3,7 @@
 import base64
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from heads.backbone import safety, tokenizing
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.backbone.tokenizer_check import check_tokenizer
-from heads.data.corpus import Corpus
 from heads.errors import ModelError
 from heads.exporters.tokenizer import tokenizer_of
 from heads.settings import PUBLIC, use_limits
@@ -88,13 +87,13 @@ def change(folder: Path, changes: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_tokenizer_that_makes_too_much_of_a_text_is_refused(name: str, copied: Copied) -> None:
+def test_a_tokenizer_that_makes_too_much_of_a_text_is_refused(name, copied):
     with pytest.raises(ModelError):
         load(str(change(copied(), HOSTILE[name])))
 
 
 @pytest.mark.parametrize("file", ["added_tokens.json", "tokenizer_config.json", "special"])
-def test_tokens_in_other_files_count_as_well(file: str, copied: Copied) -> None:
+def test_tokens_in_other_files_count_as_well(file, copied):
     folder, names = copied(), [f"<{n}>" for n in range(30_000)]
     if file == "added_tokens.json":
         (folder / file).write_text(json.dumps({name: 100 + n for n, name in enumerate(names)}))
@@ -108,7 +107,7 @@ def test_tokens_in_other_files_count_as_well(file: str, copied: Copied) -> None:
         check_tokenizer(folder)
 
 
-def test_settings_of_the_file_neither_cut_nor_fill_texts(copied: Copied, small: Backbone) -> None:
+def test_settings_of_the_file_neither_cut_nor_fill_texts(copied, small):
     padding = {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None}
     padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
     cut = {"direction": "Left", "max_length": 3, "strategy": "LongestFirst", "stride": 1}
@@ -116,7 +115,7 @@ def test_settings_of_the_file_neither_cut_nor_fill_texts(copied: Copied, small: 
     assert foreign.encode([TEXT]) == small.encode([TEXT])
 
 
-def test_a_panic_is_an_error_of_the_model(copied: Copied) -> None:
+def test_a_panic_is_an_error_of_the_model(copied):
     foreign = load(str(change(copied(), {"pre_tokenizer": split("(a+)+$")})))
     with pytest.raises(ModelError):
         foreign.encode(["a" * 60 + "!"])
@@ -138,10 +137,17 @@ def visitors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Backbone]:
     return loaded
 
 
-def test_a_visitors_tokenizer_reads_as_it_would_here(
-    copied: Copied, visitors: Callable[[Path], Backbone], small: Backbone, tmp_path: Path
-) -> None:
-    foreign, texts = visitors(copied()), [TEXT, "a " * 100, "[CLS] zebra [MASK]", ""]
+@pytest.fixture(scope="module")
+def visitor(tiny: Callable[..., Path]) -> Iterator[Backbone]:
+    """A sound model that a visitor names, with the process of its tokenizer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(safety, "cached_folder", lambda model: tiny())
+        with use_limits(PUBLIC):
+            yield load("someone/sound")
+
+
+def test_a_visitors_tokenizer_reads_as_it_would_here(visitor, small):
+    foreign, texts = visitor, [TEXT, "a " * 100, "[CLS] zebra [MASK]", ""]
     assert foreign.encode(texts) == small.encode(texts)
     assert foreign.encode(texts, texts[::-1]) == small.encode(texts, texts[::-1])
     assert foreign.words(foreign.encode(texts)[2]) == small.words(small.encode(texts)[2])
@@ -150,20 +156,16 @@ def test_a_visitors_tokenizer_reads_as_it_would_here(
     assert windowed.encode(texts) == own.encode(texts)
 
 
-def test_a_head_on_a_visitors_model_is_exported(
-    copied: Copied, visitors: Callable[[Path], Backbone], rows: Corpus, tmp_path: Path
-) -> None:
+def test_a_head_on_a_visitors_model_is_exported(visitor, rows, tmp_path):
     """Its logits are compared with the export's on a padded batch."""
-    (mine,) = classifiers(["cls+bert"], rows, visitors(copied()))
+    (mine,) = classifiers(["cls+bert"], rows, visitor)
     assert heads.export(mine, tmp_path / "mine", refit=False).difference < 1e-5
 
 
-def test_a_copy_of_a_visitors_tokenizer_is_isolated_and_saved_whole(
-    copied: Copied, visitors: Callable[[Path], Backbone], small: Backbone, tmp_path: Path
-) -> None:
+def test_a_copy_of_a_visitors_tokenizer_is_isolated_and_saved_whole(visitor, small, tmp_path):
     from transformers import AutoTokenizer
 
-    classifier: Any = type("Classifier", (), {"backbone": visitors(copied())})
+    classifier: Any = type("Classifier", (), {"backbone": visitor})
     copy = tokenizer_of(classifier)
     copy.save_pretrained(tmp_path / "saved")
     again = AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -183,12 +185,8 @@ def test_a_copy_of_a_visitors_tokenizer_is_isolated_and_saved_whole(
     ids=["panic", "time", "memory"],
 )
 def test_what_a_visitors_tokenizer_does_ends_with_its_process(
-    changes: dict[str, Any],
-    text: str,
-    copied: Copied,
-    visitors: Callable[[Path], Backbone],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    changes, text, copied, visitors, monkeypatch
+):
     foreign = visitors(copied())
     backend: Any = foreign.tokenizer._tokenizer
     values = json.loads(backend.to_str())
@@ -202,16 +200,12 @@ def test_what_a_visitors_tokenizer_does_ends_with_its_process(
     assert foreign.encode(["the dog"])[0].whole_length > 2  # by another process
 
 
-def test_a_visitors_tokenizer_is_tried_before_it_is_loaded(
-    copied: Copied, visitors: Callable[[Path], Backbone]
-) -> None:
+def test_a_visitors_tokenizer_is_tried_before_it_is_loaded(copied, visitors):
     with pytest.raises(ModelError):
         visitors(change(copied(), HOSTILE["replacements"]))
 
 
-def test_the_process_of_a_tokenizer_ends_with_it(
-    copied: Copied, visitors: Callable[[Path], Backbone]
-) -> None:
+def test_the_process_of_a_tokenizer_ends_with_it(copied, visitors):
     tokenizer = visitors(copied()).tokenizer
     process = vars(tokenizer._tokenizer)["_process"]
     assert process.end.alive
@@ -285,12 +279,12 @@ def real(name: str) -> dict[str, Any]:
     "name",
     ["gpt2", "modernbert", "llama3", "qwen", "clip", "llama2", "t5", "xlm-roberta", "albert"],
 )
-def test_tokenizers_of_real_families_pass(name: str, tmp_path: Path) -> None:
+def test_tokenizers_of_real_families_pass(name, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(real(name)), "utf-8")
     check_tokenizer(tmp_path)
 
 
-def test_tokenizers_of_all_tiny_families_pass(tiny: Callable[..., Path]) -> None:
+def test_tokenizers_of_all_tiny_families_pass(tiny):
     from tiny_models import FAMILIES
 
     for family in FAMILIES:
