@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from heads.backbone import precision
-from heads.backbone.backbone import Backbone
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.exporters.export import export
@@ -73,7 +72,7 @@ def plainly(folder: Path) -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize("sample", slow.but(RECIPES, "aspects"))
-def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path) -> None:
+def test_the_board_scores_the_head_that_is_exported(sample, tmp_path):
     train, test = (read(path) for path in split(sample, tmp_path))
     asked = RunRequest(
         data=train,
@@ -124,7 +123,7 @@ def test_the_board_scores_the_head_that_is_exported(sample: str, tmp_path: Path)
         assert "the mean of several trainings of this recipe" in card
 
 
-def test_only_rows_that_are_not_scored_are_read_in_16_bits(backbone: Backbone) -> None:
+def test_only_rows_that_are_not_scored_are_read_in_16_bits(backbone):
     """What is learned from differs from 32 bits; a text on both sides is read once, in 32."""
     with SAMPLES["intents"].path.open(encoding="utf-8", newline="") as file:
         texts = [row[0] for row in list(csv.reader(file))[1:61]]

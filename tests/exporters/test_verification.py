@@ -7,25 +7,26 @@ from dataclasses import replace
 import pytest
 import torch
 from quick_heads import classifiers
+from tiny_models import save_tiny
 from torch import Tensor, nn
 
-from heads.backbone.backbone import Backbone
+from heads.backbone.loading import load
 from heads.classifier.calibration import calibrated
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import Corpus
-from heads.errors import CheckpointError
+from heads.errors import CheckpointError, ModelError
 from heads.exporters.transformers import ROUNDING
-from heads.exporters.verification import rounding_gain, verify_logits
+from heads.exporters.verification import long_text, rounding_gain, verify_logits
 from heads.parts.modules import last_linear
+from heads.settings import Limits, use_limits
 
 # The weights of pooler+linear are in the tens of thousands: its vectors hardly vary.
 RECIPES = ("mean+linear", "cls+bert", "mean+ridge", "pooler+linear")
 
 
 @pytest.fixture(scope="module", params=RECIPES)
-def classifier(request: pytest.FixtureRequest, small: Backbone, rows: Corpus) -> Classifier:
-    (classifier,) = classifiers([request.param], rows, small)
-    return calibrated(replace(classifier, head=replace(classifier.head, temperature=0.3)))
+def classifier(request, trained) -> Classifier:
+    ours = trained(request.param)
+    return calibrated(replace(ours, head=replace(ours.head, temperature=0.3)))
 
 
 def with_layer(classifier: Classifier, change: Callable[[nn.Linear], None]) -> Classifier:
@@ -38,29 +39,17 @@ def with_layer(classifier: Classifier, change: Callable[[nn.Linear], None]) -> C
     return replace(classifier, head=replace(classifier.head, module=module))
 
 
-def drop_bias(layer: nn.Linear) -> None:
-    layer.bias.zero_()
+CHANGES = {
+    "no bias": lambda layer: layer.bias.zero_(),
+    "classes swapped": lambda layer: [own.copy_(own.flip(0)) for own in (layer.weight, layer.bias)],
+    "no temperature": lambda layer: [own.mul_(0.3) for own in (layer.weight, layer.bias)],
+    "16 bits": lambda layer: layer.weight.copy_(layer.weight.bfloat16()),
+}
 
 
-def swap_classes(layer: nn.Linear) -> None:
-    layer.weight.copy_(layer.weight.flip(0))
-    layer.bias.copy_(layer.bias.flip(0))
-
-
-def forget_the_temperature(layer: nn.Linear) -> None:
-    layer.weight.mul_(0.3)
-    layer.bias.mul_(0.3)
-
-
-def round_to_16_bits(layer: nn.Linear) -> None:
-    layer.weight.copy_(layer.weight.bfloat16())
-
-
-@pytest.mark.parametrize(
-    "change", [drop_bias, swap_classes, forget_the_temperature, round_to_16_bits]
-)
-def test_an_export_with_other_weights_is_refused(classifier: Classifier, change) -> None:
-    wrong = with_layer(classifier, change)
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_export_with_other_weights_is_refused(classifier, change):
+    wrong = with_layer(classifier, CHANGES[change])
     with pytest.raises(CheckpointError):
         verify_logits(classifier, lambda texts, pairs: wrong.logits(texts, pairs), most=ROUNDING)
 
@@ -70,9 +59,7 @@ def test_an_export_with_other_weights_is_refused(classifier: Classifier, change)
     [str.upper, lambda text: text[: len(text) // 2], lambda text: "no"],
     ids=["upper", "half", "constant"],
 )
-def test_an_export_that_reads_other_texts_is_refused(
-    classifier: Classifier, change: Callable[[str], str]
-) -> None:
+def test_an_export_that_reads_other_texts_is_refused(classifier, change):
     def logits(texts: Sequence[str], pairs: Sequence[str]) -> Tensor:
         return classifier.logits([change(text) for text in texts], pairs)
 
@@ -80,15 +67,39 @@ def test_an_export_that_reads_other_texts_is_refused(
         verify_logits(classifier, logits, most=ROUNDING)
 
 
-def test_no_number_is_refused(classifier: Classifier) -> None:
+def test_no_number_is_refused(classifier):
     with pytest.raises(CheckpointError):
         verify_logits(
             classifier, lambda texts, pairs: classifier.logits(texts, pairs) * torch.nan, most=1.0
         )
 
 
-def test_the_head_itself_passes_and_usual_heads_get_no_room(classifier: Classifier) -> None:
+def test_the_head_itself_passes_and_usual_heads_get_no_room(classifier):
     count, difference = verify_logits(classifier, classifier.logits, most=ROUNDING)
     assert count
     assert difference == 0
     assert (rounding_gain(classifier) > 100) == (str(classifier.recipe) == "pooler+linear")
+
+
+@pytest.mark.parametrize("recipe", ["mean+logistic", "mean+logistic?long=windows"])
+def test_an_export_that_cuts_elsewhere_is_told_from_one_that_does_not(recipe, rows, tmp_path):
+    many = {"max_position_embeddings": 1_300}  # more tokens than the usual texts to try it on have
+    folder = str(save_tiny(tmp_path / "base", "bert", **many))
+    with use_limits(Limits(tokens=1_200)):
+        whole = load(folder)
+    assert long_text(whole)
+    assert not long_text(replace(whole, tokens=40))
+    [ours] = classifiers([recipe], rows, whole)
+    cut = replace(ours, backbone=replace(ours.backbone, tokens=1_190))
+    assert verify_logits(ours, ours.logits, most=1e-6)[0] > 0
+    with pytest.raises(CheckpointError):
+        verify_logits(ours, cut.logits, most=1e-6)
+
+
+def test_texts_that_the_base_model_cannot_read_are_no_trial(classifier, monkeypatch):
+    def reads(texts, pairs=()):
+        raise ModelError("too short")
+
+    monkeypatch.setattr(Classifier, "logits", lambda self, texts, pairs=(): reads(texts, pairs))
+    with pytest.raises(CheckpointError):
+        verify_logits(classifier, reads, most=1e-5)
