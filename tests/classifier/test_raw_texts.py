@@ -52,7 +52,7 @@ CUTS: dict[str, Cut] = {
     **dict.fromkeys(("deberta-v2", "xlnet", "albert", "fnet", "xlm", "reformer"), "pieces"),
     **dict.fromkeys(("t5", "t5gemma", "t5gemma2", "gemma3"), "pieces"),
 }
-OFTEN = ("gpt2", "bert", "deberta-v2", "t5", "bart", "modernbert", "xlnet")
+OFTEN = ("gpt2", "bert", "deberta-v2", "t5", "bart", "modernbert")
 CLASSIFIERS = {**FORMS, **OTHERS}
 # Their classes answer otherwise in a padded batch than alone: nobody can give both.
 READ_PADDING = ("funnel", "fnet", "reformer", "t5gemma", "t5gemma2")

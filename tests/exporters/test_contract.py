@@ -20,6 +20,7 @@ import heads
 from heads.backbone import trained_reading
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
+from heads.catalog.families import family as family_of
 from heads.catalog.tiny_models import quiet
 from heads.classifier.classifier import Classifier
 from heads.data.corpus import Corpus, build, in_order, numbered
@@ -120,7 +121,8 @@ def base(tiny, tmp_path_factory) -> Callable[[str], Backbone]:
     made = dict[str, Path]()
 
     def folder(name: str) -> Path:
-        if name in FAMILIES and name != "gpt2":  # of which the other one has a padding token
+        # Those of GPT-2 and T5 have another token that pads or ends a text than their tokenizers.
+        if name in FAMILIES and name not in ("gpt2", "t5"):
             return tiny(name)
         place = tmp_path_factory.mktemp("base")
         return made.get(name) or made.setdefault(name, write_classifier(place / name, name))
@@ -129,8 +131,9 @@ def base(tiny, tmp_path_factory) -> Callable[[str], Backbone]:
 
 
 def corpus_of(data: str, rows: Corpus, recipe: str) -> Corpus:
-    """The sixty made-up texts with another kind of labels."""
-    texts, second = rows.texts, [*rows.texts[7:], *rows.texts[:7]]
+    """The sixty made-up texts, none of two words, with another kind of labels."""
+    texts = [f"{text} and late" for text in rows.texts]
+    second = [*texts[7:], *texts[:7]]
     if data == "pairs":
         longer = [("x", "y")[len(a) > len(b)] for a, b in zip(texts, second, strict=True)]
         return build("pairs", texts, longer, second)
@@ -139,7 +142,8 @@ def corpus_of(data: str, rows: Corpus, recipe: str) -> Corpus:
     if data.endswith("numbers"):
         values = [float(len(one)) for one in texts]
         return numbered("lengths", texts, values, second if "pairs" in data else ())
-    return in_order(rows, rows.classes) if resolve(recipe).head.ordered else rows
+    found = build("made up", texts, rows.labels)
+    return in_order(found, found.classes) if resolve(recipe).head.ordered else found
 
 
 def train(case: Case, backbone: Backbone, rows: Corpus) -> Classifier:
@@ -173,8 +177,11 @@ class Others(NamedTuple):
     problem_type: str = ""
 
 
-def ask_model(model: Any, folder: Path) -> Others:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+def ask_model(model: Any, folder: Path, classifier: Classifier) -> Others:
+    side = family_of(classifier.backbone.model_type).sides_of(
+        classifier.head.module.reader.resolved
+    )[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side=side)
     facts = transformers.AutoConfig.from_pretrained(folder)
 
     def logits(*given: Sequence[str]) -> Tensor:
@@ -193,7 +200,7 @@ def ask_transformers(folder: Path, classifier: Classifier) -> Others:
             folder, output_loading_info=True
         )
     assert not any(report.values())
-    return ask_model(model, folder)
+    return ask_model(model, folder, classifier)
 
 
 def ask_peft(folder: Path, classifier: Classifier) -> Others:
@@ -203,7 +210,7 @@ def ask_peft(folder: Path, classifier: Classifier) -> Others:
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
             classifier.backbone.folder, num_labels=3, ignore_mismatched_sizes=True
         )
-        return ask_model(PeftModel.from_pretrained(model, str(folder)), folder)
+        return ask_model(PeftModel.from_pretrained(model, str(folder)), folder, classifier)
 
 
 def ask_sentence_transformers(folder: Path, classifier: Classifier) -> Others:

@@ -19,16 +19,20 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 
-def read_model(folder, given):
+def read_model(folder, given, sides=("right", "left")):
     pipe = pipeline("text-classification", folder, trust_remote_code=True)
     found = []
-    for side in ("right", "left"):
+    for side in sides:
         tokens = pipe.tokenizer(*given, padding=True, padding_side=side, truncation=True,
                                 return_tensors="pt")
         with torch.no_grad():
             found.append(pipe.model(**tokens).logits.tolist())
     rows = [dict(zip(("text", "text_pair"), row)) for row in zip(*given)]
     return found, [answer["label"] for answer in pipe(rows, truncation=True, batch_size=4)]
+
+
+def read_native(folder, given):
+    return read_model(folder, given, ["right"])  # on which its class is defined
 
 
 def read_sentences(folder, given):
@@ -63,10 +67,11 @@ def read_onnx(code, given):
     return [own["logits"].tolist()], printed[-1]
 
 
-READ = {"adapter": read_adapter, "sentences": read_sentences, "onnx": read_onnx}
+READ = {"native": read_native, "code": read_model, "adapter": read_adapter,
+        "sentences": read_sentences, "onnx": read_onnx}
 for line in sys.stdin:
     target, *question = json.loads(line)
-    print(json.dumps(READ.get(target, read_model)(*question)), flush=True)
+    print(json.dumps(READ[target](*question)), flush=True)
 """
 
 
