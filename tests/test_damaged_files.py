@@ -223,7 +223,7 @@ def damages(path: Path, rng: random.Random) -> Iterator[bytes]:
         yield bytes(broken)
 
 
-def test_damage_gives_the_same_numbers_or_a_clear_word(stored: Stored) -> None:
+def test_damage_gives_the_same_numbers_or_a_clear_word(stored):
     rng, silent, unnamed, count = random.Random(0), list[str](), list[str](), 0
     for path, way in list(stored.files()):
         whole, wanted = path.read_bytes(), way()
@@ -271,7 +271,7 @@ DOORS: dict[str, Callable[[RunFolder], object]] = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("file", ["heads/{:03}.safetensors", "cells/{:03}.json"])
-def test_no_other_head_answers_for_one_that_is_gone(run: RunFolder, door: str, file: str) -> None:
+def test_no_other_head_answers_for_one_that_is_gone(run, door, file):
     name, number = recommended(run)
     gone = file.format(number)
     (run.path / gone).unlink()
@@ -283,7 +283,7 @@ def test_no_other_head_answers_for_one_that_is_gone(run: RunFolder, door: str, f
     assert facts_of(run)["state"] == "broken"
 
 
-def test_a_leaderboard_notes_a_head_that_is_gone(run: RunFolder) -> None:
+def test_a_leaderboard_notes_a_head_that_is_gone(run):
     gone = f"heads/{recommended(run)[1]:03}.safetensors"
     assert not any(gone in note for note in leaderboard(run).notes)
     (run.path / gone).unlink()
@@ -301,9 +301,7 @@ OTHERS = (
     ("harm", "file"),
     [*(("gone", file) for file in CELL), *(("damaged", file) for file in (*CELL, *OTHERS))],
 )
-def test_a_resumed_run_makes_anew_what_is_gone_or_damaged(
-    run: RunFolder, file: str, harm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_makes_anew_what_is_gone_or_damaged(run, file, harm, monkeypatch):
     monkeypatch.setattr(successive_halving, "CAP", 24)
     monkeypatch.setattr(learning_curve, "FEWEST", 10)
     name, number = recommended(run)
@@ -321,7 +319,7 @@ def test_a_resumed_run_makes_anew_what_is_gone_or_damaged(
     assert path.is_file() or file.startswith("race/")  # of a cell that is done it is not needed
 
 
-def test_a_run_of_before_there_were_checksums_is_opened(run: RunFolder) -> None:
+def test_a_run_of_before_there_were_checksums_is_opened(run):
     wanted = read_run(run)
     for path in run.path.rglob("*.json"):
         path.write_text(json.dumps(run.read(path.relative_to(run.path).as_posix())), "utf-8")

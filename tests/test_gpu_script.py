@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,14 +30,12 @@ gpu_parts.main()
 """
 
 
-def test_examples_in_docstrings_hold() -> None:
+def test_examples_in_docstrings_hold():
     assert doctest.testmod(gpu).failed == 0
 
 
 @pytest.mark.slow
-def test_a_part_that_crashes_or_hangs_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_crashes_or_hangs_leaves_the_others(tmp_path, monkeypatch):
     (tmp_path / "python").write_text(BROKEN)
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(gpu.sys, "executable", str(tmp_path / "python"))
@@ -69,17 +66,13 @@ def test_a_part_that_crashes_or_hangs_leaves_the_others(
         ({"error": "it broke"}, {"error": "no Gradio", "left": True}, "failed"),
     ],
 )
-def test_a_row_says_what_became_of_a_part(
-    device: dict[str, Any], processor: dict[str, Any], result: str
-) -> None:
+def test_a_row_says_what_became_of_a_part(device, processor, result):
     row = gpu.compared("encode", device, processor)
     assert row["result"] == result
     assert f"| {result} |" in gpu.table({"device": "cuda", "facts": {}, "parts": [row]})
 
 
-def test_only_packages_that_are_missing_are_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_packages_that_are_missing_are_installed(tmp_path, monkeypatch):
     for name in ("torch-2.0.0-py3-none-any.whl", "no_such_package-1.0-py3-none-any.whl"):
         (tmp_path / name).touch()
     commands = list[list[str]]()
@@ -96,7 +89,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, env=own)
 
 
-def test_without_a_gpu_the_script_says_so() -> None:
+def test_without_a_gpu_the_script_says_so():
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
     done = run()
@@ -105,7 +98,7 @@ def test_without_a_gpu_the_script_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_the_script_runs_through_on_the_processor(tmp_path: Path) -> None:
+def test_the_script_runs_through_on_the_processor(tmp_path):
     out = tmp_path / "report.json"  # the cores are shared, so it may take longer than on a GPU
     done = run("--device", "cpu", "--quick", "--minutes", "20", "--out", str(out))
     assert done.returncode == 0, done.stdout
