@@ -313,18 +313,6 @@ def test_a_device_that_is_not_as_exact_is_left_for_the_processor(backbone, gpu, 
     assert features(backbone, "mean").fresh == 0
 
 
-@pytest.mark.slow
-def test_sixteen_bits_that_turn_states_too_far_leave_the_device_in_thirty_two(
-    backbone, gpu, on, monkeypatch
-):
-    monkeypatch.setattr(precision, "has_instructions", lambda _: True)
-    monkeypatch.setattr(engine, "ALIKE", 1.1)  # nothing is as close as that
-    found = tried(backbone, "auto", backbone.encode(TEXTS))
-    assert (found.way.name, found.way.precision) == (f"Transformers on {gpu.type}", "float32")
-    assert f"{on} in 16 bits would turn the vector of a token too far" in found.says
-    assert "16 bits" not in tried(backbone, "exact", backbone.encode(TEXTS)).says
-
-
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device with room for the few texts on which it is tried, and no more."""
@@ -351,14 +339,6 @@ def test_what_fails_in_the_midst_is_read_on_the_processor(backbone, narrow, on):
     rows = found.matrix("mean")[found.index[: len(TEXTS)]]
     assert torch.allclose(rows, wanted.matrix("mean")[wanted.index], atol=ROUNDING)
     assert features(backbone, "cls").engine == found.engine  # it is not tried again
-
-
-@pytest.mark.slow
-def test_a_whole_run_on_a_device_that_fails_in_the_midst(run, narrow, on):
-    assert foreseen(run).reading > 0
-    told = reading_of(run)
-    assert told["engine"] == "Transformers"
-    assert f"{on} failed (CUDA out of memory" in told["says"]
 
 
 def test_what_fails_on_the_processor_is_passed_on(backbone, monkeypatch):

@@ -325,12 +325,17 @@ def test_a_path_to_another_machine_is_refused_untouched(path, monkeypatch):
 # --- Whose it is, and whether all of it is there.
 
 
-def test_what_a_server_that_is_killed_leaves_of_a_download_is_not_its_owners(slow):
+def test_a_download_is_known_as_a_visitors_and_parts_of_other_programs_stay(slow):
+    theirs = hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(b"part")
+    os.utime(theirs, (0, 0))
     visitor = Visitor("a/slow")
-    until(parts)
-    assert downloads.for_visitors() == {"models--a--slow"}, "known before it is there"
+    until(lambda: len(parts()) > 1)
+    assert downloads.for_visitors() == {"models--a--slow"}  # as a server that is killed leaves it
     assert downloads.visitors_bytes() > 0
     leave(visitor)
+    assert theirs.exists()
 
 
 def test_many_downloads_at_once_are_all_noted(fake):
@@ -377,17 +382,6 @@ def test_a_model_that_is_asked_for_was_used_now(fake, tiny):
     with use_limits(PUBLIC):
         safety.admit("a/tiny", download=False)
     assert time.time() - place.stat().st_mtime < 60
-
-
-def test_parts_of_other_programs_stay(slow):
-    theirs = hub_folder() / "models--own--large" / "blobs" / "x.incomplete"
-    theirs.parent.mkdir(parents=True)
-    theirs.write_bytes(b"part")
-    os.utime(theirs, (0, 0))
-    visitor = Visitor("a/slow")
-    until(lambda: len(parts()) > 1)
-    leave(visitor)
-    assert theirs.exists()
 
 
 def test_a_download_takes_the_modules_along_and_no_other_folder(copied, fake):

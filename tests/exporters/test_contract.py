@@ -75,7 +75,7 @@ SLOW = [
     *(Case("native", recipe, back="cls+bert") for recipe in ("cls+xlnet", "pooler+linear")),
     Case("native", "pooler+logistic", back="cls+bert"),
     Case("native", "cls+bert?tune=setfit", back="cls+bert"),
-    *(Case("code", recipe) for recipe in ("mean+linear", "mean+knn", "mean@mix+mlp")),
+    *(Case("code", recipe) for recipe in ("mean+knn", "mean@mix+mlp")),
     *(Case("code", f"mean+linear?{option}") for option in ("late=true", "long=windows&stride=4")),
     *(Case("code", f"mean+mlp?{option}") for option in ("hidden=8&without=hidden", "tune=lora")),
     Case("code", "mean+linear", data="numbers"),
