@@ -6,16 +6,14 @@ for it: who gives a frame has imported its own.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.column_names import PARTS
 from heads.data.files import SPLIT
-from heads.data.formats.parquet_files import BATCH_ROWS, Gathered, compute
+from heads.data.formats.parquet_files import BATCH_ROWS, ArrowRows, compute, read_columnar
 from heads.data.table import Table, check_size, count, short
-from heads.data.vectors import BLOCK
 from heads.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,61 +52,35 @@ def _kinds(module: str, *names: str) -> tuple[type, ...]:
     return tuple(kind for name in names if isinstance(kind := getattr(found, name, None), type))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ArrowRows:
-    """A table in memory as Arrow hands it out: the one border that every library's frame passes.
-
-    Attributes:
-        schema: Of its columns, with the names of classes that `datasets` keeps.
-        count: How many rows it has.
-        batches: Gives so many rows at a time, of one column or (with "") of all.
-    """
-
-    schema: "pyarrow.Schema"
-    count: int
-    batches: "Callable[[int, str], Iterator[pyarrow.RecordBatch]]"
-
-    @classmethod
-    def of(cls, data: Any) -> "_ArrowRows":
-        """Return the rows of a frame; raise DataError or LimitError."""
-        if isinstance(data, _kinds("datasets", "Dataset")):
-            return cls._of_dataset(data)
-        table = _as_arrow(data)
-
-        def batches(size: int, column: str) -> "Iterator[pyarrow.RecordBatch]":
-            return iter((table.select([column]) if column else table).to_batches(size))
-
-        return cls(schema=table.schema, count=table.num_rows, batches=batches)
-
-    @classmethod
-    def _of_dataset(cls, data: Any) -> "_ArrowRows":
-        """Return the rows of a data set, in the order that they have after a shuffle or filter."""
-
-        def batches(size: int, column: str) -> "Iterator[pyarrow.RecordBatch]":
-            some = data.select_columns([column]) if column else data
-            for table in some.with_format("arrow").iter(batch_size=size):
-                yield from table.cast(some.features.arrow_schema).to_batches()
-
-        return cls(schema=data.features.arrow_schema, count=len(data), batches=batches)
-
-
 def read_frame(data: Any) -> Table:
     """Read a table in memory as cells, its rows counted from 1; raise DataError or LimitError."""
     if isinstance(data, _kinds("datasets", "IterableDataset", "IterableDatasetDict")):
         what = "A data set that is streamed has no number of rows."
         raise DataError(what, "Load it without streaming=True.")
-    has_split = isinstance(data, _kinds("datasets", "DatasetDict"))
-    parts, note = _choose_splits(data) if has_split else ({"": data}, read_as(data))
-    gathered = Gathered(name=frame_name(data), has_split=has_split)
-    opened = {name: _ArrowRows.of(part) for name, part in parts.items()}
-    for name, rows in opened.items():
-        gathered.add(rows.schema, rows.count, 0, rows.batches(BATCH_ROWS, ""), name)
+    if not isinstance(data, _kinds("datasets", "DatasetDict")):
+        return read_columnar([(_arrow_rows(data), "")], frame_name(data), read_as(data))
+    parts, note = _choose_splits(data)
+    rows = [(_arrow_rows(part), name) for name, part in parts.items()]
+    return read_columnar(rows, frame_name(data), note, SPLIT)
 
-    def again(column: str) -> "Iterator[pyarrow.Array]":
-        for rows in opened.values():
-            yield from (batch.column(0) for batch in rows.batches(BLOCK, column))
 
-    return gathered.table(note, SPLIT if has_split else "", again)
+def _arrow_rows(data: Any) -> ArrowRows:
+    """Return the rows of any library's frame as Arrow; raise DataError or LimitError."""
+    if isinstance(data, _kinds("datasets", "Dataset")):
+
+        def batches(size: int, column: str) -> "Iterator[pyarrow.RecordBatch]":
+            # In the order that they have after a shuffle or a filter.
+            some = data.select_columns([column]) if column else data
+            for table in some.with_format("arrow").iter(batch_size=size):
+                yield from table.cast(some.features.arrow_schema).to_batches()
+
+        return ArrowRows(schema=data.features.arrow_schema, count=len(data), batches=batches)
+    table = _as_arrow(data)
+    return ArrowRows(
+        schema=table.schema,
+        count=table.num_rows,
+        batches=lambda size, column: (table.select([column]) if column else table).to_batches(size),
+    )
 
 
 def frame_name(data: Any) -> str:
@@ -211,7 +183,7 @@ def write_frame(data: Any, path: Path) -> None:
     if isinstance(data, streamed):
         what = f"A {type(data).__name__} is not one table with a number of rows."
         raise DataError(what, "Give one of its data sets, such as data['test'], not streamed.")
-    rows = _ArrowRows.of(data)
+    rows = _arrow_rows(data)
     if not rows.count:
         raise DataError(f"{frame_name(data)} has no rows.", "Give one with some.")
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heads.data.formats import numpy_files
 from heads.data.formats.table_stream import SAMPLE, Block, Row, TableStream
@@ -36,14 +36,32 @@ _BATCH_CHARACTERS = 1_000_000
 _WHOLE = "Save it again, or choose another file."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowRows:
+    """A table in memory, whichever library made it, as Arrow.
+
+    Attributes:
+        schema: Of its columns, with the names of classes that `datasets` keeps.
+        count: How many rows it has.
+        batches: Gives so many rows at a time, of one column or (with "") of all.
+    """
+
+    schema: "pyarrow.Schema"
+    count: int
+    batches: "Callable[[int, str], Iterable[pyarrow.RecordBatch]]"
+
+
+Parts: TypeAlias = Sequence[tuple[Path | ArrowRows, str]]
+
+
 def read_columnar(
-    files: Sequence[tuple[Path, str]],
+    files: Parts,
     name: str,
     note: str,
     split: str = "",
     classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Table:
-    """Reads the rows of one or several files, one after another.
+    """Read the rows of one or several files or tables in memory, one after another.
 
     Args:
         files: Each with the name of the split that its rows belong to, or "".
@@ -55,7 +73,7 @@ def read_columnar(
         DataError: One is damaged, they have different columns, or there are no rows.
         LimitError: They hold more than this place allows.
     """
-    gathered = Gathered(name=name, has_split=bool(split), classes=classes)
+    gathered = _Gathered(name=name, has_split=bool(split), classes=classes)
     for path, part in files:
         with _naming_damage(path, name), _open_file(path, without=is_vector) as found:
             gathered.add(*found, part)
@@ -63,7 +81,7 @@ def read_columnar(
 
 
 @dataclass(kw_only=True)
-class Gathered:
+class _Gathered:
     """Rows of Arrow as they come, one part after another, as cells.
 
     Attributes:
@@ -222,9 +240,7 @@ def matrix_of(
     return found, lacks
 
 
-def _columns_again(
-    files: Sequence[tuple[Path, str]], name: str, column: str
-) -> "Iterator[pyarrow.Array]":
+def _columns_again(files: Parts, name: str, column: str) -> "Iterator[pyarrow.Array]":
     """One column of some files, a few thousand rows at a time."""
     for path, _ in files:
         with _naming_damage(path, name), _open_file(path, only=column, rows=BLOCK) as (*_, batches):
@@ -233,13 +249,15 @@ def _columns_again(
 
 
 @contextmanager
-def _naming_damage(path: Path, name: str) -> Iterator[None]:
+def _naming_damage(path: Path | ArrowRows, name: str) -> Iterator[None]:
     """Within it, a file that is damaged is said to be."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError):
+        if isinstance(path, ArrowRows):
+            raise
         kind = "an Arrow" if path.suffix == ".arrow" else "a Parquet"
         what = f"{name} is damaged, or {short(path.name, 60)} is not {kind} file."
         raise DataError(what, _WHOLE) from None
@@ -263,7 +281,7 @@ def _check_promise(
 
 @contextmanager
 def _open_file(
-    path: Path,
+    path: Path | ArrowRows,
     *,
     without: "Callable[[pyarrow.DataType], bool] | None" = None,
     only: str = "",
@@ -281,6 +299,9 @@ def _open_file(
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
+    if isinstance(path, ArrowRows):
+        yield path.schema, path.count, 0, path.batches(rows, only)
+        return
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
     if numpy_files.is_numpy(path):
@@ -449,9 +470,7 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
 # --- A stream: rows keep the types that they have.
 
 
-def stream_columnar(
-    files: Sequence[tuple[Path, str]], name: str, note: str, split: str = ""
-) -> TableStream:
+def stream_columnar(files: Parts, name: str, note: str, split: str = "") -> TableStream:
     """Look through the rows of one or several files; arguments and errors as of `read_columnar`."""
     schema, rows = _read_promises(files, name)
     if not rows:
@@ -465,7 +484,7 @@ def stream_columnar(
     )  # fmt: skip
 
 
-def _read_promises(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarrow.Schema", int]:
+def _read_promises(files: Parts, name: str) -> tuple["pyarrow.Schema", int]:
     """The columns of all files, and how many rows there are."""
     found: pyarrow.Schema | None = None
     rows = 0
@@ -482,7 +501,7 @@ def _read_promises(files: Sequence[tuple[Path, str]], name: str) -> tuple["pyarr
 
 
 def _batches(
-    files: Sequence[tuple[Path, str]], name: str
+    files: Parts, name: str
 ) -> "Iterator[tuple[pyarrow.RecordBatch, str, pyarrow.Schema]]":
     """Yield all rows, some at a time, with their split and the schema of their file."""
     for path, part in files:
@@ -491,13 +510,11 @@ def _batches(
                 yield batch, part, schema
 
 
-def _sample(
-    files: Sequence[tuple[Path, str]], name: str, draws: Sequence[int], note: str, split: str
-) -> Table:
+def _sample(files: Parts, name: str, draws: Sequence[int], note: str, split: str) -> Table:
     """Return the rows of these numbers as a table, whose vectors nobody reads."""
     import pyarrow as pa
 
-    gathered = Gathered(name=name, has_split=bool(split))
+    gathered = _Gathered(name=name, has_split=bool(split))
     start = 0
     for batch, part, schema in _batches(files, name):
         end = start + batch.num_rows
@@ -508,7 +525,7 @@ def _sample(
     return replace(gathered.table(note, split), lines=[at + 1 for at in draws])
 
 
-def _blocks(files: Sequence[tuple[Path, str]], name: str, split: str, most: int) -> Iterator[Block]:
+def _blocks(files: Parts, name: str, split: str, most: int) -> Iterator[Block]:
     """The rows with their types; a block is what pyarrow reads at once, or several of these."""
     held: list[Row] = []
     batches: list[pyarrow.RecordBatch] = []
