@@ -7,13 +7,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heads.data.corpus import check_text
-from heads.data.table import VECTOR_COLUMN, Table, count, short
+from heads.data.table import Table, count, short
 from heads.errors import DataError
 from heads.settings import current_limits
 
@@ -156,11 +155,6 @@ def array_of(X: Any, name: str = "X") -> np.ndarray:
     rows, width = found.shape
     check_shape(name, rows, width)
     return found
-
-
-def write_array(X: Any, path: Path) -> None:
-    """Write an array-like (n, w) of numbers as a .npy file; raise DataError for anything else."""
-    np.save(path, array_of(X, VECTOR_COLUMN), allow_pickle=False)
 
 
 def matrix_of(X: Any, width: int) -> "Tensor":

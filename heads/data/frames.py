@@ -7,12 +7,11 @@ for it: who gives a frame has imported its own.
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.column_names import PARTS
 from heads.data.files import SPLIT
-from heads.data.formats.parquet_files import BATCH_ROWS, ArrowRows, compute, read_columnar
+from heads.data.formats.parquet_files import ArrowRows, compute, read_columnar
 from heads.data.table import Table, check_size, count, short
 from heads.errors import DataError
 
@@ -168,17 +167,13 @@ def read_as(data: Any) -> str:
     return f"Read from memory: a {type(data).__name__} of {kind}."
 
 
-def write_frame(data: Any, path: Path) -> None:
-    """Writes a table in memory as a stream of Arrow, to be read row by row as a file is.
-
-    Not as Parquet, which cannot hold every type of Arrow: a record without fields, a duration.
+def frame_rows(data: Any) -> ArrowRows:
+    """Return the rows of a table in memory, to be read some at a time as a file is.
 
     Raises:
         DataError: It cannot be read as one table.
         LimitError: It holds more than this place allows.
     """
-    import pyarrow as pa
-
     streamed = _kinds("datasets", "DatasetDict", "IterableDataset", "IterableDatasetDict")
     if isinstance(data, streamed):
         what = f"A {type(data).__name__} is not one table with a number of rows."
@@ -186,9 +181,7 @@ def write_frame(data: Any, path: Path) -> None:
     rows = _arrow_rows(data)
     if not rows.count:
         raise DataError(f"{frame_name(data)} has no rows.", "Give one with some.")
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
-        for batch in rows.batches(BATCH_ROWS, ""):
-            writer.write_batch(batch)
+    return rows
 
 
 def _names(columns: Iterable[Any], name: str) -> list[str]:

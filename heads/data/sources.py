@@ -2,33 +2,29 @@
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from heads import plugins
-from heads.caching import writing
 from heads.data.arrays import (
+    array_of,
     beside,
     check_as_many,
     is_array,
     table_of_labels,
     table_of_vectors,
-    write_array,
 )
 from heads.data.dataset import name_of
 from heads.data.files import open_stream, open_table, place_of
-from heads.data.formats.parquet_files import stream_columnar
+from heads.data.formats.parquet_files import ArrowRows, array_rows, stream_columnar
 from heads.data.formats.table_stream import Block, TableStream
 from heads.data.formats.vector_stream import vector_columns
-from heads.data.frames import frame_name, is_frame, read_as, read_frame, write_frame
+from heads.data.frames import frame_name, frame_rows, is_frame, read_as, read_frame
 from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 
 SCHEME = re.compile(r"([a-z]{2,}):(?!//)")
-_TEMPORARY = "Make room there, or name another folder in TMPDIR."
 
 
 def open_source(data: Any, header: bool | None = None, labels: Any = None) -> tuple[Table, str]:
@@ -52,33 +48,20 @@ def open_source(data: Any, header: bool | None = None, labels: Any = None) -> tu
     return beside(table, _labels(labels, header)), name
 
 
-@contextmanager
-def on_disk(data: Any) -> Iterator[Path]:
-    """Within it, the rows that a user gives lie in a file, those of memory as well.
-
-    Args:
-        data: A sample by name, the path of a file or folder, a table in memory, or an array of
-            vectors.
+def locate_rows(data: Any) -> Path | ArrowRows:
+    """Return the file of a sample or a path, or the rows of a table or an array in memory.
 
     Raises:
         DataError: There is no such thing, or it cannot be read.
         LimitError: It holds more than this place allows.
     """
     if isinstance(data, str | Path):
-        yield place_of(data)
-        return
-    with TemporaryDirectory() as folder:
-        if is_frame(data):
-            path = Path(folder) / "rows.arrow"
-            with writing(f"{frame_name(data)} in a temporary file", _TEMPORARY):
-                write_frame(data, path)
-        elif is_array(data):
-            path = Path(folder) / "rows.npy"
-            with writing("The vectors in a temporary file", _TEMPORARY):
-                write_array(data, path)
-        else:
-            raise _unknown(data)
-        yield path
+        return place_of(data)
+    if is_frame(data):
+        return frame_rows(data)
+    if is_array(data):
+        return array_rows({VECTOR_COLUMN: array_of(data, VECTOR_COLUMN)})
+    raise _unknown(data)
 
 
 def source_name(data: Any) -> str:
@@ -89,28 +72,24 @@ def source_name(data: Any) -> str:
 
 
 def stream_source(
-    path: Path,
+    rows: Path | ArrowRows,
     data: Any,
     header: bool | None = None,
     known: Collection[str] = (),
     *,
     of_lines: bool = False,
 ) -> TableStream:
-    """Looks through what a user gives, to read it again row by row.
+    """Look through what a user gives, to read it again row by row; raise DataError or LimitError.
 
     Args:
-        path: The file of `on_disk` in which it lies.
+        rows: Where `locate_rows` finds them.
         data: What the user gave.
-        header: As of `open_stream`, and `known` and `of_lines` too.
-
-    Raises:
-        DataError: It cannot be read.
-        LimitError: It holds more than this place allows.
+        header, known, of_lines: As of `open_stream`.
     """
-    if isinstance(data, str | Path):
-        return open_stream(path, header, known, of_lines=of_lines)
-    told = read_as(data) if is_frame(data) else "Read from memory: an array."
-    return stream_columnar([(path, "")], source_name(data), told)
+    if isinstance(rows, Path):
+        return open_stream(rows, header, known, of_lines=of_lines)
+    note = read_as(data) if is_frame(data) else "Read from memory: an array."
+    return stream_columnar([(rows, "")], source_name(data), note)
 
 
 def are_given(labels: Any) -> bool:

@@ -34,7 +34,7 @@ from heads.data.labels import (
     parted,
 )
 from heads.data.numbers import plainest
-from heads.data.sources import are_given, labelled, on_disk, source_name, stream_source
+from heads.data.sources import are_given, labelled, locate_rows, source_name, stream_source
 from heads.data.table import (
     LISTS,
     MOST_LINES,
@@ -613,28 +613,28 @@ def iter_evaluation(
     file: str | Path | Frame, options: EvaluateOptions = EvaluateOptions()
 ) -> Generator[Progress, None, FileScores]:
     """Score a file as `heads.evaluate` does: yield progress, return the scores."""
-    with on_disk(file) as path:
-        head = yield from select_file_head(options)
-        renamed = rename_classes(head.classifier.head, options.label_names)
-        head = replace(head, classifier=replace(head.classifier, head=renamed))
-        yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
-        stream = stream_source(path, file, options.header, head.columns.used)
-        if are_given(options.labels_file):
-            stream = labelled(stream, options.labels_file, options.header)
-        texts = find_columns(stream, head, options, options.label)
-        scoring = Scoring.of(stream, head, texts, options)
-        asking, pace = BlockClassifier.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
-        for block in stream.blocks(block_rows(head.classifier)):
-            interruption.check()
-            pairs = list(zip(*asking.texts(block), strict=True))
-            chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
-            if scoring.is_foreign:
-                some = pairs[:: max(1, len(pairs) // ROWS)]
-                logits = asking.logits([texts for _, texts in some])
-                raise scoring.other_names([block.rows[place] for place, _ in some], logits)
-            if chosen:
-                scoring.keep(chosen, asking.logits(chosen))
-            yield pace.step(len(block))
+    source = locate_rows(file)
+    head = yield from select_file_head(options)
+    renamed = rename_classes(head.classifier.head, options.label_names)
+    head = replace(head, classifier=replace(head.classifier, head=renamed))
+    yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
+    stream = stream_source(source, file, options.header, head.columns.used)
+    if are_given(options.labels_file):
+        stream = labelled(stream, options.labels_file, options.header)
+    texts = find_columns(stream, head, options, options.label)
+    scoring = Scoring.of(stream, head, texts, options)
+    asking, pace = BlockClassifier.of(stream, head, scoring.columns), FilePace(rows=stream.rows)
+    for block in stream.blocks(block_rows(head.classifier)):
+        interruption.check()
+        pairs = list(zip(*asking.texts(block), strict=True))
+        chosen = [texts for place, texts in pairs if scoring.takes(block.rows[place])]
+        if scoring.is_foreign:
+            some = pairs[:: max(1, len(pairs) // ROWS)]
+            logits = asking.logits([texts for _, texts in some])
+            raise scoring.other_names([block.rows[place] for place, _ in some], logits)
+        if chosen:
+            scoring.keep(chosen, asking.logits(chosen))
+        yield pace.step(len(block))
     return scoring.scores(asking.unanswered, asking.notes(stream), pace.seconds)
 
 

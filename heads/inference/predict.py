@@ -27,7 +27,7 @@ from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written
 from heads.data.frames import Frame, index_of
 from heads.data.rows import Rows, TextReader, missing, text_account
-from heads.data.sources import on_disk, source_name, stream_source
+from heads.data.sources import locate_rows, source_name, stream_source
 from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
@@ -438,11 +438,11 @@ def iter_prediction(
     """
     target = None if to is None else checked_target(Path(to).expanduser(), file)
     with ExitStack() as stack:
-        path = stack.enter_context(on_disk(file))
+        source = locate_rows(file)
         head = yield from select_file_head(options)
         yield Progress(says=f"Looking through {source_name(file)}", share=0.0)
         stream = stream_source(
-            path, file, options.header, head.columns.used, of_lines=options.lines
+            source, file, options.header, head.columns.used, of_lines=options.lines
         )
         if target:
             check_rows(target.suffix.lower(), stream.rows)

@@ -19,12 +19,12 @@ def encoded(
 ) -> bytes:
     """Return rows as a delimited file; what Windows-1252 lacks becomes a question mark."""
     file = io.StringIO(newline="")
-    writer = csv.writer(  # pyright: ignore[reportCallIssue]
+    writer = csv.writer(
         file,
         delimiter=delimiter,
         quotechar=quote,
         quoting=quoting,
-        lineterminator=end,  # pyright: ignore[reportArgumentType]
+        lineterminator=end,
     )
     writer.writerows(rows)
     return file.getvalue().encode(encoding, "replace" if encoding == "cp1252" else "strict")

@@ -135,8 +135,10 @@ def _header_at(path: Path, name: str) -> Header:
 
 def _map_array(path: Path) -> Matrix:
     """Map the array of a file into memory, once its header has been checked."""
-    # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
-    return np.load(path, mmap_mode="c", allow_pickle=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in `header_of`
+        # Copied where written to, which nobody does: of what cannot be written torch makes nothing.
+        return np.load(path, mmap_mode="c", allow_pickle=False)
 
 
 def _vectors_of_npy(path: Path, name: str) -> RowVectors:
@@ -205,7 +207,8 @@ def _describe(headers: dict[str, Header]) -> str:
 def _open_zip(path: Path, name: str) -> Iterator[Any]:
     """Open a .npz file; within it, a zip that is damaged is said to be."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as in `header_of`
             yield file
     except HeadsError:
         raise
@@ -294,12 +297,11 @@ def is_numpy(path: Path) -> bool:
     return bool(names) and all(name.endswith(".npy") for name in names)
 
 
-def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Matrix | list[str]]]:
-    """Return how many rows a file has, and its vectors (n, w) and columns of cells by name."""
+def arrays_of(path: Path, name: str) -> dict[str, Matrix | list[str]]:
+    """Return the vectors (n, w) and the columns of cells of a file by name."""
     if _is_npy(path):
         check_vectors(_header_at(path, name), name)
-        matrix = _map_array(path)
-        return len(matrix), {VECTOR_COLUMN: matrix}
+        return {VECTOR_COLUMN: _map_array(path)}
     table = _read_npz(path, name)
     arrays: dict[str, Matrix | list[str]] = {}
     for at, column in enumerate(table.columns):
@@ -307,7 +309,7 @@ def arrays_of(path: Path, name: str) -> tuple[int, dict[str, Matrix | list[str]]
             ((arrays[column], _),) = table.vectors[column]().vectors.pieces
         else:
             arrays[column] = [row[at] for row in table.rows]
-    return len(table.rows), arrays
+    return arrays
 
 
 # --- Labels that come beside vectors.

@@ -299,15 +299,14 @@ def _open_file(
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
+    if isinstance(path, Path) and numpy_files.is_numpy(path):
+        path = array_rows(numpy_files.arrays_of(path, short(path.name, 60)))
     if isinstance(path, ArrowRows):
         yield path.schema, path.count, 0, path.batches(rows, only)
         return
     with path.open("rb") as file:
         is_parquet = file.read(len(MAGIC)) == MAGIC
-    if numpy_files.is_numpy(path):
-        schema, count, batches = _of_numpy(path, rows)
-        yield schema, count, 0, batches
-    elif is_parquet:
+    if is_parquet:
         # One long text under a thousand rows is kept once, not a thousand times.
         schema = parquet.read_schema(path)
         once = [each.name for each in schema if _is_text(each.type)]
@@ -327,31 +326,33 @@ def _open_file(
             yield stream.schema, 0, 0, map(_validate, stream)
 
 
-def _of_numpy(path: Path, most: int) -> "tuple[pyarrow.Schema, int, Iterator[pyarrow.RecordBatch]]":
-    """Return the arrays of a NumPy file as columns: their schema, how many rows, and these."""
+def array_rows(arrays: "Mapping[str, numpy.ndarray | list[str]]") -> ArrowRows:
+    """Return vectors (n, w) and columns of cells, by name, as rows of Arrow."""
     import numpy as np
     import pyarrow as pa
 
-    rows, arrays = numpy_files.arrays_of(path, short(path.name, 60))
-    widths = {name: 0 if isinstance(own, list) else own.shape[1] for name, own in arrays.items()}
-    schema = pa.schema([
-        (name, pa.list_(pa.float32(), width) if width else pa.string())
-        for name, width in widths.items()
-    ])  # fmt: skip
+    kinds = {
+        name: pa.string() if isinstance(own, list) else pa.list_(pa.float32(), own.shape[1])
+        for name, own in arrays.items()
+    }
 
-    def column(name: str, start: int) -> "pyarrow.Array":
+    def column(name: str, start: int, most: int) -> "pyarrow.Array":
         some = arrays[name][start : start + most]
         if isinstance(some, list):
-            return pa.array(some)
+            return pa.array(some, pa.string())
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
             values = np.ascontiguousarray(some, dtype=np.float32)
-        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), widths[name])
+        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), some.shape[1])
 
-    batches = (
-        pa.record_batch([column(name, start) for name in arrays], schema=schema)
-        for start in range(0, rows, most)
-    )
-    return schema, rows, batches
+    def batches(most: int, only: str) -> "Iterator[pyarrow.RecordBatch]":
+        names = [only] if only else list(arrays)
+        schema = pa.schema([(name, kinds[name]) for name in names])
+        for start in range(0, count, most):
+            columns = [column(name, start, most) for name in names]
+            yield pa.record_batch(columns, schema=schema)
+
+    count = len(next(iter(arrays.values())))
+    return ArrowRows(schema=pa.schema(list(kinds.items())), count=count, batches=batches)
 
 
 def _unpacked(about: Any, left: Collection[str], each: int) -> int:
