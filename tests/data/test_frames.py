@@ -129,23 +129,25 @@ def test_splits_are_used_as_they_are_called():
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    "data",
     [
-        ([("a", "b")], r"No data can be read from this list\. Make a table of it: pandas"),
-        ({"text": ["a"]}, "from this dict. Make a table of it"),
-        (3, r"from this int\. Give a sample, a file, a folder, a DataFrame or a Dataset\."),
-        (pd.DataFrame({"text": [], "label": []}), "DataFrame has no data rows."),
-        (pd.Series(["a", "b"], name="text"), "Series cannot be read as a table."),
-        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "two columns named 'text'"),
-        (DatasetDict(other=rows("a")), r"None of the parts of DatasetDict \(other\) is called"),
-        (rows("a").to_iterable_dataset(), "Load it without streaming=True."),
-        (DatasetDict(train=rows("a").add_column("split", ["x"] * 20)), "column called split"),
+        [("a", "b")],
+        {"text": ["a"]},
+        3,
+        pd.DataFrame({"text": [], "label": []}),
+        pd.Series(["a", "b"], name="text"),
+        pd.DataFrame([["a", "b"]], columns=["text", "text"]),
+        DatasetDict(other=rows("a")),
+        rows("a").to_iterable_dataset(),
+        DatasetDict(train=rows("a").add_column("split", ["x"] * 20)),
     ],
+    ids=lambda data: type(data).__name__,
 )
-def test_what_cannot_be_read_is_one_sentence(data, says):
-    with pytest.raises(DataError, match=says) as refused:
+def test_what_cannot_be_read_is_one_sentence(data):
+    with pytest.raises(DataError) as refused:
         open_source(data)
     assert "\n" not in str(refused.value)
+    assert refused.value.hint
 
 
 def test_a_head_is_trained_on_a_frame_and_scored_on_another(tiny):
