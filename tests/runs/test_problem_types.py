@@ -24,7 +24,7 @@ from heads.classifier.module import RecipeModule
 from heads.data.corpus import in_order
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
-from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.errors import DataError, HeadsError, RecipeError
 from heads.evaluation.metrics import SCORES
 from heads.evaluation.predictions import MAJORITY, TFIDF
 from heads.events import result
@@ -321,7 +321,7 @@ def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -
         lambda event: getattr(event, "says", "").startswith("Training the leaders"),
     )
     unbroken, run = start(sample, **FEW[sample]), start(sample, **FEW[sample])
-    wanted = bare(finished(unbroken).as_json())
+    wanted, seconds = bare(finished(unbroken).as_json()), 0.0
     for end in ends:  # stopped again and again
         stream = working(run)
         assert isinstance(stream, Generator)
@@ -329,6 +329,8 @@ def test_a_run_that_is_stopped_resumes_to_the_same_numbers(start, sample: str) -
         stream.close()
         assert leaderboard(run).state == "stopped"
         repr(leaderboard(run))
+        assert run.read("end.json")["seconds"] > seconds  # of all resumptions together
+        seconds = run.read("end.json")["seconds"]
     assert bare(finished(run).as_json()) == wanted
     assert tensors(run) == tensors(unbroken)
 
@@ -678,73 +680,39 @@ ORDERED = {"losses": ("softmax", "ordinal")}
 
 
 @pytest.mark.parametrize(
-    ("sample", "settings", "wrong", "sentence"),
+    ("sample", "settings", "error"),
     [
-        ("sentiment", {"pairs": ("siamese",)}, DataError, "one text a row, and a siamese way in"),
-        ("sentiment", {"pairs": ("joint", "uv")}, DataError, "one text a row"),
-        ("sentiment", {"recipes": ["mean+linear?pair=uv"]}, DataError, "compares two texts, and"),
-        ("pairs", {"grid": "layers:pooler", "recipes": []}, RecipeError, "reads no layer"),
-        ("pairs", {"pairs": ("siamse",)}, RecipeError, "no pairing called 'siamse'"),
-        (
-            "pairs",
-            {"recipes": ["attention+linear"], "pairs": ("siamese",)},
-            RecipeError,
-            "attention is learned from the states of all tokens",
-        ),
-        ("pairs", {"recipes": ["attention+linear?pair=uv"]}, RecipeError, "attention is learned"),
-        (
-            "sentiment",
-            {"losses": ("softmax", "nonsense")},
-            RecipeError,
-            "no loss called 'nonsense'",
-        ),
-        ("sentiment", ORDERED, DataError, "have no order, which loss=ordinal needs"),
-        ("sentiment", {"recipes": ["mean+linear?loss=ordinal"]}, DataError, "have no order"),
-        ("aspects", {"losses": ("ovr",)}, RecipeError, "are learned one by one"),
-        ("aspects", {"recipes": ["mean+linear?loss=ovr"]}, RecipeError, "loss=ovr has no meaning"),
-        ("aspects", {"losses": ("ordinal",)}, DataError, "have no order"),
-        ("aspects", {"recipes": ["mean+knn"]}, RecipeError, "knn gives one label a text"),
-        ("similarity", {"losses": ("ovr",)}, RecipeError, "loss=ovr has no meaning here.*numbers"),
-        ("similarity", {"recipes": ["mean+knn"]}, RecipeError, "knn answers with classes"),
-        (
-            "similarity",
-            {"recipes": ["mean+logistic"]},
-            RecipeError,
-            "logistic answers with classes",
-        ),
-        (
-            "similarity",
-            {"config": ExperimentConfig(metric="mcc")},
-            DataError,
-            "mcc is not for labels that",
-        ),
-        (
-            "similarity",
-            {"config": ExperimentConfig(per_class=8)},
-            DataError,
-            "per_class is for classes",
-        ),
-        ("similarity", {"config": ExperimentConfig(focal=1.0)}, DataError, "focal is for classes"),
-        (
-            "similarity",
-            {"config": ExperimentConfig(smoothing=0.1)},
-            DataError,
-            "smoothing is for classes",
-        ),
-        (
-            "similarity",
-            {"config": ExperimentConfig(class_weights=True)},
-            DataError,
-            "class_weights is for classes",
-        ),
+        ("sentiment", {"pairs": ("siamese",)}, DataError),  # one text a row
+        ("sentiment", {"pairs": ("joint", "uv")}, DataError),
+        ("sentiment", {"recipes": ["mean+linear?pair=uv"]}, DataError),
+        ("pairs", {"grid": "layers:pooler", "recipes": []}, RecipeError),
+        ("pairs", {"pairs": ("siamse",)}, RecipeError),
+        ("pairs", {"recipes": ["attention+linear"], "pairs": ("siamese",)}, RecipeError),
+        ("pairs", {"recipes": ["attention+linear?pair=uv"]}, RecipeError),
+        ("sentiment", {"losses": ("softmax", "nonsense")}, RecipeError),
+        ("sentiment", ORDERED, DataError),  # classes without an order
+        ("sentiment", {"recipes": ["mean+linear?loss=ordinal"]}, DataError),
+        ("aspects", {"losses": ("ovr",)}, RecipeError),
+        ("aspects", {"recipes": ["mean+linear?loss=ovr"]}, RecipeError),
+        ("aspects", {"losses": ("ordinal",)}, DataError),
+        ("aspects", {"recipes": ["mean+knn"]}, RecipeError),  # one label a text
+        ("similarity", {"losses": ("ovr",)}, RecipeError),
+        ("similarity", {"recipes": ["mean+knn"]}, RecipeError),  # for classes
+        ("similarity", {"recipes": ["mean+logistic"]}, RecipeError),
+        ("similarity", {"config": ExperimentConfig(metric="mcc")}, DataError),
+        ("similarity", {"config": ExperimentConfig(per_class=8)}, DataError),
+        ("similarity", {"config": ExperimentConfig(focal=1.0)}, DataError),
+        ("similarity", {"config": ExperimentConfig(smoothing=0.1)}, DataError),
+        ("similarity", {"config": ExperimentConfig(class_weights=True)}, DataError),
     ],
     ids=str,
 )
 def test_a_question_that_does_not_fit_is_a_sentence_and_leaves_no_run(
-    start, sample: str, settings: dict[str, Any], wrong: type[HeadsError], sentence: str
+    start, sample: str, settings: dict[str, Any], error: type[HeadsError]
 ) -> None:
-    with pytest.raises(wrong, match=sentence) as refused:
+    with pytest.raises(error) as refused:
         start(sample, **{"recipes": ["mean+linear"]} | settings)
+    assert type(refused.value) is error
     assert str(refused.value).endswith((".", "?"))
     assert "\n" not in str(refused.value)
     assert all_runs() == []
@@ -842,13 +810,6 @@ def test_a_layer_that_no_stack_knows_is_learned_also_on_siamese_pairs(start) -> 
         assert len(found.cells) == 4
     finally:
         head._parts.pop("strange")
-
-
-def test_settings_for_classes_are_refused_by_the_objective_too() -> None:
-    from heads.training.objective import Objective
-
-    with pytest.raises(LimitError):
-        Objective(problem=REGRESSION, outputs=1, focal=1.0)
 
 
 def test_a_number_that_is_learned_follows_the_labels(start, samples) -> None:

@@ -2,8 +2,7 @@
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +13,7 @@ import slow
 import torch
 from few_runs import finished
 from safetensors.torch import load_file
-from same_runs import bare, tensors
+from same_runs import tensors
 from small_training_data import blobs, cells, training_data_of
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -426,26 +425,6 @@ def searched_as(
         held = one_hot(given, classes).float()
         found.append(SearchResult(chosen={}, point=point, held=held))
     return SearchFinished(name=name, found=tuple(found), tried=(), seconds=0.0)
-
-
-@pytest.mark.usefixtures("_strict")
-@pytest.mark.slow
-def test_a_race_that_is_closed_at_any_event_resumes_to_the_same_numbers(start) -> None:
-    finished(start())  # now all texts are read, and every run says so
-    unbroken = start()
-    events = list(working(unbroken))
-    wanted = bare(leaderboard(unbroken).as_json())
-    for place in range(1, len(events) - 1, max(1, len(events) // 12)):
-        run = start()
-        stream = working(run)
-        assert isinstance(stream, Generator)
-        for _ in range(place):
-            next(stream)
-        begun = time.perf_counter()
-        stream.close()
-        assert time.perf_counter() - begun < 1
-        assert bare(finished(run).as_json()) == wanted, place
-        assert tensors(run) == tensors(unbroken)
 
 
 @pytest.mark.usefixtures("_strict")
