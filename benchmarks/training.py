@@ -39,8 +39,9 @@ from heads.runs.racing import behind
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig
+from heads.training.events import SearchFinished, TrialResult
 from heads.training.scheduler import Job, TrainingData, run_trials
-from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
+from heads.training.search import fit_job, search_job
 from heads.training.trial import trials
 
 SEEDS, FEW_SEEDS = 5, 3

@@ -38,9 +38,10 @@ from heads.runs.notes import reference_of
 from heads.runs.runner import begin, cells_of
 from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig
+from heads.training.events import SearchFinished, TrialResult
 from heads.training.racing import eliminated
 from heads.training.scheduler import Job, Tell, TrainingData, run_trials
-from heads.training.search import SearchFinished, TrialResult, fit_job, search_job
+from heads.training.search import fit_job, search_job
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 

@@ -39,17 +39,11 @@ from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.runs.grids import recipes_of
 from heads.settings import ExperimentConfig
+from heads.training.events import SearchFinished, TrialResult
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult
 from heads.training.scheduler import Job, TrainingData, run_trials
-from heads.training.search import (
-    SearchFinished,
-    TrialResult,
-    on_task,
-    search_job,
-    seeds_of,
-    trial_job,
-)
+from heads.training.search import on_task, search_job, seeds_of, trial_job
 from heads.training.trial import Trial, trials
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")

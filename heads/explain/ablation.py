@@ -53,8 +53,9 @@ from heads.runs.spec import task_of
 from heads.runs.trained_heads import majority_of, scores_of, trained_head
 from heads.runs.trainer import first_split, trained
 from heads.settings import current_limits
-from heads.training.scheduler import TrialFailed, run_trials
-from heads.training.search import TrialResult, trial_job
+from heads.training.events import TrialFailed, TrialResult
+from heads.training.scheduler import run_trials
+from heads.training.search import trial_job
 from heads.training.trial import trials
 
 # --- What a layer is worth: a head beside the one that was trained without it, on the same rows.

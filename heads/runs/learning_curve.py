@@ -18,8 +18,9 @@ from heads.runs.cells import Cell, answers_of_cell, kept
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
 from heads.runs.spec import RunSpec
+from heads.training.events import TrialResult
 from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, run_trials
-from heads.training.search import TrialResult, seeds_of, trial_job
+from heads.training.search import seeds_of, trial_job
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 

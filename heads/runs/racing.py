@@ -17,10 +17,11 @@ from heads.runs.cells import keep_failure
 from heads.runs.folder import RunFolder
 from heads.runs.notes import reference_of
 from heads.runs.spec import RunSpec
-from heads.training.fitters.base import SearchResult, TriedSettings, answered
+from heads.training.events import CurvePointTried, SearchFinished, TrialFailed, alike
+from heads.training.fitters.base import SearchResult, TriedSettings, decode
 from heads.training.racing import Eliminated, eliminated
-from heads.training.scheduler import Scheduler, TrainingData, TrialFailed, run_trials
-from heads.training.search import CurvePointTried, SearchFinished, alike, search_job
+from heads.training.scheduler import Scheduler, TrainingData, run_trials
+from heads.training.search import search_job
 from heads.training.trial import Trial
 
 DECISION = "race.json"
@@ -122,7 +123,7 @@ def _evidence(one: SearchFinished, training_data: TrainingData) -> Tensor:
     found = list[Tensor]()
     for each, rows in zip(one.found, training_data.splits.development, strict=True):
         assert each.held is not None
-        given = answered(each.held, task.targets[rows], task.problem)
+        given = decode(each.held, task.targets[rows], task.problem)
         found.append(count(given, task.targets[rows], len(task.classes), task.groups[rows]))
     return alike(found)
 

@@ -47,16 +47,16 @@ from heads.runs.racing import race, stopped_of
 from heads.runs.spec import RunRequest, RunSpec, fill_counts, rows_of, specified
 from heads.runs.trained_heads import check_model, keep_head, latencies
 from heads.settings import current_limits
-from heads.training.finetuning.checkpoints import forget
-from heads.training.scheduler import Job, Scheduler, TrainingData, TrialFailed, run_trials
-from heads.training.search import (
+from heads.training.events import (
     CurvePointTried,
     SearchFinished,
     SeedFitting,
+    TrialFailed,
     TrialResult,
-    fit_job,
-    trial_job,
 )
+from heads.training.finetuning.checkpoints import forget
+from heads.training.scheduler import Job, Scheduler, TrainingData, run_trials
+from heads.training.search import fit_job, trial_job
 from heads.training.trial import Trial, trials
 
 Trying = CurvePointTried | SeedFitting

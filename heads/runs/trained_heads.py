@@ -26,9 +26,9 @@ from heads.rng import IsolatedRng
 from heads.runs.cells import kept, read_cells
 from heads.runs.folder import RunFolder
 from heads.runs.spec import RunSpec
+from heads.training.events import TrialResult
 from heads.training.fitters import adamw
 from heads.training.fitters.token_heads import BATCH
-from heads.training.search import TrialResult
 
 ROUNDS = 15
 

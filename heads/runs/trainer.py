@@ -39,9 +39,10 @@ from heads.runs.features import (
 from heads.runs.spec import RunSpec, spec_of, splits_of, task_of
 from heads.runs.trained_heads import scores_of, trained_head
 from heads.settings import ExperimentConfig
+from heads.training.events import TrialFailed, TrialResult
 from heads.training.objective import check_order
-from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
-from heads.training.search import TrialResult, refit_job, trial_job
+from heads.training.scheduler import Job, TrainingData, run_trials
+from heads.training.search import refit_job, trial_job
 from heads.training.trial import Trial, trials
 
 

@@ -110,7 +110,12 @@ class Objective:
         return target_matrix * (1 - self.smoothing) + self.smoothing * even
 
     def gradients(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of each row (…), and its gradient by the logits (…, c)."""
+        """Return the loss of each row (…), and its gradient by the logits (…, c)."""
+        if self.is_plain:
+            logs = logits.log_softmax(dim=-1)
+            true = targets.expand(logits.shape[:-1])[..., None]
+            losses = -logs.gather(-1, true).squeeze(-1)
+            return losses, _less_one(logs.exp_(), true)
         if not (self.focal or self.balance is not None):
             seen = self.learned(logits, targets)
             return self.rows(seen, targets), self.gradient(logits, targets)
@@ -121,7 +126,9 @@ class Objective:
         return found.detach(), gradient
 
     def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """That gradient alone (…, c), which most losses do not need to be computed for."""
+        """Return that gradient alone (…, c), for which most losses need not be computed."""
+        if self.is_plain:
+            return _less_one(logits.softmax(dim=-1), targets.expand(logits.shape[:-1])[..., None])
         if self.focal or self.balance is not None:
             return self.gradients(logits, targets)[1]
         target_matrix, logits = self.target_matrix(targets), self.learned(logits, targets)
@@ -131,6 +138,11 @@ class Objective:
             return hinge_gradient(logits, target_matrix)
         squashed = logits.sigmoid() if self.by_class else logits.softmax(dim=-1)
         return squashed.sub_(target_matrix)
+
+
+def _less_one(shares: Tensor, true: Tensor) -> Tensor:
+    """Take 1 from the shares (…, c) of the true classes (…, 1), in place."""
+    return shares.scatter_add_(-1, true, torch.full_like(true, -1, dtype=shares.dtype))
 
 
 @torch.no_grad()

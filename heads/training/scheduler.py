@@ -7,10 +7,10 @@ import contextlib
 import logging
 import queue
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -22,21 +22,13 @@ from heads.evaluation.predictions import EvaluationTask
 from heads.features.store import FeatureStore
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig, current_limits, set_limits
+from heads.training.events import TrialFailed
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask, class_weights
 
 Tell = Callable[[object], None]
 BEAT = 0.25  # seconds between two looks at whether the work is still wanted
 log = logging.getLogger("heads")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFailed:
-    """A cell could not be learned: why, in a sentence; the others go on."""
-
-    name: str
-    says: str
-    error: Exception = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -155,14 +147,16 @@ def _run(
     """Does some jobs, so many side by side, each on so many cores."""
     stop = threading.Event()
     told: queue.SimpleQueue[tuple[bool, object]] = queue.SimpleQueue()
-    tasks = _Tasks(training_data, stop, workers)
+    # The tasks used last, as many as there are threads; one let go lives while a job has it.
+    task_of = lru_cache(workers)(lambda reading: training_data.training_task(reading, stop))
+    loading = threading.Lock()
 
-    def one(job: Job) -> None:
+    def do(job: Job) -> None:
         torch.set_num_threads(threads_each)  # of this thread alone: jobs share the cores out
         try:
-            told.put(
-                (True, job.work(tasks.of(job.reading), lambda event: told.put((False, event))))
-            )
+            with loading:
+                task = task_of(job.reading)
+            told.put((True, job.work(task, lambda event: told.put((False, event)))))
         except interruption.Interrupted:
             told.put((True, None))
         except Exception as error:
@@ -180,7 +174,7 @@ def _run(
     ) as pool:
         try:
             for job in sorted(jobs, key=lambda job: (not job.is_first, -job.cost)):
-                pool.submit(one, job)
+                pool.submit(do, job)
             left = len(jobs)
             while left:
                 ended, event = _next(told)
@@ -209,21 +203,3 @@ def _sentence(name: str, error: Exception) -> str:
     log.error("a cell failed", exc_info=error)
     first = str(error).strip().split("\n", 1)[0][:120]
     return f"{name} could not be trained ({type(error).__name__}: {first})."
-
-
-class _Tasks:
-    """The tasks used last, as many as there are threads; one let go lives while a job has it."""
-
-    def __init__(self, training_data: TrainingData, stop: threading.Event, most: int) -> None:
-        self._board, self._stop, self._most = training_data, stop, most
-        self._held: OrderedDict[str, TrainingTask] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, reading: str) -> TrainingTask:
-        with self._lock:
-            if reading not in self._held:
-                self._held[reading] = self._board.training_task(reading, self._stop)
-            self._held.move_to_end(reading)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
-            return self._held[reading]

@@ -18,6 +18,7 @@ from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.predictions import CellPredictions
 from heads.settings import ExperimentConfig
+from heads.training.events import CurvePointTried, SearchFinished, SeedFitting, TrialResult
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
 from heads.training.fitters.base import (
@@ -100,104 +101,27 @@ def on_task(
     return TrialOnTask(trial=trial, training_task=training_task, span=span)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePointTried:
-    """A point of the validation curve of one cell."""
-
-    name: str
-    point: TriedSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedFitting:
-    """A seed of a cell that learns its base model begins to learn with what its search chose."""
-
-    name: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SearchFinished:
-    """Every seed of a cell has chosen its settings.
-
-    Attributes:
-        name: Which cell.
-        found: For each seed what it has chosen, with its development rows' part of the score.
-        tried: All that was tried, in order.
-        seconds: How long it took, on one core.
-    """
-
-    name: str
-    found: tuple[SearchResult, ...]
-    tried: tuple[TriedSettings, ...]
-    seconds: float
-
-    @property
-    def parts(self) -> Tensor:
-        """(s · m,), each development row's part of the score, which is their mean."""
-        return alike([one.point.parts for one in self.found if one.point.parts is not None])
-
-
-def alike(parts: Sequence[Tensor]) -> Tensor:
-    """(s · m,), parts (m,) of every seed, all of which count alike, however many rows they have."""
-    rows = sum(map(len, parts))
-    return torch.cat([part * (rows / len(parts) / len(part)) for part in parts])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrialResult:
-    """A cell is done.
-
-    Attributes:
-        trial: Which one.
-        chosen: For each seed the settings that were best on its development rows.
-        tried: All that was tried, in order.
-        development_score: What the chosen settings came to there, mean over seeds.
-        learned: For each seed the head, with its logits on that seed's test rows.
-        outcome: What it said of those rows; of one class a row, logits for the softmax.
-        rows: How many rows the first of them learned from.
-        seconds: How long it took, on one core.
-    """
-
-    trial: Trial
-    chosen: tuple[Chosen, ...]
-    tried: tuple[TriedSettings, ...]
-    development_score: float
-    learned: tuple[FittedHead, ...]
-    outcome: CellPredictions
-    rows: int
-    seconds: float
-
-
 def trial_job(trial: Trial, training_data: TrainingData) -> Job:
-    """The whole work on a trial: every seed searches its settings, then fits with them."""
-    plan = training_data.unread
+    """Return the whole work on a trial: every seed searches its settings, then fits with them."""
 
-    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
-        before = spent(folder_of(training_task.workspace, trial.name))  # by a process that is gone
-        taught = on_task(trial, training_task, plan.splits, plan.config)
-        found = _learned(taught, _searched(taught, plan, tell), plan, tell)
-        return replace(found, seconds=found.seconds + before)
+    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
+        # What a process that is gone took.
+        before = spent(folder_of(taught.training_task.workspace, trial.name))
+        result = _learned(taught, _searched(taught, plan, tell), plan, tell)
+        return replace(result, seconds=result.seconds + before)
 
     return _job(trial, training_data, work)
 
 
 def search_job(trial: Trial, training_data: TrainingData) -> Job:
-    """The first half of the work on a trial: `SearchFinished`."""
-    plan = training_data.unread
-
-    def work(training_task: TrainingTask, tell: Tell) -> SearchFinished:
-        return _searched(on_task(trial, training_task, plan.splits, plan.config), plan, tell)
-
-    return _job(trial, training_data, work)
+    """Return the first half of the work on a trial: `SearchFinished`."""
+    return _job(trial, training_data, _searched)
 
 
 def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished) -> Job:
-    """The second half: learn with every seed and the settings that it has chosen."""
-    plan = training_data.unread
+    """Return the second half: learn with every seed and the settings that it has chosen."""
 
-    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
-        taught = on_task(trial, training_task, plan.splits, plan.config)
+    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
         return _learned(taught, searched, plan, tell)
 
     return _job(trial, training_data, work)
@@ -212,10 +136,9 @@ def refit_job(
         has_learned: Whether the settings are known to lead anywhere; else no training counts as
             diverged where it ends no better than a constant answer.
     """
-    plan = training_data.unread
 
-    def work(training_task: TrainingTask, tell: Tell) -> TrialResult:
-        taught, begin = on_task(trial, training_task, plan.splits, plan.config), None
+    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
+        begin = None
         if isinstance(trial.fitter, TuningFitter):
             (begin,) = trial.fitter.begins(taught.training_task, plan.splits, seeds_of(plan))
         loss = 0.0 if has_learned else math.inf
@@ -228,14 +151,20 @@ def refit_job(
 
 
 def _job(
-    trial: Trial, training_data: TrainingData, work: Callable[[TrainingTask, Tell], object]
+    trial: Trial,
+    training_data: TrainingData,
+    work: Callable[[TrialOnTask, TrainingData, Tell], object],
 ) -> Job:
-    cost = trial.cost(len(training_data.splits.train[0]), len(training_data.splits))
+    plan = training_data.unread
+
+    def on_its_task(training_task: TrainingTask, tell: Tell) -> object:
+        return work(on_task(trial, training_task, plan.splits, plan.config), plan, tell)
+
     return Job(
         name=trial.name,
         reading=trial.reading,
-        work=work,
-        cost=cost,
+        work=on_its_task,
+        cost=trial.cost(len(training_data.splits.train[0]), len(training_data.splits)),
         wants_all=trial.is_tuned,
         kind=type(trial.fitter).__name__,
         is_apart=trial.fitter.learns_from == "vectors",

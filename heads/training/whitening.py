@@ -126,9 +126,6 @@ class DerivedVectors:
                 self._found[key] = make()
             self._found.move_to_end(key)
             found = self._found[key]
-            while self._bytes() > KEPT_BYTES:
+            while sum(vectors.nbytes for _, vectors in self._found.values()) > KEPT_BYTES:
                 self._found.popitem(last=False)
             return found
-
-    def _bytes(self) -> int:
-        return sum(vectors.nbytes for _, vectors in self._found.values())

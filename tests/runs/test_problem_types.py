@@ -48,8 +48,8 @@ from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
+from heads.training.events import CurvePointTried
 from heads.training.fitters import successive_halving
-from heads.training.search import CurvePointTried
 
 BASELINES = (MAJORITY, TFIDF)  # of every run on texts
 # Heads of every way of learning, on the sample that has such labels; then the ways in, the losses.

@@ -43,12 +43,13 @@ from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
 from heads.training import racing
+from heads.training.events import CurvePointTried, SearchFinished
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult, TriedSettings
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.racing import bar, eliminated
 from heads.training.scheduler import TrainingData, run_trials
-from heads.training.search import CurvePointTried, SearchFinished, search_job
+from heads.training.search import search_job
 from studies.racing import Whole, ended
 
 RECIPES = ("mean+linear", "mean+roberta", "cls+ridge", "cls+knn", "mean+centroid", "cls+linear")

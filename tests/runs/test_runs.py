@@ -52,11 +52,11 @@ from heads.runs.runner import begin, foreseen, stopped, working
 from heads.runs.spec import RunRequest
 from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder, use_limits
 from heads.training import racing
+from heads.training.events import CurvePointTried
 from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.scheduler import TrainingData
-from heads.training.search import CurvePointTried
 
 BASELINES = (MAJORITY, TFIDF)  # of every run on texts
 # A head of every way of learning; the last one learns what it reads.

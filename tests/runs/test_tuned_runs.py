@@ -43,10 +43,10 @@ from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, cells_of, foreseen, working
 from heads.runs.spec import RunRequest, fill_counts
 from heads.settings import ExperimentConfig, Limits, use_limits
+from heads.training.events import CurvePointTried
 from heads.training.finetuning import checkpoints, cost, fitter
 from heads.training.finetuning.cost import TuningPace
 from heads.training.fitters.base import TriedSettings
-from heads.training.search import CurvePointTried
 
 CONFIG = ExperimentConfig(folds=2, epochs=2, trials=2, curve=False, precision="exact")
 TUNED = (

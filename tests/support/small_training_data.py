@@ -15,14 +15,16 @@ from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.settings import ExperimentConfig
+from heads.training.events import CurvePointTried, TrialResult
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
 from heads.training.objective import Objective
 from heads.training.scheduler import TrainingData, run_trials
-from heads.training.search import CurvePointTried, TrialResult, trial_job
+from heads.training.search import trial_job
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial, trials
 
 WIDTH = 32
+FOLDS = ExperimentConfig(folds=2)
 
 
 def blobs(
@@ -55,7 +57,7 @@ def lesson_of(
 def training_data_of(
     vectors: Tensor,
     targets: Tensor,
-    config: ExperimentConfig,
+    config: ExperimentConfig = FOLDS,
     *,
     readings: Sequence[str] = ("mean",),
     parts: Sequence[str] = (),

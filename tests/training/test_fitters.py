@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import slow
 import torch
@@ -31,30 +30,27 @@ from heads.errors import LimitError, RecipeError
 from heads.parts import modules
 from heads.parts.registry import head
 from heads.parts.resolve import resolve
-from heads.problem import REGRESSION, SINGLE_LABEL
+from heads.problem import REGRESSION
 from heads.recipe import Value
 from heads.rng import IsolatedRng
 from heads.runs import grids
 from heads.settings import ExperimentConfig, Limits, use_limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
-from heads.training.fitters import logistic as convex
-from heads.training.fitters.base import Chosen, TriedSettings, best, judged, surest
+from heads.training.fitters.base import TriedSettings, best, judge_settings, select_one_se
 from heads.training.fitters.batched import BatchedHeads, drop_out
 from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.objective import Objective
-from heads.training.search import TrialResult, on_task
+from heads.training.search import on_task
 from heads.training.task import class_weights
-from heads.training.whitening import basis
 
 CLASSES = 3
 OF_EVERY_KIND = (
     "mean+linear", "mean+gpt2", "mean+logistic", "mean+roberta", "mean+modernbert",
     "mean+multi_sample_dropout", "mean+ridge", "mean+centroid", "mean+cosine", "mean+knn",
 )  # fmt: skip
-STACKED = [name for name in head if name != "knn"]
 
 
 @pytest.fixture
@@ -75,40 +71,12 @@ def made(name: str, seed: int, width: int = WIDTH, **options: float) -> nn.Seque
 # Several copies as one
 
 
-@pytest.mark.parametrize("name", STACKED)
-def test_a_stack_gives_the_logits_of_each_head(name: str) -> None:
-    chains = [made(name, seed) for seed in range(3)]
-    stack = BatchedHeads(chains, [0, 1, 2])
-    values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        found = stack.logits(values, training=False)
-        for number, chain in enumerate(chains):
-            wanted = chain.eval()(values[number])
-            assert torch.allclose(found[number], wanted, atol=1e-5), name
-
-
-@pytest.mark.parametrize("name", STACKED)
-def test_a_copys_tensors_go_into_a_stack_and_come_out_of_it(name: str) -> None:
-    chains = [made(name, seed) for seed in range(2)]
-    stack = BatchedHeads(chains, [0, 1])
-    for number, chain in enumerate(chains):
-        state = stack.state(number)
-        assert list(state) == list(chain.state_dict())
-        for key, tensor in chain.state_dict().items():
-            assert torch.equal(state[key], tensor)
-            assert state[key].is_contiguous()
-    state = stack.state(0)
-    for tensor in state.values():
-        tensor.zero_()  # what came out is no view of what is learned
-    assert any(tensor.any() for tensor in stack.state(0).values())
-
-
 def without_dropout(name: str) -> dict[str, float]:
     return {option: 0.0 for option in head[name].options if "dropout" in option}
 
 
 @pytest.mark.parametrize(
-    "name", slow.but_each(3, [name for name in STACKED if head[name].solve is None])
+    "name", slow.but_each(3, [name for name in head if head[name].solve is None])
 )
 @pytest.mark.parametrize("parts", [adamw.PARTS, 1])
 def test_copies_learn_what_each_would_learn_alone(name: str, parts: int) -> None:
@@ -229,177 +197,6 @@ def test_noise_drops_its_share_and_keeps_the_mean(share: float) -> None:
     assert not torch.equal(drawn(4), found)
 
 
-def test_several_samples_of_dropout_are_one_head_in_use() -> None:
-    chains = [made("multi_sample_dropout", seed) for seed in range(2)]
-    stack = BatchedHeads(chains, [0, 1])
-    values = torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(1))
-    learning, using = (stack.logits(values, training=now) for now in (True, False))
-    assert learning.shape == (2, 5 * 6, CLASSES)  # one sample below the other
-    assert using.shape == (2, 6, CLASSES)
-    assert not torch.allclose(learning[:, :6], learning[:, 6:12])
-    linear = [head["linear"].make(WIDTH, CLASSES) for _ in chains]
-    for one, chain in zip(linear, chains, strict=True):
-        one.load_state_dict(chain.state_dict())
-    assert torch.allclose(
-        using, BatchedHeads(linear, [0, 1]).logits(values, training=False), atol=1e-6
-    )
-
-
-# The convex ones
-
-
-def settled(
-    vectors: Tensor, targets: Tensor, strength: float, weights: Tensor | None = None
-) -> LogisticRegression:
-    counts = None if weights is None else weights.numpy()
-    model = LogisticRegression(C=strength, max_iter=10_000, tol=1e-10)
-    return model.fit(vectors.numpy(), targets.numpy(), sample_weight=counts)
-
-
-def problems_of(
-    vectors: Tensor, targets: Tensor, strengths: list[float], weights: Tensor | None = None
-) -> convex.LinearProblems:
-    classes = int(targets.max()) + 1
-    # Two logits of two classes share what one has in scikit-learn.
-    twice = 0.5 if classes == 2 else 1.0
-    counts = torch.ones(len(targets)) if weights is None else weights
-    return convex.LinearProblems(
-        vectors=vectors,
-        targets=targets,
-        weights=counts,
-        strength=torch.tensor(strengths) * twice,
-        bias=True,
-        objective=Objective(problem=SINGLE_LABEL, outputs=classes),
-    )
-
-
-def loss_of(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> float:
-    losses = cross_entropy(logits.double(), targets, reduction="none")
-    return float(losses.mean() if weights is None else (losses * weights).sum() / weights.sum())
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-@pytest.mark.parametrize("standardised", [True, False])
-@pytest.mark.parametrize("balanced", [False, True])
-def test_the_optimum_is_that_of_scikit_learn(
-    classes: int, standardised: bool, balanced: bool
-) -> None:
-    raw, targets = blobs(300, classes, apart=0.4, width=12, seed=classes)
-    if balanced:  # a rare class
-        kept = (targets != 0) | (torch.arange(300) % 5 == 0)
-        raw, targets = raw[kept], targets[kept]
-    rows = torch.arange(len(targets))
-    weights = class_weights(targets, rows, classes) if balanced else None
-    vectors = basis(raw, standardise=True, centred=True).seen(raw, raw.dtype)
-    if not standardised:
-        vectors = raw / raw.std()
-    strengths = [0.03, 1.0]
-    found = convex.solve(
-        problems_of(vectors, targets, strengths, weights),
-        iterations=2_000,
-        near=convex.NEAR,
-        check=lambda: None,
-    )
-    for strength, weight, bias in zip(strengths, *found, strict=True):
-        model = settled(vectors, targets, strength, weights)
-        shares = torch.from_numpy(model.predict_log_proba(vectors.numpy()))
-        logits = vectors @ weight.T + bias
-        assert logits.log_softmax(dim=1).exp().numpy() == pytest.approx(
-            shares.exp().numpy(), abs=0.01
-        )
-        sure = shares.exp().topk(2, dim=1).values
-        clear = sure[:, 0] - sure[:, 1] > 0.02
-        assert torch.equal(logits.argmax(dim=1)[clear], shares.argmax(dim=1)[clear])
-        assert _objective(weight, bias, vectors, targets, strength, weights) == pytest.approx(
-            _objective_of(model, vectors, targets, strength, weights), rel=1e-4
-        )
-
-
-def _objective(
-    weight: Tensor,
-    bias: Tensor,
-    vectors: Tensor,
-    targets: Tensor,
-    strength: float,
-    weights: Tensor | None,
-) -> float:
-    total = len(targets) if weights is None else float(weights.sum())
-    twice = 0.5 if len(weight) == 2 else 1.0
-    penalty = float(weight.double().square().sum()) / 2 / (strength * twice * total)
-    return loss_of(vectors @ weight.T + bias, targets, weights) + penalty
-
-
-def _objective_of(
-    model: LogisticRegression,
-    vectors: Tensor,
-    targets: Tensor,
-    strength: float,
-    weights: Tensor | None,
-) -> float:
-    """The same objective at scikit-learn's answer; its one logit of two classes becomes two."""
-    coefficients, intercept = model.coef_, model.intercept_
-    if len(coefficients) == 1:
-        coefficients = np.concatenate([-coefficients, coefficients]) / 2
-        intercept = np.concatenate([-intercept, intercept]) / 2
-    weight, bias = (torch.from_numpy(part).float() for part in (coefficients, intercept))
-    return _objective(weight, bias, vectors, targets, strength, weights)
-
-
-def test_several_problems_at_once_are_each_what_they_are_alone() -> None:
-    vectors, targets = blobs(200, 4, apart=0.3, width=10)
-    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
-    strengths = [0.01, 0.1, 1.0]
-    together = problems_of(vectors, targets, strengths)
-    weight, bias = convex.solve(together, iterations=2_000, near=convex.NEAR, check=lambda: None)
-    for number in range(3):
-        alone = problems_of(vectors, targets, strengths[number : number + 1])
-        w, b = convex.solve(alone, iterations=2_000, near=convex.NEAR, check=lambda: None)
-        logits, wanted = vectors @ weight[number].T + bias[number], vectors @ w[0].T + b[0]
-        assert torch.allclose(logits.softmax(dim=1), wanted.softmax(dim=1), atol=5e-3)
-
-
-def test_where_it_begins_moves_the_time_and_not_the_optimum() -> None:
-    vectors, targets = blobs(200, 4, apart=0.3, width=10)
-    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0)
-    problems = problems_of(vectors, targets, [0.1])
-    steps: list[int] = []
-    cold = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0))
-    once = len(steps)
-    warm = convex.solve(
-        problems, iterations=2_000, near=convex.NEAR, check=lambda: steps.append(0), start=cold
-    )
-    assert len(steps) - once < once / 2
-    for one, other in zip(cold, warm, strict=True):
-        assert torch.allclose(one, other, atol=1e-3)
-
-
-def test_no_bias_means_none() -> None:
-    vectors, targets = blobs(150, 3, width=8)
-    problems = replace(problems_of(vectors / vectors.std(), targets, [0.1]), bias=False)
-    weight, bias = convex.solve(problems, iterations=2_000, near=convex.NEAR, check=lambda: None)
-    assert not bias.any()
-    model = LogisticRegression(C=0.1, max_iter=10_000, tol=1e-10, fit_intercept=False)
-    model.fit((vectors / vectors.std()).numpy(), targets.numpy())
-    logits = vectors / vectors.std() @ weight[0].T
-    wanted = torch.from_numpy(model.predict_proba((vectors / vectors.std()).numpy()))
-    assert torch.allclose(logits.softmax(dim=1).double(), wanted.double(), atol=0.01)
-
-
-def test_solving_can_be_ended_at_any_step() -> None:
-    vectors, targets = blobs(100)
-    steps = []
-
-    def check() -> None:
-        steps.append(0)
-        if len(steps) == 3:
-            raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        convex.solve(
-            problems_of(vectors, targets, [1.0]), iterations=99, near=convex.NEAR, check=check
-        )
-
-
 # What a cell of the grid is
 
 
@@ -430,58 +227,37 @@ def test_the_tensors_kept_give_the_logits_told_on_raw_vectors(
         assert torch.equal(logits.argmax(dim=1), learned.logits.argmax(dim=1))
 
 
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("axes", [True, False])
-@pytest.mark.parametrize("standardise", [True, False])
-@pytest.mark.parametrize("recipe", ["mean+linear", "mean+gpt2", "mean+roberta", "mean+modernbert"])
-def test_a_change_of_the_input_is_folded_into_the_head(
-    small: Backbone, recipe: str, standardise: bool, axes: bool
-) -> None:
-    vectors, targets = blobs(120, seed=13)
-    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
-    (trial,) = cells([recipe], small, training_data)
-    chosen: dict[str, Value] = {"standardise": standardise, "C": 0.1}
-    if "roberta" in recipe or "modernbert" in recipe:
-        chosen = {"standardise": standardise, "learning_rate": 0.01, "weight_decay": 0.01}
-        chosen |= {"epochs": 4.0, "principal_axes": axes}
-    task = training_data.training_task("mean", threading.Event())
-    splits, begin = training_data.splits, [found_of(chosen)] * 2
-    found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
-    if "C" not in chosen:  # and once more, from there
-        begin = [replace(one, state=own.state) for one, own in zip(begin, found, strict=True)]
-        found = trial.fitter.learn(task, begin, splits.train, splits.test, [0, 1])
-    for learned, rows in zip(found, splits.test, strict=True):
-        chain = trial.resolved.head.make(WIDTH, CLASSES).eval()
-        chain.load_state_dict(learned.state)
-        with torch.no_grad():
-            assert torch.allclose(chain(vectors[rows]), learned.logits, rtol=1e-3, atol=2e-3)
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("standardise", [True, False])
 @pytest.mark.parametrize("top", ["linear", "gpt2"])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_a_linear_cell_is_the_logistic_regression_of_scikit_learn(
-    small: Backbone, classes: int, standardise: bool, top: str
+    small: Backbone, classes: int, standardise: bool, top: str, weighted: bool
 ) -> None:
     vectors, targets = blobs(200, classes, apart=0.3, seed=14)
-    rows = torch.arange(200)
-    task = lesson_of(vectors, targets, classes)
-    (trial,) = cells(
-        [f"mean+{top}"], small, training_data_of(vectors, targets, ExperimentConfig(folds=2))
-    )
+    if weighted:  # a rare class
+        kept = (targets != 0) | (torch.arange(200) % 5 == 0)
+        vectors, targets = vectors[kept], targets[kept]
+    rows = torch.arange(len(targets))
+    weights = class_weights(targets, rows, classes) if weighted else None
+    task = lesson_of(vectors, targets, classes, weights)
+    (trial,) = cells([f"mean+{top}"], small, training_data_of(vectors, targets))
     chosen: dict[str, Value] = {"standardise": standardise, "C": 0.05}
     (learned,) = trial.fitter.learn(task, [found_of(chosen)], [rows], [rows], [0])
     spread = vectors.std(dim=0, correction=0)
     centre = vectors.mean(dim=0) if top == "linear" else 0  # without a bias nothing is centred
-    scaled = (vectors - centre) / (spread if standardise else spread.mean())
-    model = LogisticRegression(C=0.05, max_iter=10_000, tol=1e-8, fit_intercept=top == "linear")
-    wanted = model.fit(scaled.numpy(), targets.numpy()).predict_proba(scaled.numpy())
+    scaled = ((vectors - centre) / (spread if standardise else spread.mean())).numpy()
+    model = LogisticRegression(
+        C=0.05, max_iter=10_000, tol=1e-8, fit_intercept=top == "linear",
+        class_weight="balanced" if weighted else None,
+    )  # fmt: skip
+    wanted = model.fit(scaled, targets.numpy()).predict_proba(scaled)
     assert learned.logits.softmax(dim=1).numpy() == pytest.approx(wanted, abs=0.02)
 
 
 @pytest.mark.parametrize("recipe", OF_EVERY_KIND)
 def test_what_is_plain_to_see_is_learned(small: Backbone, recipe: str) -> None:
-    training_data = training_data_of(*blobs(120, apart=3.0, seed=5), ExperimentConfig(folds=2))
+    training_data = training_data_of(*blobs(120, apart=3.0, seed=5))
     (one,) = result([recipe], small, training_data).values()
     least = 0.9 if recipe.endswith(("centroid", "cosine", "knn")) else 0.98
     assert accuracy(one, training_data) >= least
@@ -494,7 +270,7 @@ def test_shuffled_labels_are_learned_no_better_than_by_guessing(small: Backbone)
     """Of vectors that tell the true labels apart without a fault."""
     vectors, targets = blobs(400, 4, apart=3.0, seed=6)
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
-    training_data = training_data_of(vectors, targets[order], ExperimentConfig(folds=2))
+    training_data = training_data_of(vectors, targets[order])
     spread = math.sqrt(0.25 * 0.75 / 400)
     for one in result(OF_EVERY_KIND, small, training_data).values():
         assert abs(accuracy(one, training_data) - 0.25) < 3.3 * spread, one.trial.name
@@ -520,42 +296,6 @@ def test_labels_of_test_rows_choose_and_teach_nothing(small: Backbone, recipe: s
         assert torch.equal(mine.logits, theirs.logits)
 
 
-@pytest.mark.usefixtures("quick")
-def test_what_is_chosen_is_the_best_but_for_chance(small: Backbone) -> None:
-    training_data = training_data_of(*blobs(200, apart=0.3, seed=8), ExperimentConfig(folds=2))
-    for one in result(OF_EVERY_KIND, small, training_data).values():
-        for number, settings in enumerate(one.chosen):
-            ended = lowest([point for point in one.tried if point.seed == number])
-            chosen = next(point for point in ended if _plain(point.settings) == _plain(settings))
-            best = max(ended, key=lambda point: (point.score, -point.loss))
-            rows = len(training_data.splits.development[number])
-            assert best.score - chosen.score <= 1 / rows**0.5, one.trial.name
-            assert chosen.loss <= best.loss, one.trial.name
-        if not isinstance(one.trial.fitter, AdamWFitter):
-            continue  # chosen by cross-validation, and scored on the development rows by a new fit
-        scores = [
-            next(point.score for point in one.tried
-                 if point.seed == number and _plain(point.settings) == _plain(settings))
-            for number, settings in enumerate(one.chosen)
-        ]  # fmt: skip
-        assert one.development_score == pytest.approx(sum(scores) / len(scores))
-
-
-def _plain(settings: Chosen) -> Chosen:
-    return {name: value for name, value in settings.items() if name != "converged"}
-
-
-def lowest(tried: list[TriedSettings]) -> list[TriedSettings]:
-    """Of what is looked at again and again the look of lowest loss, the last of equals."""
-    found: dict[frozenset[tuple[str, Value]], TriedSettings] = {}
-    for point in tried:
-        values = {name: value for name, value in point.settings.items() if name != "epochs"}
-        key = frozenset(values.items())
-        if key not in found or point.loss <= found[key].loss:
-            found[key] = point
-    return list(found.values())
-
-
 def test_on_few_rows_the_loss_tells_settings_apart() -> None:
     task = lesson_of(*blobs(30), 3)
     right = torch.ones(20)
@@ -571,8 +311,8 @@ def test_on_few_rows_the_loss_tells_settings_apart() -> None:
     luck, sure = point(slice(4), 0.9), point(slice(10, 15), 0.4)
     bad, none = point(slice(5, 17), 0.1), point(slice(10, 15), float("nan"))
     assert best([luck, sure, bad, none], task) is luck
-    assert surest([none, luck, sure, bad], task) is sure
-    assert surest([luck], task) is luck
+    assert select_one_se([none, luck, sure, bad], task) is sure
+    assert select_one_se([luck], task) is luck
     equal = point(slice(6, 10), 0.3)  # as many right as of `luck`, at a lower loss
     assert best([luck, equal], task) is best([equal, luck], task) is equal
     numbers = replace(task, objective=Objective(problem=REGRESSION, outputs=1))
@@ -587,13 +327,13 @@ def test_rows_count_in_the_loss_by_which_settings_are_judged() -> None:
     even = task.objective.rows(logits, task.targets[rows])
     counts = torch.ones(30)
     counts[0] = 9.0
-    found = judged({}, 0, logits, replace(task, counts=counts), rows)
+    found = judge_settings({}, 0, logits, replace(task, counts=counts), rows)
     assert found.loss == pytest.approx(float((even * counts[rows]).sum() / 12))
-    assert found.loss < judged({}, 0, logits, task, rows).loss
+    assert found.loss < judge_settings({}, 0, logits, task, rows).loss
 
 
 def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
-    training_data = training_data_of(*blobs(160), ExperimentConfig(folds=2))
+    training_data = training_data_of(*blobs(160))
     recipes = ["mean+logistic?C=0.5", "mean+ridge?alpha=7.0", "mean+knn?k=5"]
     logistic, ridge, knn = result(recipes, small, training_data).values()
     assert {point.settings["C"] for point in logistic.tried} == {0.5}
@@ -620,7 +360,7 @@ def test_what_the_recipe_says_is_not_searched(small: Backbone) -> None:
 def test_the_same_layers_under_two_names_have_the_same_numbers(
     poolerless: Backbone, one: str, other: str
 ) -> None:
-    training_data = training_data_of(*blobs(120, apart=0.5, seed=9), ExperimentConfig(folds=2))
+    training_data = training_data_of(*blobs(120, apart=0.5, seed=9))
     mine, theirs = result([one, other], poolerless, training_data).values()
     assert (mine.chosen, mine.tried) == (theirs.chosen, theirs.tried)
     for a, b in zip(mine.learned, theirs.learned, strict=True):
@@ -646,39 +386,6 @@ def test_weights_of_classes_find_more_of_a_rare_one(small: Backbone) -> None:
         assert recalls[name, True] > recalls[name, False] + 0.15
 
 
-def same(one: TrialResult, other: TrialResult) -> None:
-    assert one.trial.name == other.trial.name
-    assert (one.chosen, one.tried) == (other.chosen, other.tried)
-    for mine, theirs in zip(one.learned, other.learned, strict=True):
-        assert torch.equal(mine.logits, theirs.logits)
-        assert all(torch.equal(mine.state[key], theirs.state[key]) for key in mine.state)
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.slow
-def test_numbers_depend_on_the_seed_alone(small: Backbone) -> None:
-    vectors, targets = blobs(160, apart=0.5, seed=11)
-    training_data = training_data_of(
-        vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls")
-    )
-    recipes = [*OF_EVERY_KIND, "cls+linear", "cls+roberta"]
-    once = result(recipes, small, training_data)
-    for workers, order in ((2, recipes), (1, recipes[::-1])):
-        torch.manual_seed(workers)
-        again = result(order, small, training_data, workers)
-        assert set(again) == set(once)
-        for name in once:
-            same(once[name], again[name])
-    alone = result(["mean+roberta"], small, training_data)
-    same(once["mean+roberta"], alone["mean+roberta"])
-    other = training_data_of(
-        vectors, targets, ExperimentConfig(folds=2, seed=1), readings=("mean", "cls")
-    )
-    changed = result(["mean+roberta"], small, other)["mean+roberta"]
-    assert not torch.equal(changed.learned[0].state["out_proj.weight"],
-                           once["mean+roberta"].learned[0].state["out_proj.weight"])  # fmt: skip
-
-
 @pytest.mark.usefixtures("quick")
 def test_seeds_of_a_fixed_test_set_differ_where_something_is_drawn(small: Backbone) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
@@ -701,7 +408,7 @@ def test_what_a_head_learns_does_not_depend_on_who_learned_before_it(
     small: Backbone, recipe: str
 ) -> None:
     vectors, targets = blobs(150, apart=0.4, seed=12)
-    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
+    training_data = training_data_of(vectors, targets)
     (trial,), task = (
         cells([recipe], small, training_data),
         training_data.training_task("mean", threading.Event()),
@@ -733,7 +440,7 @@ def test_the_grids_are_as_large_as_they_say(backbone: Backbone) -> None:
         assert len({recipe.split("+")[1] for recipe in recipes}) >= tops
         assert len(trials(recipes, backbone, 5)) == len(recipes)
     assert "mean@3+linear" in full
-    with pytest.raises(RecipeError, match="There is no grid called 'tiny'"):
+    with pytest.raises(RecipeError):
         recipes_of("tiny", backbone)
 
 
@@ -757,10 +464,10 @@ def test_what_takes_long_costs_more(small: Backbone) -> None:
 def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
     with (
         use_limits(Limits(cells=2)),
-        pytest.raises(LimitError, match="3 recipes are chosen; this place trains at most 2"),
+        pytest.raises(LimitError),
     ):
         trials(["mean+linear", "cls+linear", "max+linear"], small, 3)
-    with pytest.raises(RecipeError, match="No recipe is chosen"):
+    with pytest.raises(RecipeError):
         trials([], small, 3)
 
 
@@ -769,9 +476,7 @@ def test_too_many_cells_and_none_are_refused(small: Backbone) -> None:
 def test_every_cell_of_the_default_grid_can_be_trained(small: Backbone) -> None:
     recipes = recipes_of("small", small)
     readings = list(dict.fromkeys(recipe.split("+")[0] for recipe in recipes))
-    training_data = training_data_of(
-        *blobs(90, apart=2.0), ExperimentConfig(folds=2), readings=readings
-    )
+    training_data = training_data_of(*blobs(90, apart=2.0), readings=readings)
     assert len(cells(recipes, small, training_data)) == 16
     assert len(result(recipes, small, training_data)) == 16
 
@@ -794,7 +499,7 @@ def own_head() -> Iterator[str]:
 
 def test_a_linear_head_of_ones_own_is_fitted_to_its_optimum(small: Backbone, own_head: str) -> None:
     vectors, targets = blobs(150, apart=1.0)
-    training_data = training_data_of(vectors, targets, ExperimentConfig(folds=2))
+    training_data = training_data_of(vectors, targets)
     recipes = [f"mean+{own_head}", "mean+linear", f"mean+{own_head}?dropout=0.2"]
     found = {trial.name: trial.fitter for trial in cells(recipes, small, training_data)}
     assert isinstance(found["mean+plain"], LinearFitter)

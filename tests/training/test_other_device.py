@@ -29,12 +29,10 @@ from heads.events import result
 from heads.explain import integrated_gradients as gradients
 from heads.features.featurizer import Featurizer
 from heads.features.token_states import different, keep_states
-from heads.parts import solvers
 from heads.parts.registry import head, layers, pooling
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
-from heads.training.finetuning import module as tuned_module
 from heads.training.finetuning.learning import TuningRun, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import plan_of
@@ -105,20 +103,6 @@ def test_a_reading_is_pooled_there(reading: str, still: Backbone, there: torch.d
 @pytest.mark.parametrize("reading", ["mean", "cls"])
 def test_windows_are_pooled_there(reading: str, still: Backbone, there: torch.device) -> None:
     check_reading(f"{reading}+linear?long=windows&stride=1", replace(still, tokens=6), there)
-
-
-@pytest.mark.parametrize("name", LEARNED)
-def test_a_head_answers_and_goes_back_there(name: str, there: torch.device) -> None:
-    with IsolatedRng().rolling():
-        here = resolve(f"mean+{name}").chain(WIDTH, CLASSES).eval()
-    objective = Objective(problem=SINGLE_LABEL, outputs=CLASSES, smoothing=0.1)
-    found = copy.deepcopy(here).to(there)
-    for chain, device in ((here, HERE), (found, there)):
-        objective.rows(chain(VECTORS.to(device)), TARGETS.to(device)).sum().backward()
-    for one, other in zip(found.parameters(), here.parameters(), strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        same(one.grad, other.grad, there)
 
 
 def solved(name: str, device: torch.device, rows: int = ROWS, **options: Any) -> Tensor:
@@ -243,43 +227,3 @@ def scores(backbone: Backbone, device: torch.device) -> list[Tensor]:
 def test_tokens_are_given_their_scores_there(still: Backbone, there: torch.device) -> None:
     for found, wanted in zip(scores(still, there), scores(still, HERE), strict=True):
         same(found, wanted, there)
-
-
-# --- Wrong placements, put in by hand: each is found by what stands above.
-
-
-class _Torch:
-    """Torch, but for a function that makes its tensor on the processor wherever it is asked for."""
-
-    def __init__(self, name: str) -> None:
-        make = getattr(torch, name)
-        setattr(self, name, lambda *given, **more: make(*given, **{**more, "device": HERE}))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
-READ_MASK = Backbone._read_mask
-FAULTS: dict[str, tuple[tuple[Any, str, Any], Callable[[Backbone, torch.device], object]]] = {
-    "kept states": (
-        (tuned_module, "_on", lambda states, device: states),
-        lambda base, device: losses("mean+linear?tune=last1", base, device),
-    ),
-    "a mask": (
-        (Backbone, "_read_mask", lambda *given: READ_MASK(*given).to(HERE)),
-        lambda base, device: check_reading("max+linear", base, device),
-    ),
-    "a diagonal": ((solvers, "torch", _Torch("eye")), lambda _, device: solved("ridge", device)),
-    "tokens": ((gradients, "torch", _Torch("tensor")), scores),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_is_left_on_the_processor_is_found(
-    name: str, still: Backbone, there: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault, work = FAULTS[name]
-    work(still, there)
-    monkeypatch.setattr(*fault)
-    with pytest.raises((AssertionError, RuntimeError), match=r"two devices|same device"):
-        work(still, there)

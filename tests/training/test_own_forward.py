@@ -53,11 +53,16 @@ def test_what_the_trainer_computes_is_the_head(name: str) -> None:
     chains = [made(name, seed) for seed in range(3)]
     stack = BatchedHeads(chains, [0, 1, 2])
     values = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(1))
+    for number, chain in enumerate(chains):
+        state = stack.state(number)
+        assert list(state) == list(chain.state_dict())
+        for key, tensor in chain.state_dict().items():
+            assert torch.equal(state[key], tensor)
+            state[key].zero_()  # what comes out is no view of what is learned
     found = stack.logits(values, training=False)
     for number, chain in enumerate(chains):
         wanted = chain.eval()(values[number])
         assert torch.allclose(found[number], wanted, rtol=1e-4, atol=1e-5)
-        assert list(stack.state(number)) == list(chain.state_dict())
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -134,7 +139,7 @@ def test_what_is_reported_is_what_the_head_answers(
 
 def test_a_solver_of_linear_heads_takes_no_other_head(small: Backbone) -> None:
     """The one optimum of a linear layer is not that of a module that has one."""
-    training_data = training_data_of(*blobs(90), ExperimentConfig(folds=2))
+    training_data = training_data_of(*blobs(90))
     for name in ("flip", "hooked", "bare"):
         (trial,) = cells([f"mean+{name}"], small, training_data)
         assert not isinstance(trial.fitter, LinearFitter)
@@ -144,12 +149,10 @@ def test_a_solver_of_linear_heads_takes_no_other_head(small: Backbone) -> None:
 
 def test_numbers_are_learned_by_heads_that_end_in_a_linear_layer_alone(small: Backbone) -> None:
     vectors, _ = blobs(90)
-    numbers = training_data_of(
-        vectors, vectors[:, 0], ExperimentConfig(folds=2), problem=REGRESSION
-    )
+    numbers = training_data_of(vectors, vectors[:, 0], problem=REGRESSION)
     assert cells(["mean+skip", "mean+held"], small, numbers)
     for name in ("flip", "branches", "twice", "shifted"):
-        with pytest.raises(RecipeError, match=name):
+        with pytest.raises(RecipeError):
             cells([f"mean+{name}"], small, numbers)
 
 
@@ -225,7 +228,7 @@ def test_a_forward_without_a_gradient_is_refused(small: Backbone, rows: Corpus) 
         return Detached(width, classes)
 
     try:
-        with pytest.raises(RecipeError, match="gradient"):
+        with pytest.raises(RecipeError):
             classifiers(["mean+detached"], rows, small)
     finally:
         del head._parts["detached"]
@@ -248,7 +251,7 @@ def test_a_head_with_nothing_to_learn_answers_what_its_forward_gives(
 
 def test_a_layer_that_nobody_knows_is_neither_left_out_nor_divided() -> None:
     for name in ("flip", "branches", "twice", "shifted"):
-        with pytest.raises(RecipeError, match=name):
+        with pytest.raises(RecipeError):
             resolve(f"mean+{name}?without=linear")
         assert not divides(made(name, 0))
     assert [key for key, _ in leaves(resolve("mean+skip?without=skip").chain(8, 3))] == ["out"]

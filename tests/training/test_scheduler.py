@@ -14,19 +14,11 @@ from small_training_data import blobs, cells, training_data_of
 
 from heads.backbone.backbone import Backbone
 from heads.errors import RecipeError
-from heads.interruption import Interrupted
 from heads.settings import ExperimentConfig
+from heads.training.events import CurvePointTried, SearchFinished, TrialFailed, TrialResult
 from heads.training.fitters.base import SearchResult, TriedSettings
-from heads.training.scheduler import Job, TrainingData, TrialFailed, run_trials
-from heads.training.search import (
-    CurvePointTried,
-    SearchFinished,
-    TrialResult,
-    fit_job,
-    search_job,
-    seeds_of,
-    trial_job,
-)
+from heads.training.scheduler import Job, TrainingData, run_trials
+from heads.training.search import fit_job, search_job, seeds_of, trial_job
 from heads.training.task import TrainingTask
 
 RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn", "max+centroid")
@@ -35,9 +27,7 @@ RECIPES = ("mean+linear", "mean+roberta", "mean+ridge", "cls+linear", "cls+knn",
 @pytest.fixture(scope="module")
 def training_data() -> TrainingData:
     vectors, targets = blobs(120)
-    return training_data_of(
-        vectors, targets, ExperimentConfig(folds=2), readings=("mean", "cls", "max")
-    )
+    return training_data_of(vectors, targets, readings=("mean", "cls", "max"))
 
 
 EARLIER: list[threading.Thread] = []
@@ -94,10 +84,6 @@ def test_every_cell_is_told_of_once_after_its_curve(
             assert event.outcome.repetition == (0, 0)
             ended.append(event.trial.name)
     assert sorted(ended) == sorted(RECIPES)
-
-
-def test_no_jobs_are_no_events(training_data: TrainingData) -> None:
-    assert list(run_trials([], training_data, 2)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -166,18 +152,6 @@ def test_what_ends_the_program_reaches_the_caller(training_data: TrainingData) -
     with pytest.raises(SystemExit):
         found.extend(run_trials([*jobs, *jobs], training_data, 1))
     assert found == ["done"] * 2
-
-
-def test_a_reader_who_stops_in_the_middle_leaves_nothing_behind(
-    small: Backbone, training_data: TrainingData
-) -> None:
-    found = cells(RECIPES, small, training_data)
-    for count in (1, 2, 5):
-        events = run_trials([trial_job(trial, training_data) for trial in found], training_data, 2)
-        for _ in range(count):
-            next(events)
-        del events  # as a reader does who forgets it
-        assert working() == []
 
 
 def test_a_task_is_loaded_once_for_all_its_cells(
@@ -269,13 +243,3 @@ def test_every_seed_counts_alike_in_the_parts_of_a_search_however_many_rows_it_h
     )
     assert one.parts.shape == (7,)
     assert float(one.parts.mean()) == pytest.approx((0.4 + 1.0) / 2)
-
-
-def test_a_check_after_the_stop_ends_the_work(training_data: TrainingData) -> None:
-    stop = threading.Event()
-    task = training_data.training_task("mean", stop)
-    task.check()
-    stop.set()
-    with pytest.raises(Interrupted):
-        task.check()
-    assert task.of(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 32)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from loops import collect
 from small_training_data import WIDTH, blobs, ended, lesson_of, training_data_of
@@ -18,12 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from heads.data.splits import Splits
-from heads.evaluation.calibration import temperature
 from heads.parts.registry import head
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
-from heads.training import objective
 from heads.training.fitters import copy_settings, successive_halving, vector_heads
 from heads.training.fitters.adamw import AdamWCopies, CopyData
 from heads.training.fitters.base import SearchResult, TriedSettings, first_of
@@ -32,7 +30,7 @@ from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.successive_halving import (
     Candidate,
     looks,
-    searched,
+    search_candidates,
     steps_after,
 )
 from heads.training.fitters.vector_heads import AdamWFitter
@@ -96,7 +94,7 @@ def written(
         for n, seed in enumerate(seeds or [0] * len(curves))
     ]
     copies = Written(task, curves)
-    told, found = collect(searched(copies, trials, task))
+    told, found = collect(search_candidates(copies, trials, task))
     return found, told, copies, trials
 
 
@@ -227,20 +225,6 @@ def settled(
     return factor_of(logits, targets, objective, 1.0, counts)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from([SINGLE_LABEL, MULTI_LABEL]), st.floats(0.1, 8.0), st.integers(0, 99))
-def test_the_factor_is_one_over_the_temperature(
-    problem: ProblemType, spread: float, seed: int
-) -> None:
-    logits, targets = logits_of(problem, spread, seed)
-    found = settled(logits, targets, Objective(problem=problem, outputs=CLASSES))
-    within = objective.NEAR  # at a step below which the secants end
-    # Of so many rows the prior of a temperature says nothing.
-    many = 1_000, *[1] * (targets.dim() - 1)
-    wanted = temperature(logits.repeat(1_000, 1), targets.repeat(many), problem)
-    assert found == pytest.approx(1 / wanted, rel=within)
-
-
 @pytest.mark.parametrize("spread", [0.05, 0.3, 3.0, 20.0])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
@@ -331,21 +315,6 @@ def test_those_who_go_on_learn_the_same_to_the_last_bit(name: str, dtype: torch.
     alone.learn(60)
     same(alone.state(0), whole.state(3))
     same(alone.stack.state(0), whole.stack.state(3))
-
-
-def test_a_stack_gathers_the_numbers_of_some_copies_in_the_order_asked_for() -> None:
-    chains = [made("mlp", seed) for seed in range(4)]
-    stack = BatchedHeads(chains, list(range(4)))
-    kept = stack.kept([2, 0])
-    for number, own in enumerate((2, 0)):
-        same(kept.state(number), chains[own].state_dict())
-    marks = torch.arange(len(stack.numbers), dtype=torch.float32)
-    gathered = stack.gathered(marks, [2, 0])
-    for number, own in enumerate((2, 0)):
-        same(kept.state(number, gathered), stack.state(own, marks))
-    with torch.no_grad():
-        kept.numbers.zero_()
-    same(stack.state(2), chains[2].state_dict())  # what is kept is no view
 
 
 # Searches of real heads

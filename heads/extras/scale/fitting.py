@@ -55,14 +55,15 @@ from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
-from heads.training.fitters.base import Chosen, SearchResult, score_settings, surest
+from heads.training.events import CurvePointTried, SearchFinished, TrialFailed
+from heads.training.fitters.base import Chosen, SearchResult, score_settings, select_one_se
 from heads.training.fitters.closed_form import ClosedFormFitter, settings_of
 from heads.training.fitters.logistic import STRENGTHS, LinearFitter
-from heads.training.fitters.vector_heads import AdamWFitter, answered
+from heads.training.fitters.vector_heads import AdamWFitter, chain_logits
 from heads.training.objective import Objective
 from heads.training.racing import eliminated
-from heads.training.scheduler import TrainingData, TrialFailed, run_trials
-from heads.training.search import CurvePointTried, SearchFinished, search_job
+from heads.training.scheduler import TrainingData, run_trials
+from heads.training.search import search_job
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 
@@ -417,8 +418,8 @@ def _select_best(
             with IsolatedRng().rolling():
                 chain = fitter.resolved.chain(task.vectors.shape[1], task.classes)
         chain.load_state_dict(dict(state))
-        logits.append(answered(chain, task, rows))
+        logits.append(chain_logits(chain, task, rows))
         points.append(score_settings(chosen, 0, logits[-1], task, rows))
-    top = surest(points, task)
+    top = select_one_se(points, task)
     best = points.index(top)
     return SearchResult(chosen=top.settings, point=top, held=logits[best], state=states[best])

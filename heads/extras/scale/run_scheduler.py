@@ -17,7 +17,8 @@ from typing import Any
 
 from heads.extras.scale.pool import RAY, ActorPool, Pool, connect, make_caller
 from heads.features.store import FeatureMatrices, FeatureStore
-from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, TrialFailed, run_trials
+from heads.training.events import TrialFailed
+from heads.training.scheduler import Job, Scheduler, Tell, TrainingData, run_trials
 from heads.training.task import TrainingTask
 
 EVERY = 1.0  # seconds between two looks at the validation curves of a worker

@@ -33,7 +33,7 @@ from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.lbfgs import Precision, minimise
 from heads.training.fitters.logistic import BEND, MOST_STEPS, LinearFitter
-from heads.training.fitters.successive_halving import Candidate, searched
+from heads.training.fitters.successive_halving import build_candidates, search_candidates
 from heads.training.fitters.vector_heads import AdamWFitter, HeadCopies, begin_head
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
@@ -305,10 +305,8 @@ def learn_by_steps(
     choices = [CopySettings.from_values(one) for one in settings or fitter.settings(task)]
     copies = ShardedCopies(shards, moments, fitter, choices, seed, task, start)
     rows, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
-    candidates = [
-        Candidate(seed=0, choice=choice, development=rows, pass_steps=steps) for choice in choices
-    ]
-    return result(searched(copies, candidates, task, fewest_passes=1))[0]
+    candidates = build_candidates(choices, 0, rows, steps)
+    return result(search_candidates(copies, candidates, task, fewest_passes=1))[0]
 
 
 def task_of_rows(vectors: Tensor, targets: Tensor, objective: Objective) -> TrainingTask:

@@ -21,7 +21,6 @@ from heads import interruption
 from heads.extras.scale.pieces import Piece
 from heads.extras.scale.pool import NamedTask, Pool
 from heads.extras.scale.shards import ShardReader, ShardRows, Subset
-from heads.training.fitters.logistic import row_gradients
 from heads.training.objective import Objective
 
 Sums = dict[str, Tensor]
@@ -181,7 +180,7 @@ def loss_gradients(
     """
     shifted, weight = rows.vectors.to(dtype) - shift.to(dtype), weight.to(dtype)
     logits = (shifted @ weight.flatten(0, 1).T).view(-1, *weight.shape[:2])  # (n, k, c)
-    losses, by_logits = row_gradients(objective, logits.double() + bias, rows.targets)
+    losses, by_logits = objective.gradients(logits.double() + bias, rows.targets[:, None])
     products = by_logits.flatten(1).to(dtype).T @ shifted
     return {
         "loss": losses.double().sum(dim=0),

@@ -27,7 +27,7 @@ from heads.runs.folder import RunFolder, all_runs
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.runner import CellDone, Event
 from heads.runs.spec import RunSpec
-from heads.training.search import CurvePointTried, SeedFitting
+from heads.training.events import CurvePointTried, SeedFitting
 
 A_SECOND = 4  # times that the live table is drawn anew
 

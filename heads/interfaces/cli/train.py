@@ -274,7 +274,7 @@ def _work(folder: Path) -> None:
 def _line(event: Any, metric: str) -> dict[str, Any]:
     from heads.events import Progress
     from heads.runs.runner import CellDone
-    from heads.training.search import CurvePointTried, SeedFitting
+    from heads.training.events import CurvePointTried, SeedFitting
 
     if isinstance(event, Progress):
         return {"event": "progress", "says": event.says, "share": event.share}

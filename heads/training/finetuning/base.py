@@ -28,7 +28,7 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
     TriedSettings,
-    surest,
+    select_one_se,
 )
 from heads.training.task import TrainingTask
 
@@ -124,7 +124,7 @@ class TuningFitter:
         return [TuningSettings(learning_rate=rate, epochs=epochs) for rate in rates]
 
     def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
-        """Every seed trains once with each of the settings of `table`, and keeps the surest."""
+        """Train every seed once with each of the settings of `table`; return the best."""
         texts, found = Texts.of(task, self.resolved, self.backbone), list[SearchResult]()
         for number, begin in enumerate(self.begins(task, splits, seeds)):
             own, tried = splits.only(number), list[SearchResult]()
@@ -139,7 +139,7 @@ class TuningFitter:
                     number=number,
                 )
                 tried.append((yield from self.tries(training, own, begin)))
-            best = surest([one.point for one in tried], task)
+            best = select_one_se([one.point for one in tried], task)
             found.append(next(one for one in tried if one.point is best))
         return found
 

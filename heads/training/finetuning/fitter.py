@@ -35,10 +35,10 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
     TriedSettings,
-    judged,
+    best_factor,
+    judge_settings,
 )
 from heads.training.fitters.successive_halving import little
-from heads.training.objective import factor_of
 from heads.training.task import TrainingTask
 
 PATIENCE = 3  # passes without a lower development loss, after which a training ends
@@ -65,14 +65,14 @@ class FineTuningFitter(TuningFitter):
     def tries(
         self, training: Training, splits: Splits, begin: Mapping[str, Tensor] | None
     ) -> Generator[TriedSettings, None, SearchResult]:
-        return (yield from _Work(self, training, begin).searched(splits.development[0]))
+        return (yield from _Work(self, training, begin).search(splits.development[0]))
 
     def settings(self, chosen: Chosen) -> TuningSettings:
-        return settings_of(chosen)
+        return TuningSettings.from_values(chosen)
 
     def fits(self, training: Training, found: SearchResult, asked: Tensor) -> FittedHead:
         work, epochs = _Work(self, training, found.state), int(found.chosen["epochs"])
-        return work.fitted(epochs, asked, found.point, is_kept=training.is_first)
+        return work.fit(epochs, asked, found.point, is_kept=training.is_first)
 
     def begins(
         self, task: TrainingTask, splits: Splits, seeds: Seeds
@@ -86,25 +86,6 @@ class FineTuningFitter(TuningFitter):
         return [{f"{before}{name}": t for name, t in one.state.items()} for one in learned]
 
 
-def plain(settings: TuningSettings, epochs: int) -> Chosen:
-    """Settings as plain values, with the number of passes after which they were looked at."""
-    return {
-        "learning_rate": settings.learning_rate,
-        "head_rate": settings.head_rate,
-        "decay": settings.decay,
-        "weight_decay": settings.weight_decay,
-        "planned": settings.epochs,
-        "epochs": epochs,
-    }
-
-
-def settings_of(chosen: Chosen) -> TuningSettings:
-    """Settings from plain values."""
-    values: Any = chosen
-    names = ("learning_rate", "head_rate", "decay", "weight_decay")
-    return TuningSettings(epochs=values["planned"], **{name: values[name] for name in names})
-
-
 class _Work:
     """One training on some rows with one seed and one set of settings."""
 
@@ -116,7 +97,7 @@ class _Work:
         self._kept = Checkpoints(training.task.workspace, str(fitter.resolved))
         self._key = training.key(fitter.backbone)
 
-    def searched(self, asked: Tensor) -> Generator[TriedSettings, None, SearchResult]:
+    def search(self, asked: Tensor) -> Generator[TriedSettings, None, SearchResult]:
         """Trains while the development loss falls, with a look after every pass."""
         key = (self._key, self._training.seed, "search")
         done = self._kept.load_result(*key)
@@ -161,9 +142,7 @@ class _Work:
         point = replace(points[best], settings=chosen, parts=parts)
         return SearchResult(chosen=chosen, point=point, held=held, state=self._begin)
 
-    def fitted(
-        self, epochs: int, asked: Tensor, point: TriedSettings, *, is_kept: bool
-    ) -> FittedHead:
+    def fit(self, epochs: int, asked: Tensor, point: TriedSettings, *, is_kept: bool) -> FittedHead:
         """Trains as the search did, on all rows of the seed, and answers others.
 
         Raises:
@@ -241,10 +220,9 @@ class _Work:
     ) -> tuple[TriedSettings, Tensor, float]:
         """What it comes to on development rows, its logits divided by the best temperature."""
         task, logits = self._task, run.module.answers(self._texts, asked, self._task.check)
-        targets, counts = task.targets[asked], task.counts[asked]
-        factor = factor_of(logits, targets, task.objective, factor, counts)
-        epochs = plain(self._training.settings, run.epoch)
-        point = judged(epochs, run.steps, logits * factor, task, asked)
+        factor = best_factor(logits, task, asked, factor)
+        settings = self._training.settings.as_values(run.epoch)
+        point = judge_settings(settings, run.steps, logits * factor, task, asked)
         return point, logits, factor
 
 
@@ -283,9 +261,7 @@ def scaled_loss(task: TrainingTask, rows: Tensor, logits: Tensor) -> float:
     """
     if not logits.isfinite().all():
         return math.inf
-    counts = task.counts[rows]
-    factor = factor_of(logits, task.targets[rows], task.objective, 1.0, counts)
-    return float(_weighted(task, rows, factor * logits).mean())
+    return float(_weighted(task, rows, best_factor(logits, task, rows) * logits).mean())
 
 
 def _weighted(task: TrainingTask, rows: Tensor, logits: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from heads.backbone.device import HERE, tokens_at_once
 from heads.rng import IsolatedRng
 from heads.training.finetuning.memory import TrainingMemory
 from heads.training.finetuning.module import Texts, TunedRecipe, together
+from heads.training.fitters.base import Chosen
 from heads.training.task import TrainingTask
 
 BATCH = 32  # rows in a step
@@ -26,6 +27,7 @@ WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all steps
 STEP = 3  # times the memory and work of a forward pass
 LARGEST = 1.0  # that the norm of all gradients may be
+TUNED = ("learning_rate", "head_rate", "decay", "weight_decay")  # what a search may choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,6 @@ class TuningSettings:
         head_rate: The learning rate of the head.
         decay: By what the learning rate is multiplied from each layer to the one below it.
         weight_decay: Of AdamW; biases and norms have none.
-        warm_up: The share of all steps in which the learning rate rises.
-        clip: The largest norm of all gradients together.
         batch: b.
     """
 
@@ -48,9 +48,19 @@ class TuningSettings:
     head_rate: float = HEAD_RATE
     decay: float = DECAY
     weight_decay: float = WEIGHT_DECAY
-    warm_up: float = WARM_UP
-    clip: float = LARGEST
     batch: int = BATCH
+
+    @classmethod
+    def from_values(cls, chosen: Chosen) -> "TuningSettings":
+        """Return the settings from those that `as_values` made."""
+        values: Any = {name: value for name, value in chosen.items() if name in TUNED}
+        return cls(epochs=int(chosen["planned"]), **values)
+
+    def as_values(self, epochs: int) -> Chosen:
+        """Return plain values, with the number of passes after which they were evaluated."""
+        return {name: getattr(self, name) for name in TUNED} | {
+            "planned": self.epochs, "epochs": epochs,
+        }  # fmt: skip
 
 
 class TuningRun:
@@ -82,7 +92,7 @@ class TuningRun:
         groups = list(_groups(module, settings))
         self._optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
         self._schedule = get_linear_schedule_with_warmup(
-            self._optimizer, math.ceil(settings.warm_up * whole), whole
+            self._optimizer, math.ceil(WARM_UP * whole), whole
         )
         self._learned = [own for _, _, own in module.groups()]
         self.memory = TrainingMemory(module, self._learned)
@@ -118,7 +128,7 @@ class TuningRun:
             with self._rng.rolling() if self.module.recomputes else nullcontext():
                 own.backward()
             loss += float(own.detach())
-        torch.nn.utils.clip_grad_norm_(self._learned, self._settings.clip)
+        torch.nn.utils.clip_grad_norm_(self._learned, LARGEST)
         self._optimizer.step()
         self._schedule.step()
         self.steps += 1

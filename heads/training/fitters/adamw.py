@@ -193,13 +193,7 @@ def gradient(logits: Tensor, task: TrainingTask, rows: Tensor) -> Tensor:
     weights, targets = task.weights[rows], task.targets[rows]
     shares = (weights / weights.sum(dim=1, keepdim=True))[..., None]
     exact = logits.to(weights.dtype)
-    if task.objective.is_plain:
-        found = exact.softmax(dim=-1)
-        own = targets[..., None]
-        found.scatter_add_(2, own, torch.full_like(own, -1, dtype=found.dtype))
-    else:
-        found = task.objective.gradient(exact, targets)
-    return found.mul_(shares).to(logits.dtype)
+    return task.objective.gradient(exact, targets).mul_(shares).to(logits.dtype)
 
 
 def _optimizer(stack: BatchedHeads, choices: Sequence[CopySettings]) -> torch.optim.Optimizer:

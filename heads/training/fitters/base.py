@@ -103,54 +103,44 @@ Searching = Generator[TriedSettings, None, list[SearchResult]]
 
 
 class Fitter(Protocol):
-    """A way to learn one kind of head.
+    """A way to learn one kind of head."""
 
-    Attributes:
-        pace: How long it takes a number and row, by a yardstick of no unit.
-        is_random: Whether it draws anything: new weights, dropout, an order of rows.
-        learns_from: What it is given of the rows: one pooled vector each, the states of their
-            tokens, or their texts.
-    """
-
-    pace: ClassVar[float]
-    is_random: ClassVar[bool]
+    pace: ClassVar[float]  # how long it takes a number and row, by a yardstick of no unit
+    is_random: ClassVar[bool]  # whether it draws anything: new weights, dropout, an order of rows
 
     @property
     def learns_from(self) -> Source:
-        """What it is given of the rows."""
+        """What it is given of the rows: a pooled vector, token states, or texts."""
         ...
 
     def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
-        """Every seed tries settings on its own development rows; the last answer is the best."""
+        """Let every seed try settings on its own development rows; return the best of each."""
         ...
 
     def learn(
         self, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
     ) -> list[FittedHead]:
-        """Learns with what searches came to on some rows, a seed each, and answers others.
-
-        Where nothing is scored, there are no others.
-        """
+        """Learn with what searches came to on some rows, a seed each; answer others, if any."""
         ...
 
 
-def refitted(
+def refit_searches(
     fitter: Fitter, task: TrainingTask, splits: Splits, found: Searches, seeds: Seeds
 ) -> list[SearchResult]:
-    """What searches came to, each best head refitted on all rows but the development rows.
+    """Refit the best head of each search on all rows but the development rows, and judge it.
 
     Solved heads try their settings on a few thousand rows. Judged by those, they would stand
     behind heads that learn step by step, which learn from all rows while they search.
     """
-    rows, asked = [splits.fitted(number) for number in range(len(found))], splits.development
-    learned = fitter.learn(task, found, rows, asked, seeds)
-    ended = list[SearchResult]()
-    for number, (one, own) in enumerate(zip(found, learned, strict=True)):
-        point = score_settings(one.chosen, 0, own.logits, task, asked[number])
-        state = None if one.state is None else own.state
+    rows, development = [splits.fitted(n) for n in range(len(found))], splits.development
+    heads = fitter.learn(task, found, rows, development, seeds)
+    results = list[SearchResult]()
+    for number, (search, head) in enumerate(zip(found, heads, strict=True)):
+        point = score_settings(search.chosen, 0, head.logits, task, development[number])
         point = replace(point, seed=number)
-        ended.append(replace(one, point=point, held=own.logits, state=state))
-    return ended
+        state = None if search.state is None else head.state
+        results.append(replace(search, point=point, held=head.logits, state=state))
+    return results
 
 
 def score_settings(
@@ -160,58 +150,60 @@ def score_settings(
 
     Else the loss would tell how sure a head is, which is scaled after training.
     """
-    targets, counts = task.targets[rows], task.counts[rows]
-    factor = factor_of(logits, targets, task.objective, 1.0, counts)
-    return judged(settings, step, logits * factor, task, rows)
+    return judge_settings(settings, step, logits * best_factor(logits, task, rows), task, rows)
 
 
-def judged(
+def best_factor(logits: Tensor, task: TrainingTask, rows: Tensor, start: float = 1.0) -> float:
+    """Return one over the temperature that suits the logits (m, c) of some rows best.
+
+    Args:
+        start: A factor that was near before.
+    """
+    return factor_of(logits, task.targets[rows], task.objective, start, task.counts[rows])
+
+
+def judge_settings(
     settings: Chosen, step: int, logits: Tensor, task: TrainingTask, rows: Tensor
 ) -> TriedSettings:
-    """What settings came to on some rows, of which these are the logits (m, c).
+    """Judge settings by the logits (m, c) of some rows.
 
     The score is that of the metric that ranks, whatever is weighed in learning. In the loss rows
     count by the weights of their classes, the same for every loss.
     """
-    targets, counts = task.targets[rows], task.counts[rows]
-    losses, total = task.objective.rows(logits, targets), counts.sum()
-    parts = _parts(logits, targets, task)
-    loss = float((losses * counts).sum() / total)
+    targets, counts, problem = task.targets[rows], task.counts[rows], task.objective.problem
+    losses = task.objective.rows(logits, targets)
+    answers = decode(logits, targets, problem)
+    if not problem.has_classes and task.span is not None:  # an error has the units of the labels
+        answers, targets = task.span.widened(answers), task.span.widened(targets)
+    parts = task.score.parts[problem](answers, targets, task.classes)
     return TriedSettings(
-        settings=settings, step=step, score=float(parts.mean()), loss=loss, parts=parts.float()
+        settings=settings,
+        step=step,
+        score=float(parts.mean()),
+        loss=float((losses * counts).sum() / counts.sum()),
+        parts=parts.float(),
     )
 
 
-def _parts(logits: Tensor, targets: Tensor, task: TrainingTask) -> Tensor:
-    """(m,), each row's part of the score."""
-    problem, span = task.objective.problem, task.span
-    given = answered(logits, targets, problem)
-    if not problem.has_classes and span is not None:  # an error has the units of the labels
-        given, targets = span.widened(given), span.widened(targets)
-    return task.score.parts[problem](given, targets, task.classes)
-
-
-def answered(logits: Tensor, targets: Tensor, problem: ProblemType) -> Tensor:
-    """What logits (m, c) of development rows answer, as of `Answers`.
-
-    Labels are given above the thresholds that suit these rows.
-    """
+def decode(logits: Tensor, targets: Tensor, problem: ProblemType) -> Tensor:
+    """Return the answers of logits (m, c), labels above the thresholds that suit these rows."""
     cuts = thresholds(logits, targets) if problem.has_label_sets else None
     return problem.answers(logits, cuts)
 
 
 def best(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
-    """The highest score, of equals the lowest loss; by a correlation of numbers the lowest loss.
+    """Return the highest score, of equals the lowest loss.
 
-    It does not see the scale: by it, numbers that hardly leave their mean would do.
+    A correlation does not see the scale: by it, numbers that hardly leave their mean would do, so
+    the lowest loss decides.
     """
     if not task.objective.problem.has_classes and task.score.scale == "correlation":
         return _of_least_loss(tried)
     return max(tried, key=lambda item: (not isnan(item.score), item.score, -item.loss))
 
 
-def surest(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
-    """Of those that only chance may have put behind the best, the one of lowest loss.
+def select_one_se(tried: Sequence[TriedSettings], task: TrainingTask) -> TriedSettings:
+    """Return the lowest-loss setting within one standard error of the best score.
 
     On a hundred rows the highest score is mostly luck, and the loss still tells settings apart.
     For heads that learn by that loss.

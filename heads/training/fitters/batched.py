@@ -173,7 +173,9 @@ def _layer_logits(
     if isinstance(layer, nn.LayerNorm):
         gain, *shift = tensors  # (k, i)
         even = layer_norm(values, values.shape[-1:], eps=layer.eps)
-        return even * gain[:, None] + (shift[0][:, None] if shift else 0)
+        if not shift:
+            return even * gain[:, None]
+        return torch.addcmul(shift[0][:, None], even, gain[:, None])
     if isinstance(layer, Traced):
         return layer.compute(values, *tensors)
     if isinstance(layer, nn.Dropout):

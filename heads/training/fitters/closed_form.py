@@ -22,10 +22,10 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
     TriedSettings,
-    judged,
-    refitted,
+    judge_settings,
+    refit_searches,
     score_settings,
-    surest,
+    select_one_se,
 )
 from heads.training.fitters.held_out import HELD_OUT
 from heads.training.task import TrainingTask
@@ -55,7 +55,7 @@ class ClosedFormFitter:
             same = [n for n in range(seed * is_exact) if rows.equal(splits.selection(n)[0])]
             top = found[same[0]].point if same else (yield from self._select(task, splits, seed))
             found.append(SearchResult(chosen=top.settings, point=top))
-        return refitted(self, task, splits, found, seeds)
+        return refit_searches(self, task, splits, found, seeds)
 
     def _leave_one_out(self, splits: Splits) -> Callable[..., Iterator[Tensor]] | None:
         """The closed form of the leave-one-out answers, where they are to choose the settings."""
@@ -79,12 +79,12 @@ class ClosedFormFitter:
             values = [value for option in settings for value in option.values()]
             given = task.of(rows), self._target_matrix(task, rows), groups, values
             answers = (logits.to(task.vectors) for logits in exact(*given, many=many))
-        score = score_settings if exact is not None else judged
+        score = score_settings if exact is not None else judge_settings
         for option, logits in zip(settings, answers, strict=True):
             task.check()
             tried.append(replace(score(option, 0, logits, task, rows[folds >= 0]), seed=seed))
             yield tried[-1]
-        return surest(tried, task)
+        return select_one_se(tried, task)
 
     def _answers(
         self, task: TrainingTask, rows: Tensor, folds: Tensor, settings: Sequence[Chosen]

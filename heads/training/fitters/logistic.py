@@ -21,16 +21,14 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
     TriedSettings,
-    refitted,
+    refit_searches,
     score_settings,
-    surest,
+    select_one_se,
 )
 from heads.training.fitters.lbfgs import Function, Precision, minimise
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 from heads.training.whitening import MANY_ROWS
-
-# --- Linear heads, solved to their only optimum: several problems at once by L-BFGS.
 
 AT_ONCE = 2_000_000  # logits that are computed together: they should stay in the cache
 BEND = 0.2  # of the bend at 0 of a softmax of c classes, 1 / c: less of it is left at the optimum
@@ -59,11 +57,6 @@ class LinearProblems:
     strength: Tensor
     bias: bool
 
-    @property
-    def classes(self) -> int:
-        """c, how many outputs there are."""
-        return self.objective.outputs
-
 
 def solve(
     problems: LinearProblems,
@@ -84,7 +77,8 @@ def solve(
         start: Weights and biases to begin with, near the optimum; 0 without them.
         products: What products are computed in down to `ROUGH`; beyond, as the vectors are.
     """
-    k, classes, width = len(problems.strength), problems.classes, problems.vectors.shape[1]
+    k, classes = len(problems.strength), problems.objective.outputs
+    width = problems.vectors.shape[1]
     scale = _scale(problems)
     point = torch.zeros(k, classes, width + 1, device=problems.vectors.device)
     if start is not None:
@@ -110,7 +104,8 @@ def _scale(problems: LinearProblems) -> Tensor:
     squares = (own.square() for own in problems.vectors.split(MANY_ROWS))
     # (w,) or (k, w), in parts: of a million rows no second copy should lie beside them.
     square = torch.stack([w @ v for w, v in zip(shares, squares, strict=True)]).sum(dim=0)
-    bend = 1.0 if not problems.objective.problem.has_classes else BEND / max(2, problems.classes)
+    objective = problems.objective
+    bend = BEND / max(2, objective.outputs) if objective.problem.has_classes else 1.0
     decay = 1 / (problems.strength[:, None] * total)
     constant = torch.full((len(decay), 1), bend, device=decay.device)
     both = torch.cat([bend * square + decay, constant], dim=1)
@@ -121,7 +116,7 @@ def _objective(
     problems: LinearProblems, scale: Tensor, products: torch.dtype, check: Callable[[], None]
 ) -> Function:
     """The mean loss and penalty of each problem, and its gradient, (k, p)."""
-    k, classes = len(problems.strength), problems.classes
+    k, classes = len(problems.strength), problems.objective.outputs
     total = problems.weights.sum(dim=-1, keepdim=True)
     shares = (problems.weights / total).expand(k, -1).T  # (n, k)
     decay = (1 / (problems.strength[:, None] * total))[..., None]  # (k, 1, 1)
@@ -134,15 +129,17 @@ def _objective(
     def objective(point: Tensor) -> tuple[Tensor, Tensor]:
         both = point.view(k, classes, -1) * scale
         weight, bias = both[..., :-1], both[..., -1]
-        multiplied = _product(weight.flatten(0, 1), products)  # one for all problems
+        # One product for all problems; with weights that are not contiguous, oneDNN's kernel is a
+        # thousand times as slow.
+        stacked = weight.flatten(0, 1).to(products).contiguous()
         value = (weight.square() * decay).sum(dim=(1, 2)) / 2
         raw = torch.zeros(k * classes, weight.shape[2], device=weight.device)
         gradient = torch.zeros_like(both)
         for vectors, targets, counts in parts:
             check()
-            logits = multiplied(vectors).to(weight.dtype).view(-1, k, classes)
+            logits = linear(vectors, stacked).to(weight.dtype).view(-1, k, classes)
             logits = logits + bias if problems.bias else logits
-            losses, by_logits = row_gradients(problems.objective, logits, targets)
+            losses, by_logits = problems.objective.gradients(logits, targets[:, None])
             value = value + (counts * losses).sum(dim=0)
             by_logits *= counts[..., None]  # (n, k, c)
             raw += by_logits.flatten(1).to(products).T @ vectors
@@ -152,23 +149,6 @@ def _objective(
         return value, (gradient * scale).flatten(1)
 
     return objective
-
-
-def _product(weight: Tensor, products: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Return a function from vectors (n, w) to their products with weights (p, w)."""
-    # With weights that are not contiguous, oneDNN's kernel is a thousand times as slow.
-    weight = weight.to(products).contiguous()
-    return lambda vectors: linear(vectors, weight)
-
-
-def row_gradients(objective: Objective, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of each row in each problem (n, k), and its gradient by the logits (n, k, c)."""
-    if not objective.is_plain:
-        return objective.gradients(logits, targets[:, None])
-    logs = logits.log_softmax(dim=-1)
-    own = targets[:, None, None].expand(-1, logs.shape[1], 1)
-    losses = -logs.gather(2, own).squeeze(2)
-    return losses, logs.exp_().scatter_add_(2, own, torch.full_like(own, -1, dtype=logs.dtype))
 
 
 STRENGTHS = (0.01, 0.1, 1.0)  # C
@@ -207,7 +187,7 @@ class LinearFitter:
                 found.append(found[same[0]])
                 continue
             found.append((yield from self._search(task, splits, seed)))
-        return refitted(self, task, splits, found, seeds)
+        return refit_searches(self, task, splits, found, seeds)
 
     def _search(
         self, task: TrainingTask, splits: Splits, seed: int
@@ -220,18 +200,18 @@ class LinearFitter:
         strengths = [float(fixed)] if fixed else [*known][: limited or None]
         rows, folds = splits.selection(seed)
         tries = _Tries(rows=rows, folds=folds, seed=seed)
-        yield from self._try(task, tries, [_with(C, first) for C in strengths])
+        yield from self._try(task, tries, [{"standardise": first, "C": C} for C in strengths])
         if limited:
             return tries.found(task)
         # As scikit-learn's users widen a grid by hand: on while the best is at its edge.
         while not fixed and (C := tries.edge(task, strengths)):
             strengths.append(C)
-            yield from self._try(task, tries, [_with(C, first)], tries.best(task))
+            yield from self._try(task, tries, [{"standardise": first, "C": C}], tries.best(task))
         begin = tries.best(task)
         # What is tried now begins at the one that was best: its neighbours, and as it is.
         if not fixed:
             C = float(begin.settings["C"])
-            around = [_with(round(C * step, 9), first) for step in NEIGHBOURS]
+            around = [{"standardise": first, "C": round(C * step, 9)} for step in NEIGHBOURS]
             yield from self._try(task, tries, around, begin)
         if "C" not in self.resolved.head.options and standardise is None:
             begin = tries.best(task)
@@ -333,10 +313,6 @@ def _begun(states: Sequence[Mapping[str, Tensor]], layer: str, times: int) -> tu
     return weight.repeat_interleave(times, dim=0), bias.repeat_interleave(times, dim=0)
 
 
-def _with(C: float, standardise: bool) -> Chosen:
-    return {"standardise": standardise, "C": C}
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Tries:
     """What one seed has tried.
@@ -356,7 +332,7 @@ class _Tries:
     states: list[list[State]] = field(default_factory=list)
 
     def best(self, task: TrainingTask) -> TriedSettings:
-        return surest(self.tried, task)
+        return select_one_se(self.tried, task)
 
     def found(self, task: TrainingTask) -> SearchResult:
         """The best, and the tensors it came to without the first fold."""

@@ -18,9 +18,15 @@ import torch
 from torch import Tensor
 
 from heads.settings import ExperimentConfig
-from heads.training.fitters.base import Searching, SearchResult, TriedSettings, judged, surest
+from heads.training.fitters.base import (
+    Searching,
+    SearchResult,
+    TriedSettings,
+    best_factor,
+    judge_settings,
+    select_one_se,
+)
 from heads.training.fitters.copy_settings import CopySettings
-from heads.training.objective import factor_of
 from heads.training.task import TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most
@@ -89,12 +95,11 @@ class Candidate:
         """Note what a copy answers after so many steps."""
         state = copies.state(number)
         logits = copies.answers(state, self.development)
-        targets, counts = task.targets[self.development], task.counts[self.development]
-        self.factor = factor_of(logits, targets, task.objective, self.factor, counts)
+        self.factor = best_factor(logits, task, self.development, self.factor)
         scaled = logits * self.factor
-        self.losses = task.objective.rows(scaled, targets)
+        self.losses = task.objective.rows(scaled, task.targets[self.development])
         choice = replace(self.choice, epochs=round(step / self.pass_steps, 3))
-        point = judged(choice.as_values(), step, scaled, task, self.development)
+        point = judge_settings(choice.as_values(), step, scaled, task, self.development)
         point = replace(point, seed=self.seed)
         lowest = min((loss for _, loss in self.looks), default=inf)
         self.looks.append((step, point.finite_loss))
@@ -121,6 +126,16 @@ class Candidate:
         return last <= lowest and all(last < loss - little(loss) for loss in early)
 
 
+def build_candidates(
+    table: Sequence[CopySettings], seed: int, development: Tensor, pass_steps: float
+) -> list[Candidate]:
+    """Return a candidate of one seed for each of the settings of a table."""
+    return [
+        Candidate(seed=seed, choice=choice, development=development, pass_steps=pass_steps)
+        for choice in table
+    ]
+
+
 def little(loss: float) -> float:
     """Return by how much a loss may fall that does not count as falling."""
     return max(FALL * abs(loss), NOTHING)
@@ -140,7 +155,7 @@ def looks(pass_steps: float, cap: int) -> Iterator[int]:
     yield cap
 
 
-def searched(
+def search_candidates(
     copies: LearningCopies,
     candidates: Sequence[Candidate],
     task: TrainingTask,
@@ -187,7 +202,7 @@ def _left(
         own = [number for number, candidate in enumerate(live) if candidate.seed == seed]
         lead = min(own, key=lambda number: live[number].looks[-1][1])
         if step >= DECIDED:
-            top = surest([points[number] for number in own], task)
+            top = select_one_se([points[number] for number in own], task)
             on = [number for number in own if points[number] is top]
         else:
             on = [number for number in own if not _is_behind(live[number], live[lead], task)]
@@ -208,7 +223,7 @@ def _is_behind(candidate: Candidate, lead: Candidate, task: TrainingTask) -> boo
 def _choose(candidates: Sequence[Candidate], capped: set[int], task: TrainingTask) -> SearchResult:
     """Return the best settings of one seed, each at its lowest loss."""
     best = [(*one.best, one) for one in candidates if one.best is not None and not one.is_out]
-    top = surest([point for point, *_ in best], task)
+    top = select_one_se([point for point, *_ in best], task)
     point, logits, state, candidate = next(one for one in best if one[0] is top)
     settings = dict(point.settings) | {"converged": id(candidate) not in capped}
     begin = None if task.config.steps else state  # so many steps, from the beginning

@@ -31,7 +31,11 @@ from heads.training.fitters.base import (
     Source,
 )
 from heads.training.fitters.copy_settings import TOKEN_HEADS, CopySettings, narrow_table
-from heads.training.fitters.successive_halving import Candidate, searched, steps_after
+from heads.training.fitters.successive_halving import (
+    build_candidates,
+    search_candidates,
+    steps_after,
+)
 from heads.training.task import TrainingTask
 
 Batches = Sequence[Tensor]  # each the numbers of some rows
@@ -56,17 +60,10 @@ class TokenAdamWFitter:
         table = narrow_table(TOKEN_HEADS, task.config)
         for number, seed in enumerate(seeds):
             rows = splits.fitted(number)
-            candidates = [
-                Candidate(
-                    seed=number,
-                    choice=choice,
-                    development=splits.development[number],
-                    pass_steps=math.ceil(len(rows) / BATCH),
-                )
-                for choice in table
-            ]
+            passes = math.ceil(len(rows) / BATCH)
+            candidates = build_candidates(table, number, splits.development[number], passes)
             copies = _RecipeCopies(self.make, task, table, [rows] * len(table), [seed] * len(table))
-            found += yield from searched(copies, candidates, task)
+            found += yield from search_candidates(copies, candidates, task)
         return found
 
     def learn(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import product
 from typing import ClassVar
 
 import torch
@@ -31,7 +30,12 @@ from heads.training.fitters.copy_settings import (
     CopySettings,
     narrow_table,
 )
-from heads.training.fitters.successive_halving import Candidate, searched, steps_after
+from heads.training.fitters.successive_halving import (
+    Candidate,
+    build_candidates,
+    search_candidates,
+    steps_after,
+)
 from heads.training.task import TrainingTask
 from heads.training.whitening import WIDEST, InputBasis
 
@@ -60,29 +64,24 @@ class AdamWFitter:
     pace: ClassVar[float] = 10.0
 
     def search(self, task: TrainingTask, splits: Splits, seeds: Seeds) -> Searching:
-        table = self._table(task)
+        table, batch = self._table(task), adamw.batch_of(len(splits.train[0]))
         axes = len({(one.standardise, one.principal_axes) for one in table})
         together = _side_by_side(SIDE_BY_SIDE // len(table), axes * len(splits.train[0]), task)
         found = list[SearchResult]()
         for start in range(0, len(seeds), together):
-            numbers = range(start, min(start + together, len(seeds)))
-            tried = list(product(numbers, table))
-            rows = [splits.fitted(number) for number, _ in tried]
-            batch = adamw.batch_of(len(splits.train[0]))
-            candidates = [
-                Candidate(
-                    seed=number,
-                    choice=choice,
-                    development=splits.development[number],
-                    pass_steps=len(own) / batch,
-                )
-                for (number, choice), own in zip(tried, rows, strict=True)
-            ]
-            own_seeds = [seeds[number] for number, _ in tried]
+            candidates = list[Candidate]()
+            for number in range(start, min(start + together, len(seeds))):
+                passes = len(splits.fitted(number)) / batch
+                candidates += build_candidates(table, number, splits.development[number], passes)
             copies = _KeptCopies(
-                self, task, [choice for _, choice in tried], rows, own_seeds, batch
+                self,
+                task,
+                [candidate.choice for candidate in candidates],
+                [splits.fitted(candidate.seed) for candidate in candidates],
+                [seeds[candidate.seed] for candidate in candidates],
+                batch,
             )
-            found += yield from searched(copies, candidates, task)
+            found += yield from search_candidates(copies, candidates, task)
             del copies  # before the next are made
         return found
 
@@ -172,7 +171,7 @@ class HeadCopies:
     def answers(self, state: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         """The logits of some rows, (n, c), of vectors as they are, in 32 bits."""
         self._chain.load_state_dict(state)
-        return answered(self._chain, self._task, rows)
+        return chain_logits(self._chain, self._task, rows)
 
     def state(self, number: int) -> dict[str, Tensor]:
         """Return the averaged tensors of one copy, which reads vectors as they are."""
@@ -227,7 +226,7 @@ class _KeptCopies(HeadCopies):
 
 
 @torch.no_grad()
-def answered(chain: nn.Sequential, task: TrainingTask, rows: Tensor) -> Tensor:
+def chain_logits(chain: nn.Sequential, task: TrainingTask, rows: Tensor) -> Tensor:
     """The logits of some rows, (n, c), from the head as it is kept and vectors as they are."""
     found = []
     for part in rows.split(AT_ONCE):

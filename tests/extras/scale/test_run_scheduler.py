@@ -17,8 +17,9 @@ from heads.extras.scale.run_scheduler import (
 )
 from heads.parts.resolve import resolve
 from heads.settings import ExperimentConfig
-from heads.training.scheduler import Job, TrialFailed, run_trials
-from heads.training.search import CurvePointTried, TrialResult, trial_job
+from heads.training.events import CurvePointTried, TrialFailed, TrialResult
+from heads.training.scheduler import Job, run_trials
+from heads.training.search import trial_job
 from heads.training.trial import trials
 
 RECIPES = ("mean+linear", "mean+ridge", "cls+roberta", "mean+mlp", "cls+linear")
