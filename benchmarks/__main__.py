@@ -33,12 +33,13 @@ PARTS: Mapping[str, str] = {  # in the order in which they run, and the modules 
     "machine": "benchmarks.machine",
     "extraction": "benchmarks.encoding",
     "peers": "benchmarks.peers",
+    "stacks": "benchmarks.stacks",
     "grid": "benchmarks.training",
     "growth": "benchmarks.growth",
     "tuning": "benchmarks.tuning",
     "page": "benchmarks.page",
 }
-WITHOUT_DATA = ("machine", "page")
+WITHOUT_DATA = ("machine", "stacks", "page")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,94 @@
+"""Copies of a head that learn side by side, beside the library's way: functional_call and vmap.
+
+Both take the same steps of AdamW on the same random vectors, in one thread as in a grid; dropout
+is drawn by torch for the one and cut out of a bank for the other.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vjp, vmap
+
+from benchmarks.reports import Row, compared
+from benchmarks.timing import time_in_turn
+from heads.backbone.precision import products
+from heads.parts.resolve import resolve
+from heads.problem import SINGLE_LABEL
+from heads.rng import IsolatedRng
+from heads.training.fitters import adamw
+from heads.training.fitters.adamw import AdamWCopies, CopyData
+from heads.training.fitters.batched import BatchedHeads
+from heads.training.fitters.copy_settings import NEW_HEADS
+from heads.training.objective import Objective
+from heads.training.task import TrainingTask
+
+ROWS, WIDTH, CLASSES, SEEDS, STEPS = 4_634, 384, 6, 3, 30  # as of trec6
+RECIPES = ("mean+roberta", "mean+mlp", "mean+norm_linear", "mean+linear?fit=adamw")
+
+
+class MappedHeads(BatchedHeads):
+    """The same stack, its heads run by `functional_call` under `vmap`."""
+
+    def logits(self, values: Tensor, *, training: bool) -> Tensor:
+        chain = self._chains[0].train(training)
+
+        def run(flat: Tensor) -> Tensor:
+            one = lambda own, rows: functional_call(chain, own, (rows,))  # noqa: E731
+            return vmap(one, randomness="different")(self._views(flat.to(self._products)), values)
+
+        found, self._back = vjp(run, self.numbers.data)
+        return found
+
+    def learn(self, gradient: Tensor) -> None:
+        assert self.numbers.grad is not None
+        self.numbers.grad.copy_(self._back(gradient)[0])
+
+
+def main(data: Path, rounds: int) -> list[Row]:
+    """Time both in turn, for each recipe in 32 bits and in those that `auto` takes here."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        kinds = dict.fromkeys((torch.float32, products("auto")))
+        return [measure(recipe, kind, rounds) for recipe in RECIPES for kind in kinds]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def measure(recipe: str, kind: torch.dtype, rounds: int) -> Row:
+    """Compare the seconds of `STEPS` steps of all copies."""
+    works = {cls.__name__: steps_of(cls, recipe, kind) for cls in (BatchedHeads, MappedHeads)}
+    seconds = time_in_turn(works, rounds)
+    copies, name = SEEDS * len(NEW_HEADS), str(kind).removeprefix("torch.")
+    return compared(
+        f"{STEPS} steps of {copies} copies of {recipe}, {name}", seconds["BatchedHeads"],
+        "torch.func's functional_call and vmap", seconds["MappedHeads"],
+        note=f"{ROWS:,} vectors of {WIDTH} numbers, one thread", drawn=False,
+    )  # fmt: skip
+
+
+def steps_of(cls: type[BatchedHeads], recipe: str, kind: torch.dtype) -> Callable[[], None]:
+    """Return the work of `STEPS` more steps of all copies of a head."""
+    rng = torch.Generator().manual_seed(0)
+    vectors, targets = torch.randn(ROWS, WIDTH, generator=rng), torch.arange(ROWS) % CLASSES
+    ones, rows = torch.ones(ROWS), torch.arange(ROWS)
+    task = TrainingTask(
+        vectors=vectors, index=rows, targets=targets, weights=ones, counts=ones, products=kind,
+        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES), stop=threading.Event(),
+    )  # fmt: skip
+    choices = list(NEW_HEADS) * SEEDS
+    with IsolatedRng().rolling():
+        chains = [resolve(recipe).chain(WIDTH, CLASSES) for _ in choices]
+    seeds, data = list(range(len(chains))), CopyData(rows=rows, vectors=vectors.to(kind))
+    copies = AdamWCopies(
+        cls(chains, seeds, kind), task, [data] * len(chains), choices, seeds, adamw.batch_of(ROWS)
+    )
+    return lambda: copies.learn(copies.steps + STEPS)
+
+
+if __name__ == "__main__":
+    for row in main(Path(), 5):
+        print(row)
