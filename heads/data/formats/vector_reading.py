@@ -137,7 +137,7 @@ def of_cells(cells: Sequence[str], name: str) -> RowVectors:
     sink = VectorSink(name=name, rows=len(cells), width=width)
     for start in range(0, len(cells), BLOCK):
         block, lacks = matrix_of_cells(cells[start : start + BLOCK], width, sink.ragged)
-        for at in np.flatnonzero(lacks).tolist():
+        for at in map(int, np.flatnonzero(lacks)):
             if cells[start + at].strip() and numbers_in(cells[start + at]) is None:
                 what = f"The cell on row {start + at + 1:,} of {name} is no list of numbers."
                 raise DataError(what, "Write every vector as [0.1, -0.2].")
