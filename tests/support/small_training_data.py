@@ -69,18 +69,7 @@ def training_data_of(
     task = EvaluationTask(
         targets=targets, classes=tuple("abcdefghij"[: many[problem]]), groups=rows, problem=problem
     )
-    features = FeatureMatrices(
-        index=rows,
-        parts={reading: ({"vectors": vectors},) for reading in readings},
-        tokens=torch.full_like(rows, 5),
-        whole=torch.full_like(rows, 5),
-        unknown=torch.zeros_like(rows),
-        seconds=0.0,
-        fresh=0,
-        engine="packed",
-        precision="float32",
-        says="",
-    )
+    features = FeatureMatrices.of_vectors(rows, dict.fromkeys(readings, vectors))
     return TrainingData(
         read=FeatureStore(joint=features, alone=None, siamese={}),
         task=task,
