@@ -39,8 +39,8 @@ class MappedHeads(BatchedHeads):
             one = lambda own, rows: functional_call(chain, own, (rows,))  # noqa: E731
             return vmap(one, randomness="different")(self._views(flat.to(self._products)), values)
 
-        found, self._back = vjp(run, self.numbers.data)
-        return found
+        logits, self._back, *_ = vjp(run, self.numbers.data)
+        return logits
 
     def learn(self, gradient: Tensor) -> None:
         assert self.numbers.grad is not None

@@ -12,10 +12,10 @@ __version__ = "0.1.0"
 
 _HOME = {
     "compare": ".api",
-    "Comparison": ".explain.comparison",
+    "Comparison": ".interpret.comparison",
     "explain": ".api",
     "difference": ".api",
-    "Explanation": ".explain.explanation",
+    "Explanation": ".interpret.explanation",
     "train": ".api",
     "predict": ".api",
     "evaluate": ".api",
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from heads.classifier.head_model import HeadConfig, HeadForSequenceClassification
     from heads.data.table import Columns
     from heads.errors import HeadsError
-    from heads.explain.comparison import Comparison
-    from heads.explain.explanation import Explanation
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
+    from heads.interpret.comparison import Comparison
+    from heads.interpret.explanation import Explanation
     from heads.options import TrainOptions
     from heads.parts.modules import chain
     from heads.parts.pooled import Pooled

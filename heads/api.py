@@ -23,7 +23,7 @@ from heads.data.sources import open_source
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
-from heads.explain.attribution_result import OTHERS, Attribution
+from heads.interpret.attribution_result import OTHERS, Attribution
 from heads.options import (
     EvaluateOptions,
     PredictOptions,
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
     from heads.classifier.head_model import HeadForSequenceClassification, TransformersProblem
     from heads.data.corpus import Corpus
-    from heads.explain.ablation import Ablation
-    from heads.explain.comparison import Comparison
-    from heads.explain.counterfactuals import Counterfactuals
-    from heads.explain.explanation import Explanation
-    from heads.explain.neighbors import Neighbourhood
-    from heads.explain.outputs import Reading
-    from heads.explain.padding.report import PaddingReport
     from heads.exporters.export import Exported
     from heads.exporters.onnx import OnnxReport
     from heads.inference.evaluate import FileScores
     from heads.inference.predict import FileAnswers
     from heads.inference.selection import Named, SelectedHeads
+    from heads.interpret.ablation import Ablation
+    from heads.interpret.comparison import Comparison
+    from heads.interpret.counterfactuals import Counterfactuals
+    from heads.interpret.explanation import Explanation
+    from heads.interpret.neighbors import Neighbourhood
+    from heads.interpret.outputs import Reading
+    from heads.interpret.padding.report import PaddingReport
     from heads.runs.leaderboard import Leaderboard
     from heads.training.scheduler import Scheduler
 
@@ -119,7 +119,7 @@ def compare(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.explain.comparison import iter_comparison
+    from heads.interpret.comparison import iter_comparison
 
     return _last(iter_comparison(**options)).comparison
 
@@ -466,7 +466,7 @@ def explain(
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
     options = dict(locals())
-    from heads.explain.explanation import iter_explanation
+    from heads.interpret.explanation import iter_explanation
 
     return _last(iter_explanation(**options))
 
@@ -487,7 +487,7 @@ def difference(one: Recipe | str, other: Recipe | str, *, model: str = BUNDLED) 
     """
     from heads.backbone.loading import load
     from heads.classifier.pretrained import is_own, own_head
-    from heads.explain import differences
+    from heads.interpret import differences
     from heads.parts.resolve import resolve
 
     one, other = (own_head(load(model)).recipe if is_own(name) else name for name in (one, other))
@@ -518,7 +518,7 @@ def examine(model: str) -> PaddingReport:
     Raises:
         ModelError: There is no such model, it must not be loaded, or it reads no plain text.
     """
-    from heads.explain.padding import report
+    from heads.interpret.padding import report
 
     return report.examine(model)
 
@@ -743,7 +743,7 @@ class Inspector:
             against: What its logit is compared with: others, their mean; runner-up, the largest of
                 them; or a class. Of several labels and of numbers the logit itself is explained.
         """
-        from heads.explain.attribution import attributions
+        from heads.interpret.attribution import attributions
 
         return attributions(self._select(pair).classifiers, text, pair, label, against)
 
@@ -753,7 +753,7 @@ class Inspector:
         Args:
             most: How many training examples of each head.
         """
-        from heads.explain.neighbors import find_neighbours
+        from heads.interpret.neighbors import find_neighbours
 
         return result(find_neighbours(self._select(pair), text, pair, most))
 
@@ -766,7 +766,7 @@ class Inspector:
             edits: The edited sentences, such as "Not good at all."; where there is a second
                 sentence, an edit is of the first, or both as a tuple.
         """
-        from heads.explain.counterfactuals import compare_edits
+        from heads.interpret.counterfactuals import compare_edits
 
         return compare_edits(self._select(pair).classifiers, text, edits, pair)
 
@@ -784,7 +784,7 @@ class Inspector:
             retrain: Whether to train anew without it as well, which takes seconds on a sample; on
                 a run about as long as its own heads took.
         """
-        from heads.explain.ablation import ablate_layers
+        from heads.interpret.ablation import ablate_layers
 
         return result(ablate_layers(self._select(pair), text, pair, without, retrain=retrain))
 
@@ -796,7 +796,7 @@ class Inspector:
         Args:
             temperature: What the logits are divided by, from 0.1 to 10.
         """
-        from heads.explain.outputs import head_outputs, read_output
+        from heads.interpret.outputs import head_outputs, read_output
 
         found = head_outputs(self._select(pair).classifiers, text, pair)
         return tuple(read_output(one, temperature) for one in found)

@@ -24,9 +24,9 @@ from heads.classifier.classifier import Classifier
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.events import result
-from heads.explain.attribution import attributions
-from heads.explain.attribution_result import ENOUGH
 from heads.inference.selection import HeadRequest, select_heads
+from heads.interpret.attribution import attributions
+from heads.interpret.attribution_result import ENOUGH
 from heads.parts.resolve import head, resolve
 
 READINGS = ("cls", "mean", "max", "attention", "flatten", "mean@mix")

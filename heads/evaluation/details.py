@@ -213,7 +213,7 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
     # Of a score the mean of its parts, which intervals and comparisons are made of as well.
     ranked = metrics_of(task.problem, ordered=task.ordered)
     values = {name: fmean(scores(answers, replace(task, metric=name))) for name in ranked}
-    values |= {**details["values"], task.ranked_by: fmean(found)}
+    values |= {**details.pop("values"), task.ranked_by: fmean(found)}
     bins: tuple[Bin, ...] = ()
     if task.problem.has_classes:
         bins = reliability(confidence(whole, task), decided(whole, task))
@@ -231,5 +231,6 @@ def measure(outcome: CellPredictions, task: EvaluationTask) -> Measures:
         scores=found,
         bins=bins,
         calibration=calibration(whole, task, bins),
-        **details | {"values": values},
+        values=values,
+        **details,
     )

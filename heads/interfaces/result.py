@@ -28,14 +28,6 @@ from heads.data.dataset import Data
 from heads.display import Code, Description, Displayed, Table
 from heads.errors import DataError, did_you_mean, printable
 from heads.evaluation.details import Measures
-from heads.explain.ablation import Ablation
-from heads.explain.attribution_result import Attribution
-from heads.explain.comparison import Comparison
-from heads.explain.counterfactuals import Counterfactuals
-from heads.explain.explanation import Explanation
-from heads.explain.neighbors import Neighbourhood
-from heads.explain.outputs import Reading
-from heads.explain.padding.report import PaddingReport
 from heads.inference.predict import FileAnswers
 from heads.interfaces.views import charts, dataset, interpretation, lanes, whole_files
 from heads.interfaces.views import explanation as explained
@@ -45,6 +37,14 @@ from heads.interfaces.views.format import offered
 from heads.interfaces.views.html import draw_table, render
 from heads.interfaces.views.leaderboard import result as draw_board
 from heads.interfaces.views.sections import find_subject
+from heads.interpret.ablation import Ablation
+from heads.interpret.attribution_result import Attribution
+from heads.interpret.comparison import Comparison
+from heads.interpret.counterfactuals import Counterfactuals
+from heads.interpret.explanation import Explanation
+from heads.interpret.neighbors import Neighbourhood
+from heads.interpret.outputs import Reading
+from heads.interpret.padding.report import PaddingReport
 from heads.runs.leaderboard import Leaderboard
 
 if TYPE_CHECKING:

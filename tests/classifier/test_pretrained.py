@@ -34,7 +34,7 @@ from heads.catalog.tiny_models import quiet, tiny_model
 from heads.classifier import native_head
 from heads.classifier.module import RecipeModule
 from heads.errors import CheckpointError, HeadsError, ModelError, RecipeError
-from heads.explain.explanation import Explanation, TensorFact
+from heads.interpret.explanation import Explanation, TensorFact
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.settings import ExperimentConfig

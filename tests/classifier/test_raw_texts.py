@@ -21,11 +21,11 @@ from heads.classifier.classifier import Classifier
 from heads.data.arrays import texts_of
 from heads.data.text import CONTROLS
 from heads.errors import CheckpointError
-from heads.explain.attribution import attributions
-from heads.explain.counterfactuals import compare_edits, suggest_edits
-from heads.explain.outputs import head_outputs
-from heads.explain.padding.subject import SENTENCES
 from heads.exporters.verification import verify_logits
+from heads.interpret.attribution import attributions
+from heads.interpret.counterfactuals import compare_edits, suggest_edits
+from heads.interpret.outputs import head_outputs
+from heads.interpret.padding.subject import SENTENCES
 
 ROUNDING = 1e-6  # of the largest logit
 MOST = 1024  # tokens

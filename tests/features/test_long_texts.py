@@ -23,13 +23,13 @@ from heads.classifier.inputs import HeadInputs
 from heads.data.corpus import Corpus, build
 from heads.errors import RecipeError
 from heads.events import Progress
-from heads.explain.comparison import token_notes
-from heads.explain.differences import difference, same_in_training
 from heads.features import text_store
 from heads.features.extraction import extract
 from heads.features.featurizer import Featurizer
 from heads.features.store import FeatureMatrices
 from heads.features.text_store import TextStore, extract_by_text
+from heads.interpret.comparison import token_notes
+from heads.interpret.differences import difference, same_in_training
 from heads.parts.pooled import pooled
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve

@@ -34,8 +34,8 @@ from heads.data.table import Columns
 from heads.errors import DataError, LimitError, RecipeError
 from heads.evaluation.statistics import wilson
 from heads.events import Progress, result
-from heads.explain.differences import difference
-from heads.explain.explanation import explain
+from heads.interpret.differences import difference
+from heads.interpret.explanation import explain
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_LABEL
 from heads.runs.trainer import first_split, fit, train

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from heads.backbone.backbone import Backbone
 from heads.classifier.module import RecipeModule, TrainedHead
 from heads.errors import RecipeError
-from heads.explain.explanation import explain
+from heads.interpret.explanation import explain
 from heads.parts.registry import head
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL

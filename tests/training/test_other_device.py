@@ -26,9 +26,9 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, lying_on
 from heads.classifier.module import RecipeModule
 from heads.events import result
-from heads.explain import integrated_gradients as gradients
 from heads.features.featurizer import Featurizer
 from heads.features.token_states import different, keep_states
+from heads.interpret import integrated_gradients as gradients
 from heads.parts.registry import head, layers, pooling
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL

@@ -16,7 +16,7 @@ from heads.classifier.calibration import divides
 from heads.classifier.module import RecipeModule
 from heads.data.corpus import Corpus
 from heads.errors import RecipeError
-from heads.explain.explanation import explain
+from heads.interpret.explanation import explain
 from heads.parts.modules import leaves
 from heads.parts.registry import head
 from heads.parts.resolve import resolve

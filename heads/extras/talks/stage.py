@@ -13,8 +13,8 @@ from heads import display
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
 from heads.events import Progress
-from heads.explain.comparison import iter_comparison
 from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, iter_tour
+from heads.interpret.comparison import iter_comparison
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
 PAGE = 7860

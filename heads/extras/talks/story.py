@@ -14,10 +14,10 @@ from markupsafe import Markup
 from heads.classifier.pretrained import OWN
 from heads.errors import DataError
 from heads.evaluation.metrics import SCORES
-from heads.explain.comparison import Comparison
 from heads.extras.talks.tour import CHOICES, SAMPLE, Tour
 from heads.interfaces.views.format import counted
 from heads.interfaces.views.html import make_renderer
+from heads.interpret.comparison import Comparison
 from heads.runs.folder import find
 from heads.settings import current_limits, runs_folder
 

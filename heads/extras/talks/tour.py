@@ -21,10 +21,10 @@ from heads.data.samples import SAMPLES
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.significance import Difference, compare
 from heads.events import Progress
-from heads.explain.comparison import Compared, Comparison, iter_comparison
-from heads.explain.differences import apart_by_name
-from heads.explain.explanation import pooler_says
 from heads.interfaces.views.format import apart
+from heads.interpret.comparison import Compared, Comparison, iter_comparison
+from heads.interpret.differences import apart_by_name
+from heads.interpret.explanation import pooler_says
 from heads.parts.resolve import resolve
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.folder import RunFolder

@@ -9,8 +9,8 @@ from heads.caching import write_page
 from heads.events import result
 
 if TYPE_CHECKING:
-    from heads.explain.comparison import Comparison
     from heads.extras.talks.tour import Tour
+    from heads.interpret.comparison import Comparison
 
 
 def tour() -> Tour:

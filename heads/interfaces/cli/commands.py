@@ -36,7 +36,7 @@ def compare(
 
 def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
     """Return the comparison that a command asks for; its progress is shown."""
-    from heads.explain.comparison import iter_comparison
+    from heads.interpret.comparison import iter_comparison
 
     recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
     return last_of(iter_comparison(sentence(text), pair, recipes=recipes, **options)).comparison
@@ -56,7 +56,7 @@ def explain(
     Args:
         recipe: Such as cls+roberta; two show what differs.
     """
-    from heads.explain.explanation import iter_explanation
+    from heads.interpret.explanation import iter_explanation
 
     if len(recipe) > 2:
         raise LimitError("At most two recipes can be explained at once.", "Leave some out.")
@@ -109,7 +109,7 @@ def _check_families(model_types: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return whether the recipe of each family gives the logits of its class."""
     from rich.console import Console
 
-    from heads.explain.catalog_check import compare_family
+    from heads.interpret.catalog_check import compare_family
 
     checks: dict[str, dict[str, Any]] = {}
     with Console(stderr=True).status("Starting") as status:

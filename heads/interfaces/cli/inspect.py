@@ -26,8 +26,8 @@ def inspect(
         heads: The heads that are asked.
         nearest: How many training examples of each head; 0: none.
     """
-    from heads.explain.neighbors import MOST
     from heads.interfaces.views.descriptions import tabulate_tokens
+    from heads.interpret.neighbors import MOST
 
     if not 0 <= nearest <= MOST:
         what = f"--nearest takes 1 to {MOST} examples, or 0 for none; not {nearest}."

@@ -11,7 +11,6 @@ from heads.evaluation.calibration import Bin, Coverage
 from heads.evaluation.details import Measures
 from heads.evaluation.metrics import SCORES, Metric
 from heads.evaluation.transferability import MEASURES as ESTIMATES
-from heads.explain.comparison import Comparison
 from heads.interfaces.views import answers, counts
 from heads.interfaces.views.figures import (
     AMBER,
@@ -55,6 +54,7 @@ from heads.interfaces.views.format import (
 from heads.interfaces.views.head_details import abstained_says, useful
 from heads.interfaces.views.lanes import chance
 from heads.interfaces.views.leaderboard import duration
+from heads.interpret.comparison import Comparison
 from heads.parts.poolings import GIVEN
 from heads.parts.resolve import head, pairing, pooling
 from heads.parts.resolved_recipe import ResolvedRecipe

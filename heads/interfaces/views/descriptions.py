@@ -15,14 +15,6 @@ from heads.data.dataset import Data
 from heads.display import Code, Description, Table
 from heads.errors import printable
 from heads.evaluation.metrics import SCORES
-from heads.explain.ablation import Ablation
-from heads.explain.attribution_result import Attribution
-from heads.explain.comparison import Comparison, said
-from heads.explain.counterfactuals import Counterfactuals
-from heads.explain.explanation import ORIGINS, Explanation
-from heads.explain.neighbors import Neighbourhood
-from heads.explain.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
-from heads.explain.padding.report import PaddingReport
 from heads.exporters.export import Exported
 from heads.exporters.onnx import OnnxReport
 from heads.inference.evaluate import FileScores
@@ -52,6 +44,14 @@ from heads.interfaces.views.leaderboard import behind
 from heads.interfaces.views.questions import NOT_ALIKE
 from heads.interfaces.views.sections import find_subject
 from heads.interfaces.views.whole_files import held_out, tabulate_classes
+from heads.interpret.ablation import Ablation
+from heads.interpret.attribution_result import Attribution
+from heads.interpret.comparison import Comparison, said
+from heads.interpret.counterfactuals import Counterfactuals
+from heads.interpret.explanation import ORIGINS, Explanation
+from heads.interpret.neighbors import Neighbourhood
+from heads.interpret.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
+from heads.interpret.padding.report import PaddingReport
 from heads.runs.cells import Cell
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.notes import raced

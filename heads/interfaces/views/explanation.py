@@ -7,11 +7,11 @@ from markupsafe import Markup
 
 from heads.catalog.base_models import base_of
 from heads.catalog.catalog import CatalogEntry, link, place
-from heads.explain.differences import IN_BASE, HeadsApart, unlike
-from heads.explain.explanation import ORIGINS, Explanation
-from heads.explain.padding.report import PaddingReport
 from heads.interfaces.views.format import count, counted, effect
 from heads.interfaces.views.html import render
+from heads.interpret.differences import IN_BASE, HeadsApart, unlike
+from heads.interpret.explanation import ORIGINS, Explanation
+from heads.interpret.padding.report import PaddingReport
 
 FROM_BASE = ("pretrained", "untrained")
 

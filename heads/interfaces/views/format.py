@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heads.evaluation.details import Measures
     from heads.evaluation.significance import Difference
     from heads.evaluation.statistics import Scores
-    from heads.explain.padding.report import PaddingFinding
+    from heads.interpret.padding.report import PaddingFinding
     from heads.runs.cells import Cell
 
 # One colour a recipe, each at least 3:1 on the light and the dark background; the first is that

@@ -7,15 +7,15 @@ from markupsafe import Markup
 
 from heads.classifier.classifier import Classifier
 from heads.classifier.prediction import UNDECIDED, is_close
-from heads.explain.ablation import Ablation
-from heads.explain.attribution_result import Attribution, Token
-from heads.explain.counterfactuals import Counterfactual, Counterfactuals
-from heads.explain.neighbors import Neighbourhood
-from heads.explain.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 from heads.interfaces.views.descriptions import describe
 from heads.interfaces.views.format import COLOURS, signed
 from heads.interfaces.views.html import render
 from heads.interfaces.views.lanes import chance, score_says, title_of
+from heads.interpret.ablation import Ablation
+from heads.interpret.attribution_result import Attribution, Token
+from heads.interpret.counterfactuals import Counterfactual, Counterfactuals
+from heads.interpret.neighbors import Neighbourhood
+from heads.interpret.outputs import SIGMOID, SOFTMAX, TEMPERATURE, HeadOutput, Reading
 
 MOST_BARS = 12  # classes at a temperature
 

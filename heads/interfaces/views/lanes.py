@@ -22,7 +22,7 @@ from heads.problem import ONE_VERSUS_REST
 if TYPE_CHECKING:
     from heads.classifier.prediction import Prediction
     from heads.evaluation.statistics import Scores
-    from heads.explain.comparison import Comparison
+    from heads.interpret.comparison import Comparison
 
 MOST_CLASSES = 5  # rows of a lane
 MOST_TOKENS = 26
@@ -126,7 +126,7 @@ def title_of(recipe: str) -> str:
 
 def lane(prediction: "Prediction", number: int) -> Lane:
     """The lane of a head that has answered."""
-    from heads.explain.comparison import said
+    from heads.interpret.comparison import said
 
     name = prediction.name
     is_own = name.startswith("own (")
@@ -225,7 +225,7 @@ def lanes(found: Sequence[Lane], opened: int = 0) -> Markup:
 
 def lead(comparison: "Comparison") -> str:
     """Say in a sentence which heads answer what."""
-    from heads.explain.comparison import answer_key  # which imports torch
+    from heads.interpret.comparison import answer_key  # which imports torch
 
     known = [one for one in comparison.predictions if not one.new]
     if not known:
@@ -253,7 +253,7 @@ def _says(group: "Sequence[Prediction]") -> str:
 
 
 def _answers(prediction: "Prediction", *, many: bool = False) -> str:
-    from heads.explain.comparison import said
+    from heads.interpret.comparison import said
 
     verbs = ("are", "say") if many else ("is", "says")
     return f"{verbs[0] if prediction.is_undecided else verbs[1]} {said(prediction)}"
@@ -265,7 +265,7 @@ def verdict(comparison: "Comparison", *, can_compare: bool = False) -> Markup:
     Args:
         can_compare: Whether to offer a view of two heads that disagree.
     """
-    from heads.explain.comparison import answer_key, rightness  # which imports torch
+    from heads.interpret.comparison import answer_key, rightness  # which imports torch
 
     exclusive = [p for p in comparison.predictions if p.problem.is_exclusive and not p.new]
     return render(

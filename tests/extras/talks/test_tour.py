@@ -170,7 +170,7 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_computed(
     given, named, capfd, monkeypatch
 ):
     monkeypatch.setattr(
-        "heads.explain.comparison.iter_comparison", lambda *_, **__: pytest.fail("ran")
+        "heads.interpret.comparison.iter_comparison", lambda *_, **__: pytest.fail("ran")
     )
     for command in [["story", "Bad."]] * ("--to" in given) + [["demo"]]:
         assert main([*command, *given]) == 2

@@ -114,7 +114,7 @@ def test_families_are_checked_against_their_classes(monkeypatch, capsys):
 
 
 def test_a_head_that_is_not_what_its_class_computes_is_exit_code_2(monkeypatch, capsys):
-    from heads.explain import catalog_check
+    from heads.interpret import catalog_check
 
     wrong = catalog_check.FamilyCheck(
         model_type="bert", equal=False, max_difference=0.5, exact=False, reason=""

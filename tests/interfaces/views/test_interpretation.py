@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from heads.explain.ablation import Ablation, Effect, Worth
-from heads.explain.attribution_result import Attribution, Token
-from heads.explain.counterfactuals import Counterfactual, Counterfactuals, pieces
-from heads.explain.neighbors import Neighbour, Neighbourhood
-from heads.explain.outputs import HeadOutput, read_output
 from heads.interfaces.views import interpretation
+from heads.interpret.ablation import Ablation, Effect, Worth
+from heads.interpret.attribution_result import Attribution, Token
+from heads.interpret.counterfactuals import Counterfactual, Counterfactuals, pieces
+from heads.interpret.neighbors import Neighbour, Neighbourhood
+from heads.interpret.outputs import HeadOutput, read_output
 from heads.problem import REGRESSION, SINGLE_LABEL
 
 HOSTILE = "<script>x</script>"

@@ -21,7 +21,7 @@ from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
 
 if TYPE_CHECKING:
-    from heads.explain.comparison import Compared, Comparison, HeadAnswered, HeadProgress
+    from heads.interpret.comparison import Compared, Comparison, HeadAnswered, HeadProgress
 
 PATIENCE = 0.3  # seconds of work that need no progress
 BEAT = 0.25  # seconds between two pictures of progress
@@ -185,7 +185,7 @@ class _Lanes:
 
     def show(self, event: "Progress | HeadAnswered | Compared") -> Shown | None:
         """Return what to show once something has come; None where that can wait."""
-        from heads.explain.comparison import Compared, HeadAnswered, HeadProgress
+        from heads.interpret.comparison import Compared, HeadAnswered, HeadProgress
 
         asked, now = self.question.asked, time.monotonic()
         if isinstance(event, Compared):
@@ -205,7 +205,7 @@ class _Lanes:
 
     def _put(self, event: "HeadAnswered | HeadProgress", now: float) -> None:
         """Write into its lane what a head says, why it says nothing, or how far it is."""
-        from heads.explain.comparison import HeadProgress
+        from heads.interpret.comparison import HeadProgress
 
         lane = self.lanes[event.number]
         if isinstance(event, HeadProgress):
@@ -232,14 +232,14 @@ class _Lanes:
 def _comparing(
     asked: Location, is_cancelled: "Callable[[int], bool] | None" = None
 ) -> "Generator[Progress | HeadAnswered | Compared, None, None]":
-    from heads.explain.comparison import iter_comparison
+    from heads.interpret.comparison import iter_comparison
 
     return iter_comparison(**asked.asked, is_cancelled=is_cancelled)
 
 
 def compared(asked: Location) -> "Comparison":
     """Return what the heads of a place say, all at once."""
-    from heads.explain.comparison import Compared
+    from heads.interpret.comparison import Compared
 
     (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
     return found.comparison

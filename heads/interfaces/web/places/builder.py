@@ -70,7 +70,7 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
     from heads.data.corpus import check_text
     from heads.data.dataset import corpus_of
     from heads.data.samples import SAMPLES
-    from heads.explain.explanation import explain
+    from heads.interpret.explanation import explain
     from heads.parts.resolve import resolve
 
     base_models.check_at_hand(asked)

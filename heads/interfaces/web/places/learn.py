@@ -86,8 +86,8 @@ def _example() -> list[Any]:
 
 def apart(one: str, other: str) -> list[Any]:
     """What sets two heads apart; and each of them, where it is a family's."""
-    from heads.explain.differences import apart_by_name
     from heads.interfaces.views import explanation
+    from heads.interpret.differences import apart_by_name
 
     try:
         # In this order the sentence says what the first does that the second does not.

@@ -29,8 +29,8 @@ from heads.parts.resolved_recipe import JOINT
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
-    from heads.explain.outputs import HeadOutput
     from heads.inference.selection import SelectedHeads
+    from heads.interpret.outputs import HeadOutput
 
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
@@ -124,12 +124,12 @@ def _why(
     label: str,
     against: str,
 ) -> Stream:
-    from heads.explain.ablation import ablate_layers
-    from heads.explain.attribution import attributions
-    from heads.explain.comparison import script_notes
-    from heads.explain.counterfactuals import suggest_edits
-    from heads.explain.neighbors import find_neighbours
     from heads.interfaces.views import interpretation
+    from heads.interpret.ablation import ablate_layers
+    from heads.interpret.attribution import attributions
+    from heads.interpret.comparison import script_notes
+    from heads.interpret.counterfactuals import suggest_edits
+    from heads.interpret.neighbors import find_neighbours
 
     problem = classifier.head.problem
     classes = classifier.head.classes if problem.has_classes else ()
@@ -161,8 +161,8 @@ def _why(
 
 def retrained(asked: Location) -> Stream:
     """What the head says with a layer taken out and trained anew without it."""
-    from heads.explain.ablation import ablate_layers
     from heads.interfaces.views import interpretation
+    from heads.interpret.ablation import ablate_layers
 
     try:
         heads, _, second = result(load_open_head(asked))
@@ -175,8 +175,8 @@ def retrained(asked: Location) -> Stream:
 
 def edited(asked: Location, lines: str) -> Any:
     """What all heads side by side say of edits, one a line."""
-    from heads.explain.counterfactuals import compare_edits
     from heads.interfaces.views import interpretation
+    from heads.interpret.counterfactuals import compare_edits
 
     try:
         heads = result(load_lane_heads(asked, asked.recipes))
@@ -192,8 +192,8 @@ def edited(asked: Location, lines: str) -> Any:
 
 def how(asked: Location) -> Stream:
     """Yield the chain of the head, from tokens to logits."""
-    from heads.explain.explanation import explain
     from heads.interfaces.views import explanation
+    from heads.interpret.explanation import explain
 
     try:
         _, classifier, second = result(load_open_head(asked))
@@ -218,11 +218,11 @@ def compare_lanes(asked: Location, other: str) -> Stream:
     Args:
         other: The recipe of the other lane. Default: the first that answers differently.
     """
-    from heads.explain.attribution import attributions
-    from heads.explain.counterfactuals import compare_edits, leave_out_each_word
-    from heads.explain.differences import difference
-    from heads.explain.outputs import head_outputs
     from heads.interfaces.views import interpretation
+    from heads.interpret.attribution import attributions
+    from heads.interpret.counterfactuals import compare_edits, leave_out_each_word
+    from heads.interpret.differences import difference
+    from heads.interpret.outputs import head_outputs
 
     try:
         recipe = of_lane(asked)
@@ -277,8 +277,8 @@ def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOu
 def numbers(asked: Location) -> Stream:
     """Yield every class with its numbers, the temperature, and what the head says at it."""
     from heads.classifier.prediction import cuts_of
-    from heads.explain.outputs import read_output
     from heads.interfaces.views import interpretation
+    from heads.interpret.outputs import read_output
 
     try:
         classifier, said = _predict_lane(asked)
@@ -316,7 +316,7 @@ def tempered(asked: Location, power: Any) -> Any:
 
 def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
     """Return the head of the open lane and what it answers."""
-    from heads.explain.outputs import head_outputs
+    from heads.interpret.outputs import head_outputs
 
     _, classifier, second = result(load_open_head(asked))
     (output,) = head_outputs([classifier], asked.text, second)
@@ -324,8 +324,8 @@ def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
 
 
 def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
-    from heads.explain.outputs import read_output
     from heads.interfaces.views import interpretation
+    from heads.interpret.outputs import read_output
 
     if not said.problem.has_classes:
         return ""

@@ -27,8 +27,8 @@ from heads.catalog.families import FAMILIES
 from heads.catalog.forms import Form, setting
 from heads.catalog.tiny_models import quiet, tiny_model
 from heads.errors import ModelError
-from heads.explain.catalog_check import texts
 from heads.hub import HUB_ID
+from heads.interpret.catalog_check import texts
 from heads.rng import IsolatedRng
 from heads.settings import current_limits
 

@@ -18,9 +18,9 @@ from transformers import AutoModelForSequenceClassification
 from heads.api import examine
 from heads.catalog import tiny_models
 from heads.errors import ModelError
-from heads.explain.padding import subject
-from heads.explain.padding.report import PaddingFinding, PaddingReport
-from heads.explain.padding.subject import PaddedInput, subject_of
+from heads.interpret.padding import subject
+from heads.interpret.padding.report import PaddingFinding, PaddingReport
+from heads.interpret.padding.subject import PaddedInput, subject_of
 from heads.settings import PUBLIC, Limits, use_limits
 
 CASES = (

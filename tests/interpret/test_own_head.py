@@ -22,7 +22,7 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
 from heads.errors import CheckpointError, LimitError, RecipeError
 from heads.events import Progress
-from heads.explain.comparison import (
+from heads.interpret.comparison import (
     Compared,
     Comparison,
     iter_comparison,

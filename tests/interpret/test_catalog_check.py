@@ -29,7 +29,7 @@ from heads.catalog.tiny_models import NOT_BUILT, quiet, tiny_config, tiny_model
 from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import names_of
 from heads.errors import RecipeError
-from heads.explain.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt
+from heads.interpret.catalog_check import CLASSES, ROUNDING, compare_family, rebuilt
 
 Inputs = dict[str, Tensor]
 Record = Callable[[str, object], None]

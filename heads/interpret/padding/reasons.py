@@ -12,8 +12,8 @@ import torch
 
 from heads.catalog.base_models import base_of
 from heads.errors import ModelError, RecipeError
-from heads.explain.padding.cases import Perturbation
-from heads.explain.padding.subject import PaddedInput, Subject
+from heads.interpret.padding.cases import Perturbation
+from heads.interpret.padding.subject import PaddedInput, Subject
 
 # A finding is a difference over this share of the range in which the logits lie,
 SHARE = 1e-4

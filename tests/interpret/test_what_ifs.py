@@ -15,11 +15,11 @@ from heads.classifier.calibration import calibrate
 from heads.data.corpus import build
 from heads.errors import DataError, LimitError, RecipeError
 from heads.events import Progress
-from heads.explain.ablation import ablate_layers, find_layers, kind_of, remove_layer
-from heads.explain.counterfactuals import Counterfactual, Counterfactuals, compare_edits, pieces
-from heads.explain.neighbors import find_neighbours
-from heads.explain.outputs import HeadOutput, read_output, tempered_probabilities
 from heads.inference.selection import HeadRequest, SelectedHeads, select_heads
+from heads.interpret.ablation import ablate_layers, find_layers, kind_of, remove_layer
+from heads.interpret.counterfactuals import Counterfactual, Counterfactuals, compare_edits, pieces
+from heads.interpret.neighbors import find_neighbours
+from heads.interpret.outputs import HeadOutput, read_output, tempered_probabilities
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
 from heads.runs.trainer import first_split
 

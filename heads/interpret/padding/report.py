@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from heads import display
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
-from heads.explain.budget import check_passes, products_of
-from heads.explain.padding.cases import Perturbation, perturbations
-from heads.explain.padding.reasons import (
+from heads.interpret.budget import check_passes, products_of
+from heads.interpret.padding.cases import Perturbation, perturbations
+from heads.interpret.padding.reasons import (
     LogitScale,
     PerturbationEffect,
     advice,
@@ -20,8 +20,8 @@ from heads.explain.padding.reasons import (
     reason,
     scale,
 )
-from heads.explain.padding.subject import PaddedInput, Subject
-from heads.explain.padding.subject import subject_of as admitted
+from heads.interpret.padding.subject import PaddedInput, Subject
+from heads.interpret.padding.subject import subject_of as admitted
 
 if TYPE_CHECKING:
     from pandas import DataFrame

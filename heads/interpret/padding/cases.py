@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from heads.explain.padding.subject import PaddedInput, Side, Subject
+from heads.interpret.padding.subject import PaddedInput, Side, Subject
 
 # Within a block of a shortened or chunked sequence padding may be without effect, beyond it not.
 PADDINGS = (1, 6, 64)

@@ -23,7 +23,7 @@ from heads.classifier import head_cache
 from heads.data.samples import RECIPES
 from heads.errors import DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.events import Progress
-from heads.explain.comparison import (
+from heads.interpret.comparison import (
     Compared,
     Comparison,
     HeadAnswered,

@@ -9,8 +9,8 @@ from heads.classifier.inputs import HeadInputs
 from heads.classifier.prediction import predict
 from heads.data.corpus import Corpus
 from heads.events import result
-from heads.explain.ablation import ablate_layers
 from heads.inference.selection import SelectedHeads
+from heads.interpret.ablation import ablate_layers
 from heads.runs.trainer import first_split
 from heads.settings import ExperimentConfig
 

@@ -6,7 +6,7 @@ import pytest
 
 from heads.classifier.prediction import Prediction
 from heads.evaluation.statistics import Scores
-from heads.explain.comparison import Comparison, is_unanimous, rightness, verdict
+from heads.interpret.comparison import Comparison, is_unanimous, rightness, verdict
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.recipe import Recipe
 

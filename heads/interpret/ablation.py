@@ -27,9 +27,9 @@ from heads.evaluation.metrics import AUTO, SCORES, MetricName, metric_of
 from heads.evaluation.predictions import Answers, CellPredictions, EvaluationTask, answers_of, parts
 from heads.evaluation.significance import compare
 from heads.events import Progress, within
-from heads.explain.neighbors import vectors_of
-from heads.explain.outputs import HeadOutput, check_texts, head_output, head_outputs
 from heads.inference.selection import SelectedHeads
+from heads.interpret.neighbors import vectors_of
+from heads.interpret.outputs import HeadOutput, check_texts, head_output, head_outputs
 from heads.parts.modules import (
     Cuts,
     Neighbours,

@@ -11,8 +11,8 @@ from quick_heads import classifiers
 
 from heads.backbone import loading
 from heads.errors import DataError, ModelError
-from heads.explain.attribution import attributions
-from heads.explain.integrated_gradients import (
+from heads.interpret.attribution import attributions
+from heads.interpret.integrated_gradients import (
     ExplainedLogits,
     _looked_up,
     embedding_gradients,

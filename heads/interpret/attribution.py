@@ -17,9 +17,9 @@ from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import check_second
 from heads.classifier.module import TrainedHead
 from heads.errors import DataError, ModelError, RecipeError, did_you_mean
-from heads.explain.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
-from heads.explain.budget import check_passes, passes_within, products_of
-from heads.explain.integrated_gradients import (
+from heads.interpret.attribution_result import OTHERS, RUNNER_UP, Attribution, Token
+from heads.interpret.budget import check_passes, passes_within, products_of
+from heads.interpret.integrated_gradients import (
     NOT_TO_BE_HAD,
     ExplainedLogits,
     InputEmbeddings,
@@ -27,7 +27,7 @@ from heads.explain.integrated_gradients import (
     input_embeddings,
     integrated,
 )
-from heads.explain.outputs import check_texts
+from heads.interpret.outputs import check_texts
 from heads.problem import ONE_VERSUS_REST
 
 # --- What of a head's logits is explained: a class against the others, or its logit alone.

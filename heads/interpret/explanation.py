@@ -28,9 +28,9 @@ from heads.data.dataset import corpus_of
 from heads.data.samples import TEXT, sample_for
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
-from heads.explain.differences import equivalent_heads
 from heads.features.featurizer import Featurizer
 from heads.inference.selection import HeadRequest, select_heads
+from heads.interpret.differences import equivalent_heads
 from heads.parts.modules import Neighbours, formula, last_linear, leaves, size_after, words
 from heads.parts.resolve import loss, pairing, resolve
 from heads.parts.resolved_recipe import NORMALISE, SOFTMAX, ResolvedRecipe

@@ -17,8 +17,8 @@ import torch
 from heads import display, interruption
 from heads.classifier.classifier import Classifier
 from heads.errors import DataError, LimitError
-from heads.explain.budget import check_passes, products_of
-from heads.explain.outputs import HeadOutput, check_texts, head_output
+from heads.interpret.budget import check_passes, products_of
+from heads.interpret.outputs import HeadOutput, check_texts, head_output
 from heads.problem import plain
 from heads.settings import current_limits
 

@@ -15,11 +15,11 @@ from heads import interruption
 from heads.backbone.backbone import _locks
 from heads.errors import DataError, LimitError
 from heads.events import result
-from heads.explain import ablation, attribution, neighbors, outputs
-from heads.explain.attribution import attributions
-from heads.explain.counterfactuals import COMPARED, compare_edits, pieces, suggest_edits
-from heads.explain.padding import report
 from heads.inference.selection import SelectedHeads
+from heads.interpret import ablation, attribution, neighbors, outputs
+from heads.interpret.attribution import attributions
+from heads.interpret.counterfactuals import COMPARED, compare_edits, pieces, suggest_edits
+from heads.interpret.padding import report
 from heads.runs.trainer import first_split
 from heads.settings import PUBLIC, Limits, set_limits, use_limits
 

@@ -18,8 +18,8 @@ from heads.backbone.weights import pooler_of
 from heads.classifier.module import assemble
 from heads.errors import HeadsError, RecipeError
 from heads.events import Progress
-from heads.explain import differences, explanation
-from heads.explain.explanation import ORIGINS, Explanation, iter_explanation
+from heads.interpret import differences, explanation
+from heads.interpret.explanation import ORIGINS, Explanation, iter_explanation
 from heads.parts.resolve import head as heads_shelf
 from heads.parts.resolve import menu, resolve
 from heads.problem import SINGLE_LABEL

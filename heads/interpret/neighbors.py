@@ -21,9 +21,9 @@ from heads.data.corpus import Corpus
 from heads.data.text import folded
 from heads.errors import DataError
 from heads.events import Progress
-from heads.explain.outputs import check_texts, head_output
 from heads.features.extraction import FeatureMatrices, extract
 from heads.inference.selection import SelectedHeads
+from heads.interpret.outputs import check_texts, head_output
 
 MOST = 50
 ROUNDING = 1e-4  # of a cosine

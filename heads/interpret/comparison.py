@@ -24,10 +24,10 @@ from heads.data.corpus import check_text
 from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import DataError, HeadsError, RecipeError
 from heads.events import Progress
-from heads.explain.differences import same_in_training
-from heads.explain.explanation import pooler_says
-from heads.explain.outputs import spell_classes, spell_numbers
 from heads.inference.selection import HeadRequest, HeadSource, open_heads
+from heads.interpret.differences import same_in_training
+from heads.interpret.explanation import pooler_says
+from heads.interpret.outputs import spell_classes, spell_numbers
 from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS
 from heads.problem import ProblemType
 from heads.recipe import Recipe
