@@ -134,6 +134,7 @@ class HeadInputs:
         for head in heads:
             self._states_for(head)
 
+    @torch.no_grad()
     def logits(self, head: TrainedHead) -> Tensor:
         """Return what a head gives, (n, c)."""
         sides = [states.batches for states in self._states_for(head)]

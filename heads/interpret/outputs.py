@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heads import display
 from heads.classifier.classifier import Classifier
-from heads.classifier.inputs import HeadInputs, check_second
+from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import check_text
 from heads.errors import DataError
@@ -114,16 +114,12 @@ def head_outputs(
 ) -> tuple[HeadOutput, ...]:
     """Return what each head says of a text and its pair; base models encode them once."""
     texts = check_texts(text, pair)
-    inputs = {
-        id(one.backbone.untuned.model): HeadInputs(one.backbone.untuned, texts[:1], texts[1:])
-        for one in classifiers
-    }
-    for one in classifiers:
-        check_second(one.head, texts[1:])
-    return tuple(
-        head_output(one.head, inputs[id(one.backbone.untuned.model)].logits(one.head)[0])
-        for one in classifiers
-    )
+    inputs, outputs = dict[int, HeadInputs](), list[HeadOutput]()
+    for head, base in ((one.head, one.backbone.untuned) for one in classifiers):
+        shared = inputs.setdefault(id(base.model), HeadInputs(base, texts[:1], texts[1:]))
+        shared.encode([head])
+        outputs.append(head_output(head, shared.logits(head)[0]))
+    return tuple(outputs)
 
 
 def tempered_probabilities(
