@@ -421,10 +421,12 @@ def iter_comparison(
     heads, predictions = list[TrainedHead](), list[Prediction]()
     with closing(answers):
         for event in answers:
-            if isinstance(event, HeadAnswered) and event.head and event.prediction:
+            yield event
+            if not isinstance(event, HeadAnswered) or event.head is None:
+                continue
+            if event.prediction and event.prediction not in predictions:  # named twice in turn
                 heads.append(event.head)
                 predictions.append(event.prediction)
-            yield event
     if not heads:
         return
     if raw and any(head.raw for head in heads):

@@ -146,9 +146,8 @@ def _answered(question: PendingQuestion) -> Iterator[Shown]:
         raise
     if lanes.problem and not (lanes.is_done or question.is_over or question.cancelled):
         raise lanes.problem
-    if (
-        lanes.started and not lanes.is_done
-    ):  # what is asked now may be wrong, and leave the lanes as they are
+    if lanes.started and not lanes.is_done:
+        # What is asked now may be wrong, and leave the lanes as they are.
         yield Shown(lanes=lanes.drawn(is_over=True), verdict="")
 
 
@@ -189,8 +188,9 @@ class _Lanes:
 
         asked, now = self.question.asked, time.monotonic()
         if isinstance(event, Compared):
-            self.is_done = True
-            return replace(shown(event.comparison, asked), lanes=self.drawn())
+            self.is_done, picture = True, shown(event.comparison, asked)
+            is_whole = not (self.problem or self.question.cancelled)
+            return picture if is_whole else replace(picture, lanes=self.drawn())
         is_late, is_due = now - self.begun >= PATIENCE, now - self.shown >= BEAT
         if isinstance(event, HeadAnswered | HeadProgress):
             self.started.setdefault(event.number, now)
