@@ -162,6 +162,7 @@ class _Lanes:
         shown: When the lanes were last shown.
         started: When each head was first worked at.
         problem: What is wrong with the first head that cannot answer.
+        are_trained: Whether any head had to be trained.
         is_told: Whether it was shown how far the base model is.
         is_done: Whether the comparison was shown.
     """
@@ -172,6 +173,7 @@ class _Lanes:
     shown: float = 0.0
     started: dict[int, float] = field(default_factory=dict[int, float])
     problem: HeadsError | None = None
+    are_trained: bool = False
     is_told: bool = False
     is_done: bool = False
 
@@ -194,9 +196,10 @@ class _Lanes:
         is_late, is_due = now - self.begun >= PATIENCE, now - self.shown >= BEAT
         if isinstance(event, HeadAnswered | HeadProgress):
             self.started.setdefault(event.number, now)
+            self.are_trained |= isinstance(event, HeadProgress)
             self._put(event, now)
             is_due |= isinstance(event, HeadAnswered)
-            if not (is_late and is_due):
+            if not (self.are_trained and is_late and is_due):  # else all is there at once
                 return None
             self.shown = now
             return Shown(lanes=self.drawn(), verdict=busy(TRAINS), under=under(asked))
