@@ -25,6 +25,8 @@ _HOME = {
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
     "TrainOptions": ".options",
+    "PredictOptions": ".options",
+    "EvaluateOptions": ".options",
     "Columns": ".data.table",
     "load": ".api",
     "Classifier": ".classifier.classifier",
@@ -78,7 +80,7 @@ if TYPE_CHECKING:
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.interpret.comparison import Comparison
     from heads.interpret.explanation import Explanation
-    from heads.options import TrainOptions
+    from heads.options import EvaluateOptions, PredictOptions, TrainOptions
     from heads.parts.modules import chain
     from heads.parts.pooled import Pooled
     from heads.parts.resolve import head, pooling
