@@ -104,6 +104,7 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
 
     Numbers are floats, lists are lists or texts, and an empty text stands for the default.
     """
+    returns = inspect.signature(endpoint).return_annotation
     parameters = inspect.signature(endpoint).parameters
     expanded: list[Parameter] = []
     for parameter in parameters.values():
@@ -111,7 +112,7 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
         expanded += (
             map(_argument, _remote_fields(kind)) if kind else [parameter.replace(kind=ANYWHERE)]
         )
-    signature = inspect.Signature(expanded)
+    signature = inspect.Signature(expanded, return_annotation=returns)
 
     def gather(*values: Any, **named: Any) -> dict[str, Any]:
         arguments = signature.bind(*values, **named).arguments
@@ -132,7 +133,7 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     expansion: Any = stream if inspect.isgeneratorfunction(endpoint) else call
     expansion.__name__, expansion.__doc__ = endpoint.__name__, endpoint.__doc__
     expansion.__module__, expansion.__signature__ = endpoint.__module__, signature
-    expansion.__annotations__ = {one.name: one.annotation for one in expanded}
+    expansion.__annotations__ = {one.name: one.annotation for one in expanded} | {"return": returns}
     return expansion
 
 

@@ -6,7 +6,7 @@ with the call.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -335,7 +335,6 @@ def _iter_events(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.
 
 COMMON: list[str] = list(RECIPES)  # shown as the default
-NO_RECIPES: list[str] = []
 
 
 @check_types
@@ -399,14 +398,13 @@ def padding(model: str) -> dict[str, Any]:
 
 
 @check_types
-@described(api.Inspector.attribute, api.compare, api.Inspector)
+@expand_options
+@described(api.Inspector.attribute, api.compare)
 def inspect(
     text: str,
     pair: str = "",
-    recipes: list[str] = COMMON,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
+    *,
+    heads: api.Inspector,
     label: str = "",
     against: str = "others",
 ) -> dict[str, Any]:
@@ -415,77 +413,50 @@ def inspect(
     Returns:
         For each head every token's score, which add up, with the error; and similar examples.
     """
-    inside = _inside(recipes, sample, run, model)
-    attributed = inside.attribute(text, pair, label=label, against=against)
+    attributions = heads.attribute(text, pair, label=label, against=against)
     return {
-        "attributions": [one.as_json() for one in attributed],
-        "nearest": [one.as_json() for one in inside.nearest(text, pair)],
+        "attributions": [attribution.as_json() for attribution in attributions],
+        "nearest": [neighbours.as_json() for neighbours in heads.nearest(text, pair)],
     }
 
 
 @check_types
+@expand_options
 @described(
     api.Inspector.flips,
     api.compare,
-    api.Inspector,
     returns="What each head says of each sentence, and a summary in a sentence.",
 )
-def edit(
-    text: str,
-    edits: list[str],
-    pair: str = "",
-    recipes: list[str] = COMMON,
-    sample: str = "",
-    run: str = "",
-) -> dict[str, Any]:
-    return _inside(recipes, sample, run).flips(text, edits, pair).as_json()
+def edit(text: str, edits: list[str], pair: str = "", *, heads: api.Inspector) -> dict[str, Any]:
+    return heads.flips(text, edits, pair).as_json()
 
 
 @check_types
+@expand_options
 @described(
     api.Inspector.ablate,
     api.compare,
-    api.Inspector,
     returns="For each head and layer the logits and answers before and after, those of the head "
     "that was trained without the layer, and its score beside that of the whole one.",
 )
 def ablate(
-    text: str,
-    pair: str = "",
-    recipes: list[str] = COMMON,
-    without: str = "",
-    sample: str = "",
-    run: str = "",
-    retrain: bool = True,
+    text: str, pair: str = "", *, heads: api.Inspector, without: str = "", retrain: bool = True
 ) -> list[dict[str, Any]]:
-    found = _inside(recipes, sample, run).ablate(text, pair, without=without, retrain=retrain)
-    return [one.as_json() for one in found]
+    ablations = heads.ablate(text, pair, without=without, retrain=retrain)
+    return [ablation.as_json() for ablation in ablations]
 
 
 @check_types
+@expand_options
 @described(
     api.Inspector.readings,
     api.compare,
-    api.Inspector,
     returns="For each head its logits and the probabilities of each reading.",
 )
 def readings(
-    text: str,
-    pair: str = "",
-    recipes: list[str] = COMMON,
-    temperature: float = 1.0,
-    sample: str = "",
-    run: str = "",
+    text: str, pair: str = "", *, heads: api.Inspector, temperature: float = 1.0
 ) -> list[dict[str, Any]]:
-    found = _inside(recipes, sample, run).readings(text, pair, temperature=temperature)
-    return [one.as_json() for one in found]
-
-
-def _inside(recipes: Sequence[str], sample: str, run: str, model: str = BUNDLED) -> api.Inspector:
-    """Which heads are asked; of a run its first ones, where the recipes are not of its own."""
-    if run and list(recipes) == COMMON:
-        recipes = ()
-    return api.Inspector(recipes=recipes, model=model, sample=sample, run=run)
+    return [reading.as_json() for reading in heads.readings(text, pair, temperature=temperature)]
 
 
 @check_types

@@ -37,24 +37,24 @@ def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
 def test_edit_ablate_and_readings(client):
     found = client.predict(TEXT, ["Bad at all."], "", HEADS, api_name="/edit")
     assert found["summary"] == heads.Inspector(recipes=HEADS).flips(TEXT, ["Bad at all."]).summary
-    found = client.predict(TEXT, "", HEADS, "dense", api_name="/ablate")
+    found = client.predict(TEXT, "", HEADS, without="dense", api_name="/ablate")
     assert [one["layer"] for one in found] == ["dense"]
     assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
-    bare = (TEXT, "", HEADS, "dense", "", "", False)
-    assert client.predict(*bare, api_name="/ablate")[0]["retrained"] is None
-    found = client.predict(TEXT, "", HEADS, 2.0, api_name="/readings")
+    bare = client.predict(TEXT, "", HEADS, without="dense", retrain=False, api_name="/ablate")
+    assert bare[0]["retrained"] is None
+    found = client.predict(TEXT, "", HEADS, temperature=2.0, api_name="/readings")
     assert sum(found[0]["tempered"]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
     ("call", "arguments", "sentence"),
     [
-        ("/inspect", ("",), "The sentence is empty."),
-        ("/edit", (TEXT, []), "no edited sentence"),
-        ("/ablate", (TEXT, "", HEADS, "tahn"), "no layer"),
-        ("/readings", (TEXT, "", HEADS, 99.0), "The temperature must lie"),
+        ("/inspect", {"text": ""}, "The sentence is empty."),
+        ("/edit", {"edits": []}, "no edited sentence"),
+        ("/ablate", {"recipes": HEADS, "without": "tahn"}, "no layer"),
+        ("/readings", {"recipes": HEADS, "temperature": 99.0}, "The temperature must lie"),
     ],
 )
 def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
     with pytest.raises(AppError, match=sentence):
-        client.predict(*arguments, api_name=call)
+        client.predict(**{"text": TEXT, **arguments}, api_name=call)
