@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tables import kinds, says
+from read_tables import kinds, says
 
 from heads import api
 from heads.data.columns import guess

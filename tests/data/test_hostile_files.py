@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from tables import encoded, says
+from read_tables import encoded, says
 
 from heads.data.corpus import check_text, groups_of
 from heads.data.dataset import Data, data_of, read

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tables import encoded, kinds, labelled
+from read_tables import encoded, kinds, labelled
 
 from heads.data.columns import guess
 from heads.data.dataset import Data, data_of, read

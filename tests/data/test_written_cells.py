@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tables import encoded, labelled, says
+from read_tables import encoded, labelled, says
 
 from heads.data.columns import guess, is_code, is_date
 from heads.data.dataset import data_of, read

@@ -25,6 +25,7 @@ from heads.events import result
 from heads.inference import predict
 from heads.inference.predict import block_rows, iter_prediction
 from heads.inference.selection import select_file_head
+from heads.options import PredictOptions
 from heads.settings import PUBLIC, Limits, use_limits
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -41,8 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def head_of(run: str, recipe: str = "") -> Classifier:
-    asked: dict[str, Any] = {"model": "", "sample": ""}
-    return result(select_file_head(recipe, run=run, **asked)).classifier
+    return result(select_file_head(PredictOptions(recipe=recipe, run=run))).classifier
 
 
 def told(path: Path) -> list[dict[str, str]]:
@@ -52,8 +52,8 @@ def told(path: Path) -> list[dict[str, str]]:
 
 def test_answers_are_those_of_predict(run, tmp_path):
     name, to = run("sentiment"), tmp_path / "out.csv"
-    asked: dict[str, Any] = {"logits": True, "probabilities": True, "to": to}
-    found = result(iter_prediction("sentiment", run=name, **asked))
+    options = PredictOptions(run=name, logits=True, probabilities=True)
+    found = result(iter_prediction("sentiment", options, to=to))
     classifier = head_of(name)
     rows = told(to)
     texts = [row["text"] for row in rows]
@@ -226,7 +226,7 @@ def test_nothing_is_left_where_it_ends_early(run, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "FEWEST", 10)
     monkeypatch.setattr(predict, "MOST", 10)
     to = tmp_path / "out.csv"
-    work = iter_prediction("sentiment", run=run("sentiment"), to=to)
+    work = iter_prediction("sentiment", PredictOptions(run=run("sentiment")), to=to)
     steps = [next(work) for _ in range(5)]
     assert steps[-1].says.startswith("Answered 30 of ")
     assert " a second, " in steps[-1].says
@@ -263,7 +263,7 @@ def test_what_came_to_lie_there_meanwhile_stays(has_links, run, tmp_path, monkey
     if not has_links:  # as on a memory stick
         monkeypatch.setattr("os.link", refused)
     to = tmp_path / "out.csv"
-    work = iter_prediction("sentiment", run=run("sentiment"), to=to)
+    work = iter_prediction("sentiment", PredictOptions(run=run("sentiment")), to=to)
     for told in work:
         if told.says.startswith("Answered"):
             break

@@ -402,11 +402,11 @@ def test_a_training_that_has_hardly_begun_has_not_diverged(
 
 
 def test_a_loss_above_that_of_a_constant_answer_has_diverged() -> None:
-    point = type("P", (), {"loss": 0.2})()
+    point = TriedSettings(settings={}, score=0.5, loss=0.2)
     assert fitter._has_diverged(0.9, point, 0.69)
     assert fitter._has_diverged(float("nan"), point, 0.69)
     assert not fitter._has_diverged(0.6, point, 0.69)
-    point.loss = 0.69  # it learned nothing in its search either: that is no divergence
+    point = replace(point, loss=0.69)  # its search learned nothing either: that is no divergence
     assert not fitter._has_diverged(0.9, point, 0.69)
 
 

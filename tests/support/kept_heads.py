@@ -41,7 +41,8 @@ def difference(name: str) -> float:
 def compute_logits(folder: Path) -> torch.Tensor:
     """Return the logits of a head on `TEXTS`, (4, c)."""
     if folder.name == "head":
-        return heads.load(folder / "head.safetensors", recipe=RECIPE).logits(TEXTS)
+        # On a pooling without weights: those of a learned one are not in the file.
+        return heads.load(folder / "head.safetensors", recipe="mean+mlp").logits(TEXTS)
     if not (folder / "run.json").exists():
         return heads.load(folder).logits(TEXTS)
     with tempfile.TemporaryDirectory() as name:  # reading a run leaves a lock in it

@@ -118,8 +118,8 @@ def predict(
     from heads.data.formats.writers import ENDINGS
     from heads.inference.predict import iter_prediction
 
-    _admit(options)
     with _lent_table(file) as path, exporting(keeps=ENDINGS) as folder:
+        _admit(options)
         target = folder / f"{path.stem}-answers{answered_ending(path, to)}"
         events = iter_prediction(path, options, to=target)
         report = yield from show_progress(events, lambda event: (_as_json(event), None))
@@ -140,8 +140,8 @@ def evaluate(file: str | None, *, options: EvaluateOptions) -> Iterator[dict[str
     """
     from heads.inference.evaluate import iter_evaluation
 
-    _admit(options)
     with _lent_table(file) as path:
+        _admit(options)
         scores = yield from show_progress(iter_evaluation(path, options), _as_json)
         yield scores.as_json()
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-from tables import says
+from read_tables import says
 
 from heads.data.dataset import read
 from heads.data.files import open_stream, open_table

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 from pyarrow import parquet
-from tables import encoded
+from read_tables import encoded
 
 from heads.data.files import open_stream, open_table
 from heads.data.formats.header import NAMES_AGAIN, WRONG_COUNT
