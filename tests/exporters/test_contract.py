@@ -433,7 +433,7 @@ def check_alone(case: Case, ours: Classifier, found: Any, answers: Any) -> None:
     if case.target == "sentences" and answers:  # the vectors, which stay what they were
         reader = ours.head.module.reader
         vectors = torch.zeros(len(TEXTS), reader.width)
-        for rows, states in ours.backbone.passes(ours.backbone.encode(TEXTS), reader.depths):
+        for rows, states in ours.backbone.passes(ours.backbone.encode(TEXTS), layers=reader.depths):
             vectors[rows] = reader(states).vectors
         torch.testing.assert_close(torch.tensor(answers), vectors, **close)
     elif answers:

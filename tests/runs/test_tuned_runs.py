@@ -402,7 +402,7 @@ def test_a_training_that_has_hardly_begun_has_not_diverged(
 
 
 def test_a_loss_above_that_of_a_constant_answer_has_diverged() -> None:
-    point = TriedSettings(settings={}, score=0.5, loss=0.2)
+    point = TriedSettings(settings={}, step=1, score=0.5, loss=0.2)
     assert fitter._has_diverged(0.9, point, 0.69)
     assert fitter._has_diverged(float("nan"), point, 0.69)
     assert not fitter._has_diverged(0.6, point, 0.69)
