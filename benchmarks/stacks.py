@@ -35,9 +35,12 @@ class MappedHeads(BatchedHeads):
     def logits(self, values: Tensor, *, training: bool) -> Tensor:
         chain = self._chains[0].train(training)
 
+        def apply_head(tensors: dict[str, Tensor], rows: Tensor) -> Tensor:
+            return functional_call(chain, tensors, (rows,))
+
         def run(flat: Tensor) -> Tensor:
-            one = lambda own, rows: functional_call(chain, own, (rows,))  # noqa: E731
-            return vmap(one, randomness="different")(self._views(flat.to(self._products)), values)
+            apply_heads = vmap(apply_head, randomness="different")
+            return apply_heads(self._views(flat.to(self._products)), values)
 
         logits, self._back, *_ = vjp(run, self.numbers.data)
         return logits

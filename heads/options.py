@@ -202,20 +202,20 @@ class EvaluateOptions(FileOptions):
     )
 
 
-def merge_options(given: Sequence[Any], changes: Mapping[str, Any]) -> list[Any]:
-    """Return options with the changes that are fields of theirs.
+def merge_options(objects: Sequence[Any], changes: Mapping[str, Any]) -> list[Any]:
+    """Return options objects with changed fields, each change in the object that has the field.
 
     Raises:
         TypeError: A change is a field of none of them.
     """
-    names = {known.name: at for at, kind in enumerate(given) for known in fields(kind)}
+    names = [{field.name for field in fields(options)} for options in objects]
     for name in changes:
-        if name not in names:
-            hint = did_you_mean(name, names)
+        if not any(name in known for known in names):
+            hint = did_you_mean(name, set().union(*names))
             raise TypeError(f"There is no argument '{name}'. {hint}".rstrip())
     return [
-        replace(options, **{name: changes[name] for name in changes if names[name] == at})
-        for at, options in enumerate(given)
+        replace(options, **{name: changes[name] for name in changes if name in known})
+        for options, known in zip(objects, names, strict=True)
     ]
 
 
@@ -225,17 +225,17 @@ def takes_options(*kinds: Any) -> Callable[[Verb], Verb]:
     The function takes them as ``**changes``. Its signature and its docstring then name each of
     them, as if they were written out.
     """
-    known = [one for kind in kinds for one in fields(kind)]
+    options = [field for kind in kinds for field in fields(kind)]
 
     def complete(verb: Verb) -> Verb:
         signature = inspect.signature(verb)
-        *parameters, _ = signature.parameters.values()
-        for field in known:
+        *parameters, _ = signature.parameters.values()  # the last one is **changes
+        for field in options:
             kind = inspect.Parameter.KEYWORD_ONLY
             settings = {"default": field.default, "annotation": field.type}
             parameters.append(inspect.Parameter(field.name, kind, **settings))
         verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        lines = [f"        {field.name}: {field.metadata['says']}" for field in known]
+        lines = [f"        {field.name}: {field.metadata['says']}" for field in options]
         before, mark, after = (verb.__doc__ or "").partition("\n\n    Returns:")
         verb.__doc__ = "\n".join([before, *lines]) + mark + after
         return verb

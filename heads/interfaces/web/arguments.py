@@ -133,7 +133,9 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     expansion: Any = stream if inspect.isgeneratorfunction(endpoint) else call
     expansion.__name__, expansion.__doc__ = endpoint.__name__, endpoint.__doc__
     expansion.__module__, expansion.__signature__ = endpoint.__module__, signature
-    expansion.__annotations__ = {one.name: one.annotation for one in expanded} | {"return": returns}
+    # Gradio reads the types of arguments and of the answer from here, not from the signature.
+    annotations = {parameter.name: parameter.annotation for parameter in expanded}
+    expansion.__annotations__ = annotations | {"return": returns}
     return expansion
 
 
