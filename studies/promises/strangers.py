@@ -190,9 +190,10 @@ def _ask(
     )
     with httpx.Client(base_url=server.url, timeout=MOST_SECONDS + 4) as web:
         functions = _functions(web)
-        own = _called(web, "readings", ["A.", "", ["mean+ridge"], 1.0, "", victims[0].run])[1]
-        if victims[0].canary.encode() not in own:
-            raise RuntimeError(f"the owner of a run does not find his own canary: {own[-300:]!r}")
+        sent = {"text": "A.", "recipes": ["mean+ridge"], "run": victims[0].run}
+        body = _called(web, "readings", sent)[1]
+        if victims[0].canary.encode() not in body:
+            raise RuntimeError(f"the owner of a run does not find his own canary: {body[-300:]!r}")
 
         def one(number: int) -> tuple[str, int, bytes]:
             kind = kinds[number % len(kinds)]
@@ -279,7 +280,7 @@ def _file(
     path = _path(server, chance)
     if number % 2:
         return f"file={path}", *_read(web, "GET", f"/gradio_api/file={quote(path)}")
-    return f"read {path}", *_called(web, "read", [_file_of(path), *[""] * 8])
+    return f"read {path}", *_called(web, "read", {"file": _file_of(path)})
 
 
 def _endpoint(
@@ -287,14 +288,9 @@ def _endpoint(
 ) -> tuple[str, int, bytes]:
     """A published endpoint, of a run that is guessed."""
     name, run = chance.choice(ASKING_RUNS), _guess(chance)
-    given = {
-        "inspect": ["A film.", "", ["mean+ridge"], "all-MiniLM-L6-v2", "", run, "", "others"],
-        "edit": ["A film.", ["A b."], "", ["mean+ridge"], "", run],
-        "ablate": ["A film.", "", ["mean+ridge"], "", "", run, False],
-        "readings": ["A film.", "", ["mean+ridge"], 1.0, "", run],
-        "labels": [run, []],
-    }[name]
-    return f"{name} {run}", *_called(web, name, given)
+    sent = {"text": "A film.", "recipes": ["mean+ridge"], "run": run}
+    sent |= {"edits": ["A b."], "retrain": False}
+    return f"{name} {run}", *_called(web, name, sent)
 
 
 def _function(
@@ -340,14 +336,19 @@ def _file_of(path: str) -> dict[str, Any]:
     return {"path": path, "meta": {"_type": "gradio.FileData"}, "orig_name": "a.csv"}
 
 
-def _called(web: httpx.Client, name: str, data: list[Any]) -> tuple[int, bytes]:
-    """A call of an endpoint as its page says that one calls it, and its answer."""
+def _called(web: httpx.Client, name: str, sent: dict[str, Any]) -> tuple[int, bytes]:
+    """Call an endpoint with those of the named arguments that it takes."""
+    described = web.get("/gradio_api/info").json()["named_endpoints"][f"/{name}"]["parameters"]
+    data = [
+        sent.get(parameter["parameter_name"], parameter.get("parameter_default"))
+        for parameter in described
+    ]
     status, body = _read(web, "POST", f"/gradio_api/call/{name}", json={"data": data})
     if status != 200:
         return status, body
     event = json.loads(body)["event_id"]
-    status, told = _read(web, "GET", f"/gradio_api/call/{name}/{event}")
-    return status, body + told
+    status, answer = _read(web, "GET", f"/gradio_api/call/{name}/{event}")
+    return status, body + answer
 
 
 def _read(web: httpx.Client, method: str, path: str, **given: Any) -> tuple[int, bytes]:
