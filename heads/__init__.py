@@ -24,6 +24,7 @@ _HOME = {
     "resume": ".api",
     "Leaderboard": ".runs.leaderboard",
     "ExperimentConfig": ".settings",
+    "CompareOptions": ".options",
     "TrainOptions": ".options",
     "PredictOptions": ".options",
     "EvaluateOptions": ".options",
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from heads.interfaces.estimators import HeadClassifier, HeadRegressor
     from heads.interpret.comparison import Comparison
     from heads.interpret.explanation import Explanation
-    from heads.options import EvaluateOptions, PredictOptions, TrainOptions
+    from heads.options import CompareOptions, EvaluateOptions, PredictOptions, TrainOptions
     from heads.parts.modules import chain
     from heads.parts.pooled import Pooled
     from heads.parts.resolve import head, pooling

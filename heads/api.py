@@ -18,13 +18,14 @@ from heads.backbone.models import BUNDLED
 from heads.data.columns import fitting, guess
 from heads.data.dataset import Data, corpus_of, data_of
 from heads.data.frames import Frame
-from heads.data.samples import RECIPES, SAMPLES, TEXT
+from heads.data.samples import SAMPLES, TEXT
 from heads.data.sources import open_source
 from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError, LimitError
 from heads.events import Progress, result
 from heads.interpret.attribution_result import OTHERS, Attribution
 from heads.options import (
+    CompareOptions,
     EvaluateOptions,
     PredictOptions,
     TableOptions,
@@ -32,7 +33,6 @@ from heads.options import (
     merge_options,
     takes_options,
 )
-from heads.parts.resolved_recipe import JOINT
 from heads.recipe import Recipe
 from heads.settings import ExperimentConfig, current_limits
 
@@ -82,16 +82,9 @@ HERE = "here"  # where work is done, where no other place is named
 # --- One or two sentences under several heads.
 
 
+@takes_options(CompareOptions)
 def compare(
-    text: str,
-    pair: str = "",
-    *,
-    recipes: Sequence[Recipe | str] = RECIPES,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    pairs: str = JOINT,
-    raw: bool = False,
+    text: str, pair: str = "", *, options: CompareOptions | None = None, **changes: Any
 ) -> Comparison:
     """Compares heads on one or two sentences: every logit and probability, side by side.
 
@@ -101,15 +94,7 @@ def compare(
     Args:
         text: The sentence.
         pair: A second sentence.
-        recipes: The heads, such as mean+linear or cls+roberta; "own" is the head that a
-            fine-tuned checkpoint came with.
-        model: The base model: the bundled one, a Hub id, or (locally) a folder.
-        sample: What the heads are trained on: sentiment, intents, pairs, aspects or similarity;
-            the one that suits, if not given.
-        run: A run whose heads are asked instead; it has its own base model.
-        pairs: How two sentences enter, in recipes that do not say it: joint, as one sequence;
-            siamese, each by itself; or a pairing by name, such as uv_diff.
-        raw: Show logits and probabilities as trained, before calibration.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
 
     Returns:
         Logits and probabilities of every class under every recipe: `.predictions`, `.verdict`,
@@ -118,10 +103,10 @@ def compare(
     Raises:
         HeadsError: Anything in the question that does not fit, in one sentence.
     """
-    options = dict(locals())
     from heads.interpret.comparison import iter_comparison
 
-    return _last(iter_comparison(**options)).comparison
+    (chosen,) = merge_options((options or CompareOptions(),), changes)
+    return _last(iter_comparison(text, pair, chosen)).comparison
 
 
 def _last(events: Iterable[Any]) -> Any:

@@ -10,20 +10,57 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from heads.backbone.models import BUNDLED
+from heads.data.samples import RECIPES
 from heads.errors import RecipeError, did_you_mean
 from heads.parts.resolved_recipe import FROZEN, JOINT, SOFTMAX
+from heads.recipe import Recipe
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+BASE_MODEL = "The base model: the bundled one, a Hub id, or (locally) a folder."
+VECTOR_LABELS = (
+    "The labels of vectors that have none beside them, one a row in the same order: a CSV, JSONL "
+    "or .npy file, or a list or an array."
+)
 
 
-def option(default: Any, says: str, *, is_local: bool = False) -> Any:
+def option(default: Any, says: str, *, is_local: bool = False, is_switch: bool = False) -> Any:
     """Return a field with its description, from which flags and endpoints take theirs.
 
     Args:
         is_local: True if it may name a file of this machine, or is an object of Python: then no
             endpoint takes it.
+        is_switch: True if the flag has no --no-FLAG beside it.
     """
-    return dataclasses.field(default=default, metadata={"says": says, "is_local": is_local})
+    metadata = {"says": says, "is_local": is_local, "is_switch": is_switch}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Options of `heads.compare`: which heads are asked, and how they read two sentences."""
+
+    recipes: Sequence[Recipe | str] = option(
+        RECIPES,
+        'The heads, such as mean+linear or cls+roberta; "own" is the head that a fine-tuned '
+        "checkpoint came with.",
+    )
+    model: str = option(BUNDLED, BASE_MODEL)
+    sample: str = option(
+        "",
+        "What the heads are trained on: sentiment, intents, pairs, aspects or similarity; the one "
+        "that suits, if not given.",
+    )
+    run: str = option(
+        "", "A run whose heads are asked instead; it has its own base model.", is_local=True
+    )
+    pairs: str = option(
+        JOINT,
+        "How two sentences enter, in recipes that do not say it: joint, as one sequence; siamese, "
+        "each by itself; or a pairing by name, such as uv_diff.",
+    )
+    raw: bool = option(
+        False, "Show logits and probabilities as trained, before calibration.", is_switch=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +104,7 @@ class TrainOptions:
         'What is written before every text: a text such as "query: ", or the name of a prompt that '
         "the base model has; none for nothing. Each gives cells of its own.",
     )
-    model: str = option(
-        BUNDLED, "The base model: the bundled one, a Hub id, or (locally) a folder."
-    )
+    model: str = option(BUNDLED, BASE_MODEL)
     label_names: Sequence[str] | Mapping[str, str] = option(
         (),
         "Other names for the classes of own, such as neg, neu, pos for LABEL_0 and so on: in the "
@@ -99,11 +134,7 @@ class TableOptions:
         "one is taken by itself where there are no texts. All heads then have one reading, as in "
         "vectors+linear, and no base model is loaded.",
     )
-    labels: Any = option(
-        None,
-        "The labels of vectors that have none beside them, one a row in the same order: a CSV, "
-        "JSONL or .npy file, or a list or an array.",
-    )
+    labels: Any = option(None, VECTOR_LABELS)
     test_labels: Any = option(None, "The same of the test.")
 
 
@@ -175,12 +206,7 @@ class EvaluateOptions(FileOptions):
         (),
         "Columns of 0 and 1, one for each label; those called as the head's classes, if not named.",
     )
-    labels_file: Any = option(
-        "",
-        "The labels of vectors that have none beside them, one a row in the same order: a CSV, "
-        "JSONL or .npy file, or a list or an array.",
-        is_local=True,
-    )
+    labels_file: Any = option("", VECTOR_LABELS, is_local=True)
     separator: str | None = option(
         None,
         "The sign between labels in a cell, [] where cells are lists; found out, if not given.",
@@ -199,6 +225,43 @@ class EvaluateOptions(FileOptions):
         (),
         "Other names for the classes of the head, such as neg, neu, pos for LABEL_0 and so on: in "
         "the order of its logits, or by the names that it has.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of `heads export`: where the head comes from, and the form in which it is written."""
+
+    data: str = option(
+        "", "What it is trained on, as heads read takes it; sentiment, if not given."
+    )
+    run: str = option("", "Take a head of this run instead.")
+    model: str = option(BUNDLED, BASE_MODEL)
+    library: str = option(
+        "",
+        "For what: transformers or sentence-transformers; transformers, if not given.",
+    )
+    onnx: bool = option(False, "Write one ONNX file instead.", is_switch=True)
+    int8: bool = option(
+        False,
+        "Write the ONNX file in 8 bits, if it answers as the one in 32 bits does on the rows of "
+        "the training; with own, on those of --data.",
+        is_switch=True,
+    )
+    adapter: bool = option(
+        False,
+        "Write the adapter of a head trained with tune=lora instead, for PEFT.",
+        is_switch=True,
+    )
+    raw: bool = option(
+        False,
+        "Leave its logits as trained, not divided by the temperature found on development rows.",
+        is_switch=True,
+    )
+    refit: bool = option(
+        True,
+        "Train it again on all rows that are no test rows, with the settings chosen; else the "
+        "head that was scored is written, which without a test set learned from some.",
     )
 
 

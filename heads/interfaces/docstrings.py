@@ -77,11 +77,11 @@ def described(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint
         options = list_options(endpoint)
         for source in (*reversed(sources), *filter(None, options.values()), endpoint):
             known |= arguments(source)
-        names = [
+        names = dict.fromkeys(
             argument
             for name, kind in options.items()
             for argument in ([field.name for field in fields(kind)] if kind else [name])
-        ]
+        )
         if missing := [name for name in names if not known.get(name)]:
             raise TypeError(f"{endpoint.__name__}: nothing describes {', '.join(missing)}")
         gives = docstring.returns.description if docstring.returns else returns

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from heads import display
 from heads.backbone.backbone import Backbone
-from heads.backbone.models import BUNDLED
 from heads.backbone.states import Encoded
 from heads.classifier.classifier import Classifier
 from heads.classifier.fine_tuned import fine_tuned_warning
@@ -28,6 +27,7 @@ from heads.inference.selection import HeadRequest, HeadSource, open_heads
 from heads.interpret.differences import same_in_training
 from heads.interpret.explanation import pooler_says
 from heads.interpret.outputs import spell_classes, spell_numbers
+from heads.options import CompareOptions
 from heads.parts.resolved_recipe import JOINT, LONG, WINDOWS
 from heads.problem import ProblemType
 from heads.recipe import Recipe
@@ -248,9 +248,7 @@ class Comparison(display.Displayed):
         run: The id of the run that the heads are of, if one.
         classes: The names of the classes, in the order of every logit. A head that came with
             the checkpoint may have others: see its prediction.
-        many: Whether any number of classes may apply.
         predictions: One a recipe, in the order asked for.
-        notes: What one should know before believing the numbers, a sentence each.
         expected: The class of the text, where it is an example of the sample; else "".
     """
 
@@ -376,13 +374,8 @@ class Compared:
 def iter_comparison(
     text: str,
     pair: str = "",
+    options: CompareOptions = CompareOptions(),
     *,
-    recipes: Sequence[Recipe | str] = RECIPES,
-    model: str = BUNDLED,
-    sample: str = "",
-    run: str = "",
-    pairs: str = JOINT,
-    raw: bool = False,
     is_cancelled: Callable[[int], bool] | None = None,
 ) -> Generator[Progress | HeadAnswered | Compared, None, None]:
     """Compare heads as `heads.compare` does: progress, each head's answer, then the comparison.
@@ -394,18 +387,20 @@ def iter_comparison(
             not keep the others from answering, and one is left out once this is true of its number.
             If none answers, there is no comparison.
     """
-    _check_strings({"second sentence": pair, "base model": model, "sample": sample, "run": run})
-    _check_recipes(recipes or (), run)
+    recipes, run = options.recipes or (), options.run
+    names = {"base model": options.model, "sample": options.sample, "run": run}
+    _check_strings({"second sentence": pair, **names})
+    _check_recipes(recipes, run)
     notes = cut_notes((text, pair))
     text = check_text(text)
     pair = check_text(pair, "second sentence") if (pair or "").strip() else ""
     request = HeadRequest(
-        recipes=() if run and recipes is RECIPES else recipes or (),  # of a run its best four
+        recipes=() if run and recipes is RECIPES else recipes,  # of a run its best four
         pair=pair,
-        model=model,
-        sample=sample or "",
+        model=options.model,
+        sample=options.sample or "",
         run=run,
-        pairs=pairs or JOINT,
+        pairs=options.pairs or JOINT,
         in_turn=is_cancelled is not None,
     )
     source = yield from open_heads(request)
@@ -415,9 +410,9 @@ def iter_comparison(
         raise DataError(what, "Empty the second sentence.")
     inputs = HeadInputs(source.backbone, [text], [pair] if pair else [])
     if is_cancelled is None:
-        answers = _ask_together(source, inputs, raw)
+        answers = _ask_together(source, inputs, options.raw)
     else:
-        answers = _ask_in_turn(source, inputs, raw, is_cancelled)
+        answers = _ask_in_turn(source, inputs, options.raw, is_cancelled)
     heads, predictions = list[TrainedHead](), list[Prediction]()
     with closing(answers):
         for event in answers:
@@ -429,9 +424,9 @@ def iter_comparison(
                 predictions.append(event.prediction)
     if not heads:
         return
-    if raw and any(head.raw for head in heads):
+    if options.raw and any(head.raw for head in heads):
         notes.append("Logits are raw: not divided by the temperature found on development rows.")
-    heads = [head.raw or head for head in heads] if raw else heads
+    heads = [head.raw or head for head in heads] if options.raw else heads
     notes += token_notes(inputs.sequence, heads, source.backbone)
     notes += script_notes([text, pair] if pair else [text], source.backbone.tokenizer)
     notes += recipe_notes(heads, source.backbone)

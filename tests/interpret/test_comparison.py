@@ -30,7 +30,8 @@ from heads.interpret.comparison import (
     iter_comparison,
     script_notes,
 )
-from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, REGRESSION, SINGLE_LABEL
+from heads.options import CompareOptions
+from heads.problem import MULTI_LABEL, REGRESSION
 from heads.settings import PUBLIC, Limits, use_limits
 
 SENTENCE = "The flight was cancelled twice."
@@ -49,6 +50,11 @@ def ask(sample: str) -> dict[str, Any]:
     text, pair = PAIR if sample == "pairs" else (SENTENCE, "")
     asked = {"text": text, "pair": pair, "recipes": ASKED[sample], "sample": sample}
     return asked
+
+
+def events_of(text: str, pair: str = "", **asked: Any) -> list[Any]:
+    in_turn = {name: asked.pop(name) for name in ("is_cancelled",) if name in asked}
+    return list(iter_comparison(text, pair, CompareOptions(**asked), **in_turn))
 
 
 @pytest.fixture(scope="package")
@@ -172,17 +178,6 @@ def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
     assert found.predictions[3].logits == joint.predictions[3].logits
 
 
-def test_two_sentences_turned_round_are_the_same_for_distance_and_product(
-    tiny: Callable[..., Path],
-) -> None:
-    asked: dict[str, Any] = {"model": str(tiny()), "recipes": ["mean+centroid"]}
-    for pairs, same in (("diff_prod", True), ("uv", False)):
-        one, other = (
-            compare(*two, pairs=pairs, **asked).predictions[0].logits for two in (PAIR, PAIR[::-1])
-        )
-        assert (one == pytest.approx(other, rel=1e-4, abs=1e-5)) is same
-
-
 def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
     recipes = ["mean+ridge", "mean+linear?pair=uv_diff", "mean+gpt2"]
     found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity")
@@ -198,16 +193,6 @@ def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
         assert -1 <= one.scores.low <= one.scores.accuracy <= one.scores.high <= 1
         assert one.logits[0] == pytest.approx(2.5, abs=4)  # the labels are from 0 to 5
     json.dumps(found.as_json(), allow_nan=False)
-
-
-def test_a_vote_is_the_sigmoids_over_their_sum(tiny: Callable[..., Path]) -> None:
-    asked = ["mean+logistic", "mean+logistic?loss=ovr"]
-    found = compare(SENTENCE, model=str(tiny()), recipes=asked)
-    usual, vote = found.predictions
-    assert (usual.problem, vote.problem) == (SINGLE_LABEL, ONE_VERSUS_REST)
-    chances = torch.tensor(vote.logits).sigmoid()
-    assert list(vote.probabilities) == pytest.approx((chances / chances.sum()).tolist(), abs=1e-5)
-    assert not [note for note in found.notes if "same layers" in note]
 
 
 @pytest.mark.parametrize(
@@ -287,13 +272,6 @@ def test_a_head_no_better_than_the_majority_class_is_said(
 # Asked again
 
 
-def test_a_second_question_trains_nothing(answers: Callable[[str], Comparison]) -> None:
-    answers("sentiment")
-    events = list(iter_comparison(**ask("sentiment") | {"text": "Not bad at all."}))
-    assert [event.says for event in events if isinstance(event, Progress)] == [f"Loading {BUNDLED}"]
-    assert isinstance(events[-1], Compared)
-
-
 def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
     answers: Callable[[str], Comparison],
     monkeypatch: pytest.MonkeyPatch,
@@ -302,10 +280,10 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
     before = answers("sentiment")
     monkeypatch.setattr(head_cache, "_recent", OrderedDict())
     # Other tests may have trained it in a place of their own.
-    list(iter_comparison(**ask("sentiment")))
+    events_of(**ask("sentiment"))
     monkeypatch.setattr(head_cache, "_recent", OrderedDict())
     began = seconds()
-    events = list(iter_comparison(**ask("sentiment")))
+    events = events_of(**ask("sentiment"))
     assert len([event for event in events if isinstance(event, Progress)]) == 1
     assert isinstance(events[-1], Compared)
     assert events[-1].comparison.as_json() == before.as_json()
@@ -315,9 +293,9 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
 def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
     asked: dict[str, Any] = {"text": SENTENCE, "model": str(tiny("electra"))}
     compare(recipes=["mean+centroid"], **asked)
-    events = list(iter_comparison(recipes=["mean+centroid", "cls+centroid"], **asked))
+    events = events_of(recipes=["mean+centroid", "cls+centroid"], **asked)
     assert not [e for e in events if isinstance(e, Progress) and e.says == "Training mean+centroid"]
-    again = list(iter_comparison(recipes=["cls+centroid", "mean+centroid"], **asked))[-1]
+    again = events_of(recipes=["cls+centroid", "mean+centroid"], **asked)[-1]
     assert isinstance(again, Compared)
     assert [str(one.recipe) for one in again.comparison.predictions] == [
         "cls+centroid",
@@ -338,7 +316,7 @@ def test_a_sentence_is_encoded_once_however_many_heads_are_untrained(
     monkeypatch.setattr(Backbone, "encode", count)
     alpha = 2 + len(asked)  # heads that nothing has trained
     recipes = [f"{pooling}+ridge?alpha={alpha}" for pooling in ("mean", "cls", "max", "last")]
-    *events, last = iter_comparison(sentence, recipes=recipes, model=str(tiny()), **asked)
+    *events, last = events_of(sentence, recipes=recipes, model=str(tiny()), **asked)
     assert encoded.count([sentence]) == 1
     answers = [event for event in events if isinstance(event, HeadAnswered)]
     assert [event.number for event in answers] == [0, 1, 2, 3]
@@ -351,7 +329,7 @@ def test_heads_asked_in_turn_answer_though_others_fail_or_are_cancelled(
 ) -> None:
     recipes = ["mean+nothing", "cls+centroid", "mean+centroid", "attention+knn", "Mean+Centroid"]
     asked: dict[str, Any] = {"model": str(tiny()), "is_cancelled": lambda number: number == 1}
-    *events, last = iter_comparison(SENTENCE, recipes=recipes, **asked)
+    *events, last = events_of(SENTENCE, recipes=recipes, **asked)
     answers = [event for event in events if isinstance(event, HeadAnswered)]
     failed = [event.number for event in answers if isinstance(event.error, RecipeError)]
     assert failed == [0, 3]

@@ -18,15 +18,11 @@ from tiny_models import (
 )
 
 from heads.api import compare, load
-from heads.backbone.models import BUNDLED
 from heads.classifier.prediction import Prediction
 from heads.errors import CheckpointError, LimitError, RecipeError
 from heads.events import Progress
-from heads.interpret.comparison import (
-    Compared,
-    Comparison,
-    iter_comparison,
-)
+from heads.interpret.comparison import Compared, Comparison, iter_comparison
+from heads.options import CompareOptions
 from heads.problem import MULTI_LABEL, SINGLE_LABEL, SINGLE_OUTPUT
 from heads.settings import Limits, use_limits
 
@@ -55,7 +51,7 @@ def asked(folder: Path | str, *recipes: str, **more: Any) -> Comparison:
 
 
 def progress(folder: Path, *recipes: str) -> list[str]:
-    events = list(iter_comparison(SENTENCE, recipes=recipes, model=str(folder)))
+    events = [*iter_comparison(SENTENCE, "", CompareOptions(recipes=recipes, model=str(folder)))]
     assert isinstance(events[-1], Compared)
     return [event.says for event in events if isinstance(event, Progress)]
 
@@ -71,6 +67,7 @@ def _decided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     folder = labelled("bad", "so-so", "good")
+    assert progress(folder, "own") == [f"Loading {folder}"]  # nothing is trained
     found = asked(folder, "own")
     assert (found.classes, found.problem, found.sample) == (
         ("bad", "so-so", "good"),
@@ -86,11 +83,6 @@ def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     assert only.answer == (truth.predict([SENTENCE])[0],)
     assert only.parameters == 32 * 32 + 32 + 32 * 3 + 3
     assert all("[UNK]" in note for note in found.notes)
-
-
-def test_alone_nothing_is_trained(labelled: Folders) -> None:
-    folder = labelled("a", "b")
-    assert progress(folder, "own") == [f"Loading {folder}"]
 
 
 @pytest.mark.parametrize("written", [["own"], "own", [" OWN "], ["Own", "own", "OWN"]])
@@ -214,13 +206,6 @@ def test_a_head_that_lacks_one_tensor_is_random(labelled: Folders) -> None:
     found = asked(folder, "own")
     assert found.predictions[0].new == ("classifier.bias",)
     assert found.verdict.endswith("is a random head: what it says means nothing.")
-
-
-def test_the_bundled_models_own_head_is_random() -> None:
-    found = asked(BUNDLED, "own")
-    assert found.predictions[0].new == ("classifier.weight", "classifier.bias")
-    assert found.classes == ("LABEL_0", "LABEL_1")
-    assert found.notes[0].startswith(f"{BUNDLED} came without a trained head, so what")
 
 
 # JSON

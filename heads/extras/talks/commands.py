@@ -1,27 +1,29 @@
 """The commands `heads demo` and `heads story`."""
 
 from pathlib import Path
-from typing import Any
 
 from heads.caching import check_free
 from heads.errors import DataError
 from heads.extras.talks.verbs import save_story
 from heads.extras.talks.verbs import tour as tour_verb
 from heads.interfaces import cli
-from heads.interfaces.cli.commands import compare, compare_recipes
+from heads.interfaces.cli.commands import compare, run_comparison
 from heads.interfaces.cli.files import follow_work
 from heads.interfaces.cli.shell import Answers, command
+from heads.options import CompareOptions
 
 
 @command(save_story, compare)
-def story(text: str, *, to: Path, address: str = "", **options: Any) -> Answers:
+def story(
+    text: str, *, to: Path, address: str = "", pair: str = "", options: CompareOptions
+) -> Answers:
     """Compares a text under several recipes, as one HTML file for a talk.
 
     Args:
         text: The sentence, or - to read it from standard input.
     """
     _check_file(to, address)
-    found = compare_recipes(text, **options)
+    found = run_comparison(text, pair, options)
     save_story(found, to, address=address)
     values = found.as_json() | {"file": str(to)}
     yield values, lambda: cli.tables.show(found.verdict, f"The comparison as one HTML file: {to}")

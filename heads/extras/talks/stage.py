@@ -15,6 +15,7 @@ from heads.backbone.models import BUNDLED
 from heads.events import Progress
 from heads.extras.talks.tour import QUESTIONS, SAMPLE, Tour, iter_tour
 from heads.interpret.comparison import iter_comparison
+from heads.options import CompareOptions
 
 WARM_SECONDS = 1.0  # a question of the tour, asked again; a room waits no longer
 PAGE = 7860
@@ -96,8 +97,9 @@ def iter_stage_check() -> Generator[Progress, None, StageCheck]:
         cells = f"{len(tour.board.cells)} cells; made or found in {seconds:.1f} s"
         slowest = 0.0
         for question in QUESTIONS:
-            began, options = time.perf_counter(), {"recipes": question.heads, "sample": SAMPLE}
-            deque(iter_comparison(question.text, **options), maxlen=0)
+            options = CompareOptions(recipes=question.heads, sample=SAMPLE)
+            began = time.perf_counter()
+            deque(iter_comparison(question.text, options=options), maxlen=0)
             slowest = max(slowest, time.perf_counter() - began)
     warm = f"the slowest of {len(QUESTIONS)} questions took {slowest:.2f} s when it was asked again"
     is_warm = slowest <= WARM_SECONDS

@@ -25,6 +25,7 @@ from heads.interfaces.views.format import apart
 from heads.interpret.comparison import Compared, Comparison, iter_comparison
 from heads.interpret.differences import apart_by_name
 from heads.interpret.explanation import pooler_says
+from heads.options import CompareOptions
 from heads.parts.resolve import resolve
 from heads.runs.cells import answers_of_cell, kept
 from heads.runs.folder import RunFolder
@@ -186,9 +187,9 @@ def iter_tour() -> Generator[Progress, None, Tour]:
 
 def _measure(question: TourQuestion, board: Leaderboard) -> TourStep:
     # The heads of the run, whose scores the step reports: those of the sample are scored elsewhere.
-    options = {"recipes": question.heads, "run": str(board.folder.path)}
+    options = CompareOptions(recipes=question.heads, run=str(board.folder.path))
     with use_limits(replace(current_limits(), public=False)):  # no visitor chooses this path
-        *_, event = iter_comparison(question.text, **options)
+        *_, event = iter_comparison(question.text, options=options)
     assert isinstance(event, Compared)
     expected = SAMPLES[SAMPLE].expected_of(question.text, "")
     comparison = replace(event.comparison, run="", sample=SAMPLE, expected=expected)

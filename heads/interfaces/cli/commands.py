@@ -10,10 +10,11 @@ from typing import Any
 
 from heads import api, plugins
 from heads.backbone.models import BUNDLED
-from heads.data.samples import RECIPES, TEXT
+from heads.data.samples import TEXT
 from heads.errors import DataError, LimitError, RecipeError
 from heads.interfaces import cli
 from heads.interfaces.cli.shell import LOCAL, Answers, command, last_of, sentence
+from heads.options import CompareOptions, ExportOptions
 from heads.settings import current_limits
 
 MOST_PORT = 65_535
@@ -22,24 +23,21 @@ SAMPLED = "It was trained on the sample sentiment: --run RUN or --data FILE take
 
 
 @command(api.compare)
-def compare(
-    text: str, *, recipes: Sequence[str] = RECIPES, pair: str = "", **options: Any
-) -> Answers:
+def compare(text: str, *, pair: str = "", options: CompareOptions) -> Answers:
     """Compares a text under several recipes.
 
     Args:
         text: The sentence, or - to read it from standard input.
     """
-    found = compare_recipes(text, recipes=recipes, pair=pair, **options)
-    yield found.as_json(), lambda: cli.tables.show(found)
+    comparison = run_comparison(text, pair, options)
+    yield comparison.as_json(), lambda: cli.tables.show(comparison)
 
 
-def compare_recipes(text: str, *, recipes: Sequence[str], pair: str, **options: Any) -> Any:
+def run_comparison(text: str, pair: str, options: CompareOptions) -> Any:
     """Return the comparison that a command asks for; its progress is shown."""
     from heads.interpret.comparison import iter_comparison
 
-    recipes = RECIPES if list(recipes) == list(RECIPES) else recipes  # of a run: its best four
-    return last_of(iter_comparison(sentence(text), pair, recipes=recipes, **options)).comparison
+    return last_of(iter_comparison(sentence(text), pair, options)).comparison
 
 
 @command(api.explain)
@@ -147,99 +145,79 @@ def fetch(model: str) -> Answers:
     yield values, lambda: print(says)
 
 
-@command(api.train)
-def export(
-    recipe: str,
-    to: Path,
-    *,
-    data: str = "",
-    run: str = "",
-    model: str = BUNDLED,
-    library: str = "",
-    onnx: bool = False,
-    int8: bool = False,
-    adapter: bool = False,
-    raw: bool = False,
-    refit: bool = True,
-) -> Answers:
+@command()
+def export(recipe: str, to: Path, *, options: ExportOptions) -> Answers:
     """Writes a head as a Transformers checkpoint.
 
     Args:
         recipe: Such as cls+bert, or own: the head that a model came with.
         to: A new folder; with --onnx a file.
-        data: What it is trained on, as `heads read` takes it; sentiment, if not given.
-        run: Take a head of this run instead.
-        library: For what: transformers or sentence-transformers; transformers, if not given.
-        onnx: Write one ONNX file instead.
-        int8: Write the ONNX file in 8 bits, if it answers as the one in 32 bits does on the rows
-            of the training; with own, on those of --data.
-        adapter: Write the adapter of a head trained with tune=lora instead, for PEFT.
-        raw: Leave its logits as trained, not divided by the temperature found on development rows.
-        refit: Train it again on all rows that are no test rows, with the settings chosen; else
-            the head that was scored is written, which without a test set learned from some.
     """
     from heads.classifier.pretrained import is_own
-    from heads.exporters.export import check_library, check_place
     from heads.interfaces.cli.files import follow_work
     from heads.interfaces.views.descriptions import summarize_head
 
-    check_place(to, onnx=onnx)  # before the work, not after it
-    check_library(library, adapter=adapter, onnx=onnx)
-    _check_int8(recipe, data, onnx=onnx, int8=int8)
-    if onnx and adapter:
-        what = "An adapter is put onto a base model, and an ONNX file has its own in it."
-        raise DataError(what, "Leave out --onnx, or --adapter.")
-    if (adapter or library) and not run:
-        _check_form(recipe, model, library, data or "sentiment")
-    if run and data:
-        what = "A run has its own data, and its heads are trained."
-        raise DataError(what, "Leave out --data, or --run.")
-    if run:
+    _check_export(recipe, to, options)  # before the work, not after it
+    if options.run:
         from heads.runs.folder import find
         from heads.runs.refit import run_classifier
 
-        classifier = run_classifier(find(run), recipe)
+        classifier = run_classifier(find(options.run), recipe)
     else:
-        classifier = last_of(api.training(recipe, data or "sentiment", model=model))
-    if refit:
+        data = options.data or "sentiment"
+        classifier = last_of(api.training(recipe, data, model=options.model))
+    if options.refit:
         classifier = follow_work(classifier.refitted())
-    if raw:
+    if options.raw:
         classifier = replace(classifier, head=classifier.head.raw or classifier.head)
-    form = {"library": library, "adapter": adapter, "refit": False}
-    rows = data if int8 and is_own(recipe) else None
-    written = api.export_onnx(classifier, to, refit=False, int8=int8, rows=rows) if onnx else None
-    found = written or api.export(classifier, to, **form)
+    if options.onnx:
+        rows = options.data if options.int8 and is_own(recipe) else None
+        report = api.export_onnx(classifier, to, refit=False, int8=options.int8, rows=rows)
+    else:
+        form = {"library": options.library, "adapter": options.adapter}
+        report = api.export(classifier, to, refit=False, **form)
     lines = [f"{summarize_head(classifier)}."]
-    if not (run or data or is_own(recipe)):
+    if not (options.run or options.data or is_own(recipe)):
         lines.append(SAMPLED)
-    yield found.as_json(), lambda: cli.tables.show(*lines, found)
+    yield report.as_json(), lambda: cli.tables.show(*lines, report)
 
 
-def _check_int8(recipe: str, data: str, *, onnx: bool, int8: bool) -> None:
-    """Refuse an 8-bit file, before any training, that is no ONNX or has no rows to compare on."""
+def _check_export(recipe: str, to: Path, options: ExportOptions) -> None:
+    """Refuse, before any training, what cannot be written or does not fit together."""
     from heads.classifier.pretrained import is_own
+    from heads.exporters.export import check_library, check_place
 
-    if int8 and not onnx:
+    check_place(to, onnx=options.onnx)
+    check_library(options.library, adapter=options.adapter, onnx=options.onnx)
+    if options.int8 and not options.onnx:
         raise DataError("8 bits are written as ONNX only.", "Add --onnx, or leave out --int8.")
-    if int8 and is_own(recipe) and not data:
+    if options.int8 and is_own(recipe) and not options.data:
         what = "A head that a model came with does not know the rows of its training."
         raise DataError(what, "Name a file of labelled rows: --data FILE.")
+    if options.onnx and options.adapter:
+        what = "An adapter is put onto a base model, and an ONNX file has its own in it."
+        raise DataError(what, "Leave out --onnx, or --adapter.")
+    if (options.adapter or options.library) and not (options.run or is_own(recipe)):
+        _check_form(recipe, options)
+    if options.run and options.data:
+        what = "A run has its own data, and its heads are trained."
+        raise DataError(what, "Leave out --data, or --run.")
 
 
-def _check_form(recipe: str, model: str, library: str, data: str) -> None:
-    """Refuse, before any training, a recipe that the library (of an adapter "") cannot hold."""
+def _check_form(recipe: str, options: ExportOptions) -> None:
+    """Refuse a recipe that the library cannot hold, or that is no adapter."""
     from heads.backbone.loading import load
-    from heads.classifier.pretrained import is_own
     from heads.exporters import adapter, sentence_transformers
     from heads.parts.resolve import resolve
 
+    library = options.library
     check = adapter.check_recipe if not library else sentence_transformers.check_recipe
-    if is_own(recipe) or library not in ("", sentence_transformers.LIBRARY):
+    if library not in ("", sentence_transformers.LIBRARY):
         return
     try:
-        check(resolve(recipe), load(model))
+        check(resolve(recipe), load(options.model))
     except RecipeError:  # of pairs of texts the library holds more: as a CrossEncoder
-        if not library or not api.read(data).corpus.pairs:
+        if not library or not api.read(options.data or "sentiment").corpus.pairs:
             raise
 
 

@@ -168,7 +168,8 @@ def _describe_fields(held: Any) -> Iterator[tuple[Parameter, str]]:
     for field in fields(held):
         is_open = isinstance(field.type, str) or field.type is Any
         kind = type(field.default) if is_open else field.type
-        kind = bool | None if kind is bool else kind  # so that --no-FLAG exists too
+        if kind is bool and not field.metadata.get("is_switch"):
+            kind = bool | None  # so that --no-FLAG exists too
         # A name for each of several, where Python takes a mapping as well.
         kind = next((k for k in get_args(kind) if get_origin(k) is Sequence), kind)
         parameter = Parameter(

@@ -64,8 +64,8 @@ def _tell(data: Any, name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """Name the files beside the data, and say how they are read.
+class RunArguments:
+    """What `heads train` takes besides the data and the options of `heads.train_grid`.
 
     Attributes:
         test: Rows that are scored; without them some of the data are held out, several times.
@@ -73,50 +73,49 @@ class Files:
             a CSV, JSONL or .npy file.
         test_labels_file: The same of the test.
         header: Whether the first line names the columns; found out, if not given.
+        out: A new folder for the run; without it the run is kept where runs are kept.
+        resume: Go on with a run that was stopped.
+        on: Where heads are trained: here, or a run backend of an extra (docs/extras.md).
     """
 
     test: str = ""
     labels_file: str = ""
     test_labels_file: str = ""
     header: Header = "guess"
+    out: Path | None = None
+    resume: str = ""
+    on: str = api.HERE
 
 
-@command(read, api.train_grid)
+@command(read)
 def train(
     data: str = "",
     *,
     options: TrainOptions | None = None,
-    files: Files,
+    arguments: RunArguments,
     columns: ColumnHints,
-    out: Path | None = None,
-    resume: str = "",
-    on: str = api.HERE,
     config: ExperimentConfig | None = None,
 ) -> Answers:
-    """Compares a grid of heads on your own data.
-
-    Args:
-        resume: Go on with a run that was stopped.
-    """
+    """Compares a grid of heads on your own data."""
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import working
     from heads.runs.spec import load
 
     notes: list[str] = []
-    scheduler = api.scheduler(on)  # before files are read: the place may not be there
-    if resume:
-        if data or files.test or out or options or config:
+    scheduler = api.scheduler(arguments.on)  # before files are read: the place may not be there
+    if arguments.resume:
+        if data or arguments.test or arguments.out or options or config:
             what = "A run that goes on keeps its data, its recipes and its settings."
             raise DataError(what, "Write heads train --resume RUN alone, or begin a new run.")
-        run = find(resume)
+        run = find(arguments.resume)
     elif not data:
         raise DataError("No data are given.", "Write heads train data.csv, or --resume RUN.")
     else:
         request, notes = _request_run(
-            data, options or TrainOptions(), files, columns, config or ExperimentConfig()
+            data, options or TrainOptions(), arguments, columns, config or ExperimentConfig()
         )
-        run = _begin(request, out)
+        run = _begin(request, arguments.out)
     if warning := load(run).account.get("warning"):
         print(f"heads: warning: {warning}", file=sys.stderr)
     events = working(run, scheduler)
@@ -125,25 +124,29 @@ def train(
     except KeyboardInterrupt:
         events.close()  # the run ends first, wherever the interruption came
         yield _answer_run(leaderboard(run), run, notes)
-        says = f"heads: stopped; go on with heads train --resume {out or run.id}"
+        says = f"heads: stopped; go on with heads train --resume {arguments.out or run.id}"
         print(says, file=sys.stderr)
         raise
     yield _answer_run(board, run, notes)
 
 
 def _request_run(
-    data: str, options: TrainOptions, files: Files, columns: ColumnHints, config: ExperimentConfig
+    data: str,
+    options: TrainOptions,
+    arguments: RunArguments,
+    columns: ColumnHints,
+    config: ExperimentConfig,
 ) -> tuple[Any, list[str]]:
     """Read the files of a run; return its request, and notes on how they were read."""
     from heads.runs.grids import named_recipes
     from heads.runs.spec import RunRequest
 
     named_recipes(options.recipes)  # before files are read, which may take long
-    rows = _read(data, columns, files.header, options.model, files.labels_file)
-    header, test_labels = HEADERS[files.header], files.test_labels_file
-    test = api.open_test(files.test or None, rows, header, test_labels)
+    rows = _read(data, columns, arguments.header, options.model, arguments.labels_file)
+    header, test_labels = HEADERS[arguments.header], arguments.test_labels_file
+    test = api.open_test(arguments.test or None, rows, header, test_labels)
     notes = _tell(rows, data)
-    notes += [f"In the test file: {note}" for note in _tell(test, files.test)] if test else []
+    notes += [f"In the test file: {note}" for note in _tell(test, arguments.test)] if test else []
     return RunRequest.of(rows, test, options, config), notes
 
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from inspect import Parameter
 from typing import Any, TypeVar, cast, get_type_hints
@@ -102,7 +102,8 @@ def split_recipes(text: str) -> list[str]:
 def expand_options(endpoint: Endpoint) -> Endpoint:
     """Let each field of an options class among the parameters be an argument of an endpoint.
 
-    Numbers are floats, lists are lists or texts, and an empty text stands for the default.
+    Numbers are floats, lists are lists or texts, and an empty text stands for the default. A
+    parameter of the endpoint replaces the field of its name.
     """
     returns = inspect.signature(endpoint).return_annotation
     parameters = inspect.signature(endpoint).parameters
@@ -110,7 +111,9 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     for parameter in parameters.values():
         kind = options_class(parameter)
         expanded += (
-            map(_argument, _remote_fields(kind)) if kind else [parameter.replace(kind=ANYWHERE)]
+            map(_argument, _remote_fields(kind, replaced=parameters))
+            if kind
+            else [parameter.replace(kind=ANYWHERE)]
         )
     signature = inspect.Signature(expanded, return_annotation=returns)
 
@@ -139,9 +142,10 @@ def expand_options(endpoint: Endpoint) -> Endpoint:
     return expansion
 
 
-def _remote_fields(kind: Any) -> list[Any]:
+def _remote_fields(kind: Any, replaced: Collection[str] = ()) -> list[Any]:
     """Return the fields of an options class that an endpoint takes."""
-    return [field for field in fields(kind) if not field.metadata.get("is_local")]
+    remote = [field for field in fields(kind) if not field.metadata.get("is_local")]
+    return [field for field in remote if field.name not in replaced]
 
 
 def _argument(field: Any) -> Parameter:

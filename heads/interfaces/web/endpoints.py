@@ -37,7 +37,7 @@ from heads.interfaces.web.training_process import (
     worked,
 )
 from heads.interfaces.web.visitors import address_of
-from heads.options import EvaluateOptions, FileOptions, PredictOptions, TrainOptions
+from heads.options import CompareOptions, EvaluateOptions, FileOptions, PredictOptions, TrainOptions
 from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, current_limits
 
@@ -338,21 +338,15 @@ COMMON: list[str] = list(RECIPES)  # shown as the default
 
 
 @check_types
+@expand_options
 @described(
     api.compare,
     returns="The classes, and for each recipe its logits, probabilities and held-out accuracy.",
 )
 def compare(
-    text: str,
-    pair: str = "",
-    recipes: list[str] = COMMON,
-    model: str = BUNDLED,
-    sample: str = "",
-    pairs: str = "joint",
-    raw: bool = False,
+    text: str, pair: str = "", recipes: list[str] = COMMON, *, options: CompareOptions
 ) -> dict[str, Any]:
-    asked = {"recipes": recipes, "model": model, "sample": sample, "pairs": pairs, "raw": raw}
-    return api.compare(text, pair, **asked).as_json()
+    return api.compare(text, pair, options=options, recipes=recipes).as_json()
 
 
 @check_types

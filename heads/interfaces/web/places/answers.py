@@ -19,6 +19,7 @@ from heads.interfaces.web.guards import failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
+from heads.options import CompareOptions
 
 if TYPE_CHECKING:
     from heads.interpret.comparison import Compared, Comparison, HeadAnswered, HeadProgress
@@ -237,7 +238,9 @@ def _comparing(
 ) -> "Generator[Progress | HeadAnswered | Compared, None, None]":
     from heads.interpret.comparison import iter_comparison
 
-    return iter_comparison(**asked.asked, is_cancelled=is_cancelled)
+    named = asked.asked
+    text, pair = named.pop("text"), named.pop("pair")
+    return iter_comparison(text, pair, CompareOptions(**named), is_cancelled=is_cancelled)
 
 
 def compared(asked: Location) -> "Comparison":
