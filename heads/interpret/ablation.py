@@ -20,6 +20,7 @@ from heads import display, interruption
 from heads.classifier.calibration import calibrate
 from heads.classifier.classifier import Classifier
 from heads.classifier.inputs import HeadInputs
+from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
 from heads.errors import HeadsError, RecipeError, did_you_mean
 from heads.evaluation.details import measure
@@ -66,14 +67,10 @@ class Worth:
     """How a head does beside the same recipe trained without a layer, on the same tested rows.
 
     Attributes:
-        metric: What is scored.
         rows: How many different rows were tested.
-        seeds: How often each was trained.
-        whole: The score of the head with the layer.
-        without: That of the head trained without it.
-        difference: The one less the other: what the layer is worth.
-        low: The lower end of its 95 % interval; of one seed that of these two heads alone.
-        high: Its upper end.
+        seeds: How often each head was trained.
+        difference: `whole` less `without`: what the layer is worth, with its 95 % interval; of one
+            seed that of these two heads alone.
     """
 
     metric: MetricName
@@ -131,9 +128,8 @@ class Retrained:
     """A head that was trained without a layer.
 
     Attributes:
-        classifier: The head; None where there is none.
         worth: How it does beside the whole one.
-        why_not: Why there is none, in a sentence.
+        why_not: Why there is no such head, in a sentence.
     """
 
     classifier: Classifier | None = None
@@ -151,34 +147,35 @@ def train_without(
     Args:
         wanted: The numbers of heads, and the layers that they are to do without.
     """
-    found: dict[int, Retrained] = {}
+    retrained: dict[int, Retrained] = {}
     recipes: dict[int, ResolvedRecipe] = {}
     for place, (number, layer) in enumerate(wanted):
         try:
             recipe = with_options(heads.classifiers[number].head.asked, {WITHOUT: layer})
         except HeadsError as error:
-            found[place] = Retrained(why_not=error.what)
+            retrained[place] = Retrained(why_not=error.what)
             continue
-        if why := _why_not(heads, heads.classifiers[number], recipe):
-            found[place] = Retrained(why_not=why)
+        if why := _refuse_training(heads, heads.classifiers[number], recipe):
+            retrained[place] = Retrained(why_not=why)
         else:
             recipes[place] = recipe
     rows = len(heads.learned) if recipes else 0  # on which a head is trained, of every split
     if recipes and heads.run:
         rows = sum(map(len, spec.load(heads.run).splits.train))
-    for place in [*recipes][_allowed(rows) :]:  # in the order asked for, as far as this place goes
-        found[place] = Retrained(why_not=_too_many(rows))
+    most = current_limits().retrained_rows // max(1, rows)
+    for place in [*recipes][most:]:  # in the order asked for, as far as this place goes
+        retrained[place] = Retrained(why_not=_too_many(rows, most))
         del recipes[place]
     whole = {place: wanted[place][0] for place in recipes}
     if recipes and heads.run:
         names = {place: heads.names[number] for place, number in whole.items()}
-        found |= yield from _of_run(heads.run, heads.classifiers[0], recipes, names)
+        retrained |= yield from _train_on_run(heads.run, heads.classifiers[0], recipes, names)
     elif recipes:
-        found |= yield from _of_sample(heads, recipes, whole)
-    return [found[place] for place in range(len(wanted))]
+        retrained |= yield from _train_on_sample(heads, recipes, whole)
+    return [retrained[place] for place in range(len(wanted))]
 
 
-def _why_not(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe) -> str:
+def _refuse_training(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe) -> str:
     """Say why a head is not trained anew by the recipe without a layer; nothing where it is."""
     name, corpus, config = classifier.recipe, heads.corpus, classifier.head.config
     if classifier.head.is_own:
@@ -196,14 +193,9 @@ def _why_not(heads: SelectedHeads, classifier: Classifier, bare: ResolvedRecipe)
     )
 
 
-def _allowed(rows: int) -> int:
-    """How many heads this place trains on so many rows for one question."""
-    return current_limits().retrained_rows // max(1, rows)
-
-
-def _too_many(rows: int) -> str:
-    """Why no more heads are trained."""
-    if most := _allowed(rows):
+def _too_many(rows: int, most: int) -> str:
+    """Say why no more heads are trained than the most that this place allows."""
+    if most:
         heads = "one head" if most == 1 else f"{most} heads"
         return (
             f"This place trains {heads} on {rows:,} rows for a question: name one layer, or ask "
@@ -215,35 +207,36 @@ def _too_many(rows: int) -> str:
     )
 
 
-def _of_sample(
+def _train_on_sample(
     heads: SelectedHeads, recipes: Mapping[int, ResolvedRecipe], whole: Mapping[int, int]
 ) -> Generator[Progress, None, dict[int, Retrained]]:
-    """Heads of a sample: the same rows, search and seed; one training each."""
-    corpus, found = heads.corpus, dict[int, Retrained]()
+    """Train heads of a sample without a layer: on the same rows, by the same search and seed."""
+    corpus, retrained = heads.corpus, dict[int, Retrained]()
     assert corpus is not None
     task, rows = task_of(corpus), torch.tensor(heads.held)
     groups: dict[object, list[int]] = {}  # those that are trained alike share one reading
     for place, number in whole.items():
-        one = heads.classifiers[number]
-        groups.setdefault((id(one.backbone.untuned), one.head.config), []).append(place)
+        whole_head = heads.classifiers[number]
+        key = id(whole_head.backbone.untuned), whole_head.head.config
+        groups.setdefault(key, []).append(place)
     for places in groups.values():
         first = heads.classifiers[whole[places[0]]]
-        asked = [recipes[place] for place in places]
+        bare_recipes = [recipes[place] for place in places]
         backbone = first.backbone.untuned
-        events = trained(asked, corpus, backbone, first.head.config)
+        events = trained(bare_recipes, corpus, backbone, first.head.config)
         for place, head in zip(places, (yield from events), strict=True):
             bare = replace(first, head=head)
-            said = yield from _outcome(heads.classifiers[whole[place]], corpus, rows)
-            other = yield from _outcome(bare, corpus, rows)
-            found[place] = Retrained(classifier=bare, worth=worth_of(said, other, task))
-    return found
+            answers = yield from _answer_rows(heads.classifiers[whole[place]], corpus, rows)
+            other = yield from _answer_rows(bare, corpus, rows)
+            retrained[place] = Retrained(classifier=bare, worth=worth_of(answers, other, task))
+    return retrained
 
 
 @torch.no_grad()
-def _outcome(
+def _answer_rows(
     classifier: Classifier, corpus: Corpus, rows: Tensor
 ) -> Generator[Progress, None, CellPredictions]:
-    """What a head says of some rows."""
+    """Return what a head answers to some rows."""
     if classifier.head.module.reader.resolved.late:
         texts = [corpus.texts[row] for row in rows.tolist()]
         pairs = [corpus.pairs[row] for row in rows.tolist()] if corpus.pairs else []
@@ -258,48 +251,51 @@ _recent: "OrderedDict[tuple[str, float, str, str], Retrained]" = OrderedDict()
 _lock = threading.Lock()
 
 
-def _of_run(
-    run: RunFolder, one: Classifier, recipes: Mapping[int, ResolvedRecipe], names: Mapping[int, str]
+def _train_on_run(
+    run: RunFolder,
+    classifier: Classifier,
+    recipes: Mapping[int, ResolvedRecipe],
+    names: Mapping[int, str],
 ) -> Generator[Progress, None, dict[int, Retrained]]:
-    """Heads of a run: the same rows, the same search and the same seeds as its cells."""
-    asked = spec.load(run)
+    """Train heads of a run without a layer: with the rows, search and seeds of its cells."""
+    run_spec = spec.load(run)
     keys = {
-        place: (str(run.path), asked.created, names[place], str(recipe))
+        place: (str(run.path), run_spec.created, names[place], str(recipe))
         for place, recipe in recipes.items()
     }
     with _lock:
-        found = {place: _recent[key] for place, key in keys.items() if key in _recent}
-    missing = {place: recipe for place, recipe in recipes.items() if place not in found}
+        retrained = {place: _recent[key] for place, key in keys.items() if key in _recent}
+    missing = {place: recipe for place, recipe in recipes.items() if place not in retrained}
     if not missing:
-        return found
-    corpus, backbone = asked.corpus, one.backbone.untuned
+        return retrained
+    corpus, backbone = run_spec.corpus, classifier.backbone.untuned
     cells = trials(list(missing.values()), backbone, len(corpus.classes), corpus.problem)
-    read = yield from within(run_features(run, asked, cells, backbone), 0.0, 0.4)
-    states = yield from run_token_states(run, asked, cells, read, backbone)
-    training_data = training_data_of(run, asked, read, states)
+    features = yield from within(run_features(run, run_spec, cells, backbone), 0.0, 0.4)
+    states = yield from run_token_states(run, run_spec, cells, features, backbone)
+    training_data = training_data_of(run, run_spec, features, states)
     places = {str(recipe): place for place, recipe in missing.items()}
     jobs = [trial_job(cell, training_data) for cell in cells]
     done = 0
     for event in run_trials(jobs, training_data, max(1, torch.get_num_threads())):
         if isinstance(event, TrialFailed):
-            found[places[event.name]] = Retrained(why_not=event.says)
+            retrained[places[event.name]] = Retrained(why_not=event.says)
         elif isinstance(event, TrialResult):
             place = places[event.trial.name]
-            measures = measure(event.outcome, asked.task)
-            scores = scores_of(event, asked, measures, majority_of(run, asked))
-            head = calibrate(trained_head(event, asked, scores, backbone))
-            whole = answers_of_cell(run, asked.recipes.index(names[place]), names[place]).answers
-            worth = worth_of(whole, answers_of(event.outcome, asked.task), asked.task)
+            measures = measure(event.outcome, run_spec.task)
+            scores = scores_of(event, run_spec, measures, majority_of(run, run_spec))
+            head = calibrate(trained_head(event, run_spec, scores, backbone))
+            whole = answers_of_cell(run, run_spec.recipes.index(names[place]), names[place]).answers
+            worth = worth_of(whole, answers_of(event.outcome, run_spec.task), run_spec.task)
             bare = Classifier(backbone=backbone, head=head)
-            found[place] = Retrained(classifier=bare, worth=worth)
+            retrained[place] = Retrained(classifier=bare, worth=worth)
             with _lock:
-                _recent[keys[place]] = found[place]
+                _recent[keys[place]] = retrained[place]
                 while len(_recent) > KEPT:
                     _recent.popitem(last=False)
         done += isinstance(event, TrialFailed | TrialResult)
         says = f"Training without a layer: {done} of {len(jobs)} heads done"
         yield Progress(says=says, share=0.5 + done / len(jobs) / 2)
-    return found
+    return retrained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,10 +303,8 @@ class Effect:
     """What taking a layer out changes on rows that the head has not learned from.
 
     Attributes:
-        rows: How many rows.
         changed: How many answers are others.
-        before: The share that the whole head answers right.
-        after: The share that it answers right without the layer.
+        before: The share of right answers with the layer; `after` is that without it.
     """
 
     rows: int
@@ -324,8 +318,6 @@ class Ablation(display.Displayed):
     """What a head says with and without one of its layers.
 
     Attributes:
-        name: The head.
-        layer: The layer's name.
         does: The layer in a few words.
         before: What the whole head says.
         after: What it says without the layer; None where it cannot be taken out.
@@ -428,10 +420,7 @@ def find_layers(classifier: Classifier, without: str = "") -> tuple[str, ...]:
 
 
 def remove_layer(classifier: Classifier, layer: str) -> Classifier:
-    """The same trained head with one layer replaced by nothing: what enters it leaves it.
-
-    Args:
-        layer: The layer's name, as its tensors have it, for example ``"dense"``.
+    """Return the trained head without a layer such as ``"dense"``: what enters it leaves it.
 
     Raises:
         RecipeError: There is no such layer, or the sizes beside it do not fit without it.
@@ -477,50 +466,19 @@ def _misfit(classifier: Classifier, layer: str, taken: nn.Module) -> str:
 
 
 @torch.no_grad()
-def compare_without_layer(classifier: Classifier, layer: str, logits: Tensor, own: Any) -> Ablation:
-    """What a head says of one text with and without a layer.
-
-    Args:
-        logits: What the whole head says, (1, c).
-        own: The states of the text, as the head reads them.
-    """
-    before = head_output(classifier.head, logits[0])
-    taken = dict(leaves(classifier.head.module.head)).get(layer)
-    last = layer == last_linear(classifier.head.module.head)
-    does = words(taken, is_last=last) if taken is not None else ""
-    try:
-        without = remove_layer(classifier, layer)
-    except RecipeError as error:
-        return Ablation(
-            name=before.name, layer=layer, does=does, before=before, after=None, why_not=error.what
-        )
-    after = head_output(classifier.head, without.head.module(*own)[0])
-    return Ablation(name=before.name, layer=layer, does=does, before=before, after=after)
-
-
-@torch.no_grad()
-def effect(
-    classifier: Classifier, layer: str, vectors: Tensor, targets: Sequence[Sequence[int]]
+def _measure_effect(
+    whole: TrainedHead, bare: TrainedHead, vectors: Tensor, targets: Sequence[Sequence[int]]
 ) -> Effect:
-    """What taking a layer out changes on other rows.
-
-    Args:
-        vectors: What the head gets of them, (n, w).
-        targets: For each row the numbers of its classes.
-    """
-    head = classifier.head
-    target_matrix = torch.zeros(len(vectors), len(classifier.classes), dtype=torch.bool)
+    """Return what taking a layer out of a head changes on rows, given their vectors (n, w)."""
+    target_matrix = torch.zeros(len(vectors), len(whole.classes), dtype=torch.bool)
     for row, numbers in enumerate(targets):
         target_matrix[row, list(numbers)] = True
-    chains = (head.module.head, remove_layer(classifier, layer).head.module.head)
-    found = [head.problem.chosen(chain(vectors), head.thresholds) for chain in chains]
-    right = [(each == target_matrix).all(dim=1).float().mean().item() for each in found]
-    return Effect(
-        rows=len(vectors),
-        changed=int((found[0] != found[1]).any(dim=1).sum()),
-        before=right[0],
-        after=right[1],
-    )
+    answers = [
+        whole.problem.chosen(head.module.head(vectors), whole.thresholds) for head in (whole, bare)
+    ]
+    before, after = ((own == target_matrix).all(dim=1).float().mean().item() for own in answers)
+    changed = int((answers[0] != answers[1]).any(dim=1).sum())
+    return Effect(rows=len(vectors), changed=changed, before=before, after=after)
 
 
 # --- Layers taken out of heads, one after the other.
@@ -550,7 +508,7 @@ def ablate_layers(
         except RecipeError as error:
             refused.append(error)
             continue
-        found += yield from _taken_out(heads, classifier, names, texts)
+        found += yield from _take_out(heads, classifier, names, texts)
         wanted += [(number, name) for name in names]
     if not found and refused:
         raise refused[0]
@@ -569,29 +527,36 @@ def ablate_layers(
     return tuple(found)
 
 
-def _taken_out(
+def _take_out(
     heads: SelectedHeads, classifier: Classifier, names: Sequence[str], texts: Sequence[str]
 ) -> Generator[Progress, None, list[Ablation]]:
+    """Ask a head about a text without each of some layers."""
+    head, corpus = classifier.head, heads.corpus
     inputs = HeadInputs(classifier.backbone, texts[:1], texts[1:])
-    inputs.encode([classifier.head])
-    own = inputs.states(classifier.head)
-    with torch.no_grad():
-        logits = classifier.head.module(*own)
+    inputs.encode([head])
+    states = inputs.states(head)
+    rows, vectors = torch.tensor(heads.held[:HELD]), None
+    resolved = head.module.reader.resolved
+    is_of_corpus = corpus and classifier.classes == corpus.classes and not head.is_own
+    if corpus and is_of_corpus and not corpus.numbers and len(rows) and names:
+        vectors = None if resolved.late else (yield from vectors_of(classifier, corpus, rows))
+    layers, last = dict(leaves(head.module.head)), last_linear(head.module.head)
     found = []
-    for name in names:
-        interruption.check()
-        found.append(compare_without_layer(classifier, name, logits, own))
-    resolved, corpus = classifier.head.module.reader.resolved, heads.corpus
-    rows = torch.tensor(heads.held[:HELD])
-    if corpus is None or corpus.numbers or resolved.late or not len(rows) or not names:
-        return found
-    if classifier.head.is_own or classifier.classes != corpus.classes:  # of other data
-        return found
-    vectors = yield from vectors_of(classifier, corpus, rows)
-    targets = [corpus.targets[row] for row in rows.tolist()]
-    return [
-        one
-        if one.after is None
-        else replace(one, effect=effect(classifier, name, vectors, targets))
-        for name, one in zip(names, found, strict=True)
-    ]
+    with torch.no_grad():
+        before = head_output(head, head.module(*states)[0])
+        for name in names:
+            interruption.check()
+            does = words(layers[name], is_last=name == last)
+            ablation = Ablation(name=before.name, layer=name, does=does, before=before, after=None)
+            try:
+                bare = remove_layer(classifier, name).head
+            except RecipeError as error:
+                found.append(replace(ablation, why_not=error.what))
+                continue
+            effect = None
+            if corpus and vectors is not None:
+                targets = [corpus.targets[row] for row in rows.tolist()]
+                effect = _measure_effect(head, bare, vectors, targets)
+            after = head_output(bare, bare.module(*states)[0])
+            found.append(replace(ablation, after=after, effect=effect))
+    return found

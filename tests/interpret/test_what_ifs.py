@@ -64,15 +64,10 @@ def test_examples_of_equal_text_and_labels_are_one_neighbour(small, rows):
     names = [rows.classes[rows.targets[row][0]] for row in repeated]
     corpus = build("repeated", texts, names)
     found = trained(small, corpus, RECIPES)
-    for one in result(
-        find_neighbours(
-            SelectedHeads(
-                classifiers=found, corpus=corpus, split_rows=lambda: (tuple(range(60)), ())
-            ),
-            "it was not there",
-            most=5,
-        )
-    ):
+    asked = SelectedHeads(
+        classifiers=found, corpus=corpus, split_rows=lambda: (tuple(range(60)), ())
+    )
+    for one in result(find_neighbours(asked, "it was not there", most=5)):
         assert [n.times for n in one.neighbours] == [3] * 5
         assert not any(n.is_same for n in one.neighbours)
         assert len({n.text.strip() for n in one.neighbours}) == 5
@@ -106,10 +101,8 @@ def test_pairs_have_pairs_for_neighbours(small, rows):
         classifiers=found, corpus=corpus, split_rows=lambda: (tuple(range(60)), ())
     )
     for one in result(find_neighbours(asked, corpus.texts[3], corpus.pairs[3], 2)):
-        assert (one.neighbours[0].text, one.neighbours[0].pair) == (
-            corpus.texts[3],
-            corpus.pairs[3],
-        )
+        nearest = one.neighbours[0]
+        assert (nearest.text, nearest.pair) == (corpus.texts[3], corpus.pairs[3])
     with pytest.raises(DataError):
         result(find_neighbours(asked, "the cat"))
 
@@ -132,20 +125,22 @@ def test_an_edit_flips_the_heads_whose_answer_changes(asked):
     assert not any(found.original.flips)
 
 
+SAID = HeadOutput(
+    name="a+b",
+    classes=("x", "y"),
+    logits=(1.0, 0.0),
+    probabilities=(0.7, 0.3),
+    answer=("x",),
+    problem=SINGLE_LABEL,
+)
+
+
 def told(flips):
-    one = HeadOutput(
-        name="a+b",
-        classes=("x", "y"),
-        logits=(1, 0),
-        probabilities=(0.7, 0.3),
-        answer=("x",),
-        problem=SINGLE_LABEL,
-    )
-    two = replace(one, name="c+d")
-    words = {"pair": "", "said": (replace(one, answer=("y",)), two)}
+    two = replace(SAID, name="c+d")
     original = Counterfactual(text="Not bad.", pair="", pieces=pieces("Not bad.", "Not bad."),
-                    said=(one, two), flips=(False, False))  # fmt: skip
-    edit = Counterfactual(text="Bad.", pieces=pieces("Not bad.", "Bad."), flips=flips, **words)
+                              said=(SAID, two), flips=(False, False))  # fmt: skip
+    edit = Counterfactual(text="Bad.", pair="", pieces=pieces("Not bad.", "Bad."),
+                          said=(replace(SAID, answer=("y",)), two), flips=flips)  # fmt: skip
     return Counterfactuals(original=original, edits=(edit,))
 
 
@@ -159,14 +154,8 @@ def test_a_sentence_says_who_flips_on_what():
 
 def test_a_number_does_not_flip_but_moves():
     flips = told((False, False))
-    number = HeadOutput(
-        name="a+b",
-        classes=("score",),
-        logits=(2.0,),
-        probabilities=(2.0,),
-        answer=(),
-        problem=REGRESSION,
-    )
+    values = {"logits": (2.0,), "probabilities": (2.0,), "answer": (), "problem": REGRESSION}
+    number = replace(SAID, classes=("score",), **values)
     original = replace(flips.original, said=(number,), flips=(False,))
     edit = replace(flips.edits[0], said=(replace(number, logits=(3.5,)),), flips=(False,))
     assert Counterfactuals(original=original, edits=(edit,)).summary == (
@@ -217,14 +206,8 @@ def test_a_temperature_out_of_range_is_refused(temperature):
 
 
 def test_softmax_and_sigmoid_of_the_same_logits():
-    one = HeadOutput(
-        name="a+b",
-        classes=("x", "y", "z"),
-        logits=(2.0, 2.0, -2.0),
-        answer=("x",),
-        probabilities=(0.5, 0.5, 0.0),
-        problem=SINGLE_LABEL,
-    )
+    shares = {"logits": (2.0, 2.0, -2.0), "probabilities": (0.5, 0.5, 0.0)}
+    one = replace(SAID, classes=("x", "y", "z"), **shares)
     found = read_output(one, 2.0)
     assert sum(found.softmax) == pytest.approx(1)
     assert found.sigmoid == pytest.approx([0.8808, 0.8808, 0.1192], abs=1e-4)
@@ -362,21 +345,6 @@ def test_which_rows_a_classifier_learned_from_is_known_of_a_sample():
     given = result(select_heads(HeadRequest(recipes=[one])))
     assert (given.learned, given.held) == (named.learned, named.held)
     assert not set(given.learned) & set(given.held)
-
-
-@pytest.mark.slow
-def test_from_the_outside():
-    recipes = ["mean+linear", "cls+roberta"]
-    inside = public.Inspector(recipes=recipes)
-    found = inside.attribute("Not bad at all.")
-    assert [one.name for one in found] == recipes
-    assert all(one.is_complete for one in found)
-    near = inside.nearest("Not bad at all.", most=2)
-    assert [len(one.neighbours) for one in near] == [2, 2]
-    assert inside.ablate("Not bad at all.", without="dense")[0].layer == "dense"
-    assert inside.readings("Bad.", temperature=2.0)[0].temperature == 2
-    edits = inside.flips("Not bad at all.", ["Bad."]).edits
-    assert edits[0].said[0].answer == ("negative",)
 
 
 def test_heads_of_a_run(tmp_path):
