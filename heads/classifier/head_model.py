@@ -276,7 +276,7 @@ def build_untrained_model(
         RecipeError: The recipe does not fit the base model, is no gradient's to train, or needs
             another tokenizer than the base model's.
     """
-    if recipe.head.solve:
+    if recipe.head.is_solved:
         what = f"{recipe.head.name} is solved at once, so Trainer cannot train it."
         raise RecipeError(what, f"Write {recipe.recipe.pooling}+linear, or use heads.train.")
     backbone = backbone.for_recipe(recipe)

@@ -320,7 +320,7 @@ def assemble(
     if resolved.head.single_label and problem.has_label_sets:
         what = f"{resolved.head.name} gives one label a text, and these texts may have several."
         raise RecipeError(what, "Choose another head, for example linear or logistic.")
-    only_classes = resolved.head.solve or resolved.head.single_label
+    only_classes = resolved.head.is_solved or resolved.head.single_label
     if not problem.has_classes and only_classes and not resolved.head.regression:
         what = f"{resolved.head.name} answers with classes, and these labels are numbers."
         raise RecipeError(what, "Choose another head, for example linear or mlp.")

@@ -130,7 +130,7 @@ def _compare_dropouts(theirs: ResolvedRecipe, ours: ResolvedRecipe) -> str:
         [layer.p for _, layer in leaves(recipe.sketch(8, 2)) if isinstance(layer, nn.Dropout)]
         for recipe in (theirs, ours)
     )
-    if ours.head.solve or [*filter(None, their_rates)] == [*filter(None, our_rates)]:
+    if ours.head.is_solved or [*filter(None, their_rates)] == [*filter(None, our_rates)]:
         return ""
     return "Its dropout is another one, which only further training would notice."
 

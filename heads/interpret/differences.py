@@ -106,8 +106,9 @@ def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Ba
         and (_written(first), first.stride) == (_written(second), second.stride)
         and (first.normalise, first.standardise) == (second.normalise, second.standardise)
         and first.margin == second.margin
-        and (first.head.solve, first.is_convex) == (second.head.solve, second.is_convex)
-        and (not first.head.solve or first.head_options == second.head_options)
+        and (first.head.solve, first.head.convex) == (second.head.solve, second.head.convex)
+        and first.is_convex == second.is_convex
+        and (not first.head.is_solved or first.head_options == second.head_options)
         and _layers(first, backbone) == _layers(second, backbone)
     )
 
@@ -199,10 +200,11 @@ def head_difference(
 
 
 def _way(resolved: ResolvedRecipe, fitted: bool) -> str:
-    if not resolved.head.solve:
+    if not resolved.head.is_solved:
         return "solved by L-BFGS" if fitted and resolved.is_convex else "trained step by step"
     options = "".join(f", {name} = {value}" for name, value in resolved.head_options.items())
-    return f"set at once ({resolved.head.solve.__name__}{options})"
+    solver = resolved.head.solve or resolved.head.make
+    return f"set at once ({solver.__name__}{options})"
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:

@@ -332,7 +332,7 @@ def proportional_odds(width: int, classes: int, *, dropout: float = 0.1) -> nn.S
 # --- The heads that need no gradient descent: their tensors are set to an optimum at once.
 
 
-@head(title="Logistic regression", solve=solvers.logistic, convex=True)
+@head(title="Logistic regression", convex=True)
 def logistic(width: int, classes: int, *, C: float = 1.0) -> nn.Sequential:
     """Logistic regression: one linear layer, solved to its only optimum.
 

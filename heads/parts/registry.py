@@ -136,9 +136,8 @@ class Head(Part):
         ordered: Whether it is for classes that have an order.
         margined: Whether, while it learns, the logit of a row's own class is lowered by its
             option `margin` times its option `scale`.
-        convex: Whether what it is solved for is a loss with a penalty that has one optimum, so
-            that the fitter of linear heads finds it; heads that are one linear layer are fitted so
-            without saying it.
+        convex: Whether it is fitted to the one optimum of a loss with a penalty, whatever its
+            options; other heads that are one linear layer are, unless they are asked for AdamW.
         regression: Whether its solver learns numbers as well.
         search: The values that are tried of an option where the recipe does not say it; whole
             numbers count training rows.
@@ -153,6 +152,11 @@ class Head(Part):
     convex: bool = False
     regression: bool = False
     search: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether it is always fitted to its optimum, and never step by step."""
+        return self.convex or self.solve is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,8 @@ class Registry(Mapping[str, P], Generic[P]):
             )
         learned = isinstance(maker, type)
         if issubclass(self._part, Pooling):
-            facts["asks"] = _positional(maker.forward if learned else maker)
+            arguments = _parameters(maker.forward if learned else maker)
+            facts["asks"] = tuple(p.name for p in arguments if p.kind is not p.KEYWORD_ONLY)
         return self._part(
             kind=self.kind,
             name=maker.__name__,
@@ -247,9 +252,10 @@ class Registry(Mapping[str, P], Generic[P]):
             first_line=doc.split("\n", 1)[0].strip(),
             formula=_line(doc, "Formula"),
             source=_line(doc, "Source"),
-            learned=learned or (issubclass(self._part, Head) and not facts.get("solve")),
+            learned=learned
+            or (issubclass(self._part, Head) and not (facts.get("solve") or facts.get("convex"))),
             make=maker,
-            options=_options(maker),
+            options={p.name: p.default for p in _parameters(maker) if p.kind is p.KEYWORD_ONLY},
             **facts,
         )
 
@@ -283,14 +289,6 @@ def _line(doc: str, title: str) -> str:
 
 def _parameters(maker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     return (p for p in inspect.signature(maker).parameters.values() if p.name != "self")
-
-
-def _positional(maker: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(p.name for p in _parameters(maker) if p.kind is not p.KEYWORD_ONLY)
-
-
-def _options(maker: Callable[..., Any]) -> dict[str, Value]:
-    return {p.name: p.default for p in _parameters(maker) if p.kind is p.KEYWORD_ONLY}
 
 
 pooling = Registry("pooling", Pooling)

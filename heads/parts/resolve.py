@@ -66,7 +66,6 @@ class Draft:
     """A recipe whose parts are found, before it is known whether they go together.
 
     Attributes:
-        recipe: As it was written.
         given: Its options, each in the type of its default.
         step_by_step: Whether what is read is learned together with the head.
     """
@@ -129,7 +128,7 @@ OF_A_BASE = (LATE, PAIR, PREFIX, INCLUDE_PREFIX, LONG, STRIDE, TUNE)  # options
 PROBE = 8, 3  # width and classes of a head that is made to see whether it can be
 RULES = (  # the first that is broken is the one that a user reads
     Rule(
-        lambda draft: draft.step_by_step and draft.head.solve,
+        lambda draft: draft.step_by_step and draft.head.is_solved,
         "{reading}{late} is learned step by step, and {head} is solved at once: "
         "the two cannot be trained together.",
         "Write {reading}+linear, or another pooling before {head}.",
@@ -151,12 +150,12 @@ RULES = (  # the first that is broken is the one that a user reads
         "Take loss={loss} away, or write linear.",
     ),
     Rule(
-        lambda draft: draft.option(LOSS) == HINGE and draft.head.solve and draft.head.convex,
+        lambda draft: draft.option(LOSS) == HINGE and draft.head.convex,
         "{head} has a loss of its own.",
         "Write linear?loss=hinge.",
     ),
     Rule(
-        lambda draft: draft.has(LOSS) and draft.head.solve and not draft.head.convex,
+        lambda draft: draft.has(LOSS) and draft.head.solve,
         "{head} is solved at once, so it has no loss to choose.",
         "Take loss={loss} away, or write linear or logistic.",
     ),
@@ -166,7 +165,7 @@ RULES = (  # the first that is broken is the one that a user reads
         "Take one of the two away.",
     ),
     Rule(
-        lambda draft: draft.has(STANDARDISE) and draft.head.solve,
+        lambda draft: draft.has(STANDARDISE) and draft.head.is_solved,
         "{head} is solved at once, and knows its own scale.",
         "Take standardise={standardise} away.",
     ),
@@ -181,7 +180,7 @@ RULES = (  # the first that is broken is the one that a user reads
         "Take standardise={standardise} away, or write linear.",
     ),
     Rule(
-        lambda draft: draft.has(TUNE) and not draft.is_paired and draft.head.solve,
+        lambda draft: draft.has(TUNE) and not draft.is_paired and draft.head.is_solved,
         "{head} is solved at once, so no gradient of it reaches the base model.",
         "Write {pooling}+linear?tune={tune}, or leave it frozen.",
     ),
@@ -256,7 +255,7 @@ def check_fit(resolved: ResolvedRecipe) -> None:
     hint = f"Take {FIT}={resolved.fit[:40]} away."
     if resolved.fit != ADAMW:
         raise RecipeError(f"{FIT}= can only be {ADAMW}.", hint)
-    if resolved.head.solve:
+    if resolved.head.is_solved:
         what = f"{resolved.head.name} is what its solver computes, so AdamW cannot train it."
         raise RecipeError(what, f"Write {resolved.recipe.pooling}+linear?{FIT}={ADAMW}.")
     if not replace(resolved, fit=AUTO).is_convex:
@@ -446,7 +445,7 @@ def _layers_of(recipe: Recipe, reader: Pooling) -> tuple[Pooling | None, int]:
 
 def _left_out(name: str, whole: torch.nn.Sequential, top: Head) -> str:
     """The full name of the layer that a head is to do without: all of it, or its last part."""
-    if top.solve:
+    if top.is_solved:
         what = f"{top.name} is solved at once as it is, so no layer of it can be left out."
         raise RecipeError(what, f"Take {WITHOUT}={name} away.")
     *known, last = [each for each, _ in leaves(whole)]

@@ -248,7 +248,7 @@ class ResolvedRecipe:
     def is_quick(self) -> bool:
         """Whether a linear or closed-form head is trained on vectors: those are trained first."""
         reads_vectors = not self.is_tuned and not self.needs_states
-        return reads_vectors and (self.is_convex or self.head.solve is not None)
+        return reads_vectors and (self.is_convex or self.head.is_solved)
 
     @property
     def is_convex(self) -> bool:
@@ -262,7 +262,7 @@ class ResolvedRecipe:
         from heads.parts.modules import is_plain, leaves
 
         learns_along = self.needs_states or (self.is_tuned and not self.tuning.paired)
-        if learns_along or (self.head.solve and not self.head.convex):
+        if learns_along or self.head.solve:
             return False
         *before, top = [layer for _, layer in leaves(self.sketch(8, 2))]
         is_one_layer = is_plain(top, nn.Linear) and all(is_plain(one, nn.Dropout) for one in before)
@@ -283,7 +283,7 @@ class ResolvedRecipe:
     @property
     def fit_says(self) -> str:
         """How a head of one linear layer is fitted, in a sentence; "" for any other head."""
-        if self.is_convex and not self.head.solve:
+        if self.is_convex and not self.head.convex:
             return "It is solved by L-BFGS under an L2 penalty, without dropout."
         if self.fit == ADAMW:
             return "It is trained step by step by AdamW, with its dropout."

@@ -7,7 +7,7 @@ class, else 0. A solver sets the tensors of a chain in place. For several labels
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, normalize
+from torch.nn.functional import normalize
 
 from heads.parts.modules import Neighbours
 
@@ -51,43 +51,6 @@ def set_raw_layer(
     """Copy a weight and a bias of standardised vectors into a layer that reads raw ones."""
     raw = weight / spread
     set_layer(linear, raw, bias - raw @ centre)
-
-
-def logistic(
-    chain: nn.Sequential, vectors: Tensor, targets: Tensor, *, many: bool = False, C: float
-) -> None:
-    """Minimises C · Σ loss + ½ ‖W‖² over standardised vectors, to the optimum, by L-BFGS.
-
-    The loss is the cross-entropy of the softmax, or of one sigmoid a class for `many`. Two
-    classes are one sigmoid in scikit-learn; two rows of a softmax bear half its penalty, so
-    here it counts twice, and C means the same.
-    """
-    rows, centre, spread = standardised(vectors)
-    goal = targets.double()
-    weight = goal.new_zeros(goal.shape[1], rows.shape[1]).requires_grad_()
-    bias = goal.new_zeros(goal.shape[1]).requires_grad_()
-    loss_of = binary_cross_entropy_with_logits if many else cross_entropy
-    scale = goal.shape[1] if many else 1  # the binary loss averages over classes as well
-    twice = 2 if goal.shape[1] == 2 and not many else 1
-    optimizer = torch.optim.LBFGS(
-        [weight, bias],
-        max_iter=2000,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-14,
-        history_size=20,
-        line_search_fn="strong_wolfe",
-    )
-
-    def objective() -> Tensor:
-        optimizer.zero_grad()
-        penalty = twice * weight.square().sum() / (2 * C * len(rows))
-        loss = scale * loss_of(rows @ weight.T + bias, goal) + penalty
-        loss.backward()
-        return loss
-
-    with torch.enable_grad():
-        optimizer.step(objective)
-    set_raw_layer(last_linear(chain), weight.detach(), bias.detach(), centre, spread)
 
 
 def ridge(

@@ -20,7 +20,7 @@ unhurried = settings(max_examples=80)
 WORD = string.ascii_letters + string.digits + "_"
 LEARNED_LAYERS = [name for name in layers if layers[name].learned]
 LEARNED_POOLINGS = [name for name in pooling if pooling[name].learned]
-SOLVED = [name for name in head if head[name].solve]
+SOLVED = [name for name in head if head[name].is_solved]
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
 choices = st.just("") | st.from_regex(r"[a-z0-9_]{1,8}", fullmatch=True)

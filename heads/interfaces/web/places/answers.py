@@ -329,7 +329,9 @@ def head_menu() -> Menu:
     }  # fmt: skip
     for name, part in head.items():
         is_linear = len(resolve(f"mean+{name}").sketch(8, 3).state_dict()) <= 2
-        group = "Closed form" if part.solve else "One linear layer" if is_linear else "More layers"
+        group = (
+            "Closed form" if part.is_solved else "One linear layer" if is_linear else "More layers"
+        )
         groups[group].append((name, part.title))
     return list(groups.items())
 
