@@ -101,9 +101,6 @@ def extract(
 
     Args:
         recipes: Those whose reading is fixed; their heads do not matter.
-        texts: The texts of n rows.
-        pairs: The second texts, or none.
-        precision: auto, exact or fast, as the setting has it.
         scored: Numbers of rows that are read in 32 bits whatever the setting.
 
     Yields:
@@ -226,12 +223,6 @@ class _Chunk:
     digests: Sequence[bytes]
 
     @property
-    def sides(self) -> tuple[list[str], list[str]]:
-        """The texts, and their second texts or nothing."""
-        pairs = [pair for _, pair in self.rows] if self.paired else []
-        return [text for text, _ in self.rows], pairs
-
-    @property
     def counts(self) -> Path:
         """The file of token counts."""
         return self.encoding.file(self.digests, COUNTS)
@@ -239,6 +230,11 @@ class _Chunk:
     def file(self, resolved: ResolvedRecipe) -> Path:
         """Return the file of a reading."""
         return self.encoding.file(self.digests, [name_of(resolved)])
+
+
+def sides_of(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
+    """Return the texts of some rows, and their second texts or nothing."""
+    return [text for text, _ in rows], [pair for _, pair in rows] if paired else []
 
 
 def grouped(
@@ -352,22 +348,25 @@ def _encode_chunk(
 ) -> Generator[Progress, None, tuple[dict[str, Part], Content]]:
     """Encode a chunk for the readings that are not kept; return all of them, and its counts."""
     backbone, encoding, digests = engine.backbone, chunk.encoding, chunk.digests
-    names = {reading: name_of(reader.resolved) for reading, reader in readers.items()}
-    files = {reading: encoding.file(digests, [name]) for reading, name in names.items()}
-    found = {reading: Part(path, names[reading]) for reading, path in files.items()}
+    found = {
+        reading: Part(chunk.file(reader.resolved), name_of(reader.resolved))
+        for reading, reader in readers.items()
+    }
     missing = {
-        reading: reader for reading, reader in readers.items() if not is_kept(files[reading])
+        reading: reader
+        for reading, reader in readers.items()
+        if not is_kept(chunk.file(reader.resolved))
     }
     if not missing:
         pace.skip(chunk.rows)
         if is_kept(chunk.counts):
             return found, chunk.counts
-        counted = counts(backbone.encode(*chunk.sides), backbone)
+        counted = counts(backbone.encode(*sides_of(chunk.rows, chunk.paired)), backbone)
         return found, encoding.write(digests, counted, engine.says)
-    read = yield from read_texts(*chunk.sides, missing, engine, pace)
+    read = yield from read_texts(*sides_of(chunk.rows, chunk.paired), missing, engine, pace)
     for reading, vectors in read.vectors.items():
-        content = encoding.write(digests, {names[reading]: vectors})
-        found[reading] = Part(content, names[reading])
+        name = found[reading].name
+        found[reading] = Part(encoding.write(digests, {name: vectors}), name)
     return found, encoding.write(digests, read.counts, engine.says)
 
 

@@ -237,7 +237,6 @@ class Encoding:
         """Keep what a pass gave on disk; where that fails, in memory.
 
         Args:
-            digests: Of n texts.
             tensors: By name, with n rows each.
             message: How the texts were encoded, in a sentence.
         """

@@ -49,6 +49,7 @@ from heads.features.extraction import (
     most_at_once,
     read_by,
     read_texts,
+    sides_of,
 )
 from heads.features.featurizer import Featurizer
 from heads.features.store import (
@@ -166,8 +167,6 @@ class TextStore:
 
         Args:
             found: For each name a tensor whose rows are the texts.
-            digests: Of all of these.
-            rows: The places of those that are asked for.
         """
         rows = list(rows)
         while True:
@@ -266,8 +265,6 @@ def extract_by_text(
 
     Args:
         recipes: Those whose reading is fixed; their heads do not matter.
-        texts: The texts of n rows.
-        pairs: The second texts, or none.
         on_disk: Whether what is read is kept on disk, where other processes find it, or in this
             one's memory alone.
 
@@ -316,10 +313,6 @@ def _extract(
             return
 
 
-def _sides(rows: Sequence[Row], paired: bool) -> tuple[list[str], list[str]]:
-    return [text for text, _ in rows], [pair for _, pair in rows] if paired else []
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: its key is remembered
 class _Reading:
     """A way to encode texts, with what its reading asks for; cached on disk or not."""
@@ -337,7 +330,7 @@ class _Reading:
     def of(self, rows: Sequence[Row], pace: Pace) -> Generator[Progress, None, TextsRead]:
         """What is asked for of some different rows, read now or before."""
         if not self.asked:  # as of heads that learn from tokens or texts
-            encoded = self.engine.backbone.encode(*_sides(rows, self.paired))
+            encoded = self.engine.backbone.encode(*sides_of(rows, self.paired))
             return TextsRead(vectors={}, counts=counts(encoded, self.engine.backbone))
         digests, size = self.encoding.digests(rows), len(rows)
         vectors = {name: torch.empty(size, one.width) for name, one in self.asked.items()}
@@ -404,7 +397,7 @@ class _Reading:
             for name, reader in readers.items()
             if name in asked or any(_store.lacks(name, one) for one in digests)
         }
-        read = yield from read_texts(*_sides(rows, self.paired), lacking, self.engine, pace)
+        read = yield from read_texts(*sides_of(rows, self.paired), lacking, self.engine, pace)
         tensors = {**read.vectors, **read.counts}
         content: Content = tensors
         if self.on_disk:

@@ -10,7 +10,7 @@ Legend: u different texts, n of them asked for, t tokens, l kept layers, d width
 import hashlib
 import zlib
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,50 +54,46 @@ class TokenShard:
     kind: type[np.floating]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShardFile:
-    """Such a file, what lies where in it, and by what it was read."""
-
-    numbers: np.ndarray
-    starts: Tensor
-    lengths: Tensor
-    marks: Tensor
-    engine: InferenceEngine
-
-
-def file_of(
-    part: TokenShard, layers: tuple[int, ...], backbone: Backbone, precision: str, room: int
-) -> Generator[Progress, None, ShardFile]:
-    """The file of some texts, read now or before."""
-    sample = [part.encoded[place] for place in to_try(list(map(len, part.encoded)))]
+def _states_of_shard(
+    shard: TokenShard, layers: tuple[int, ...], backbone: Backbone, precision: str, room: int
+) -> Generator[Progress, None, "TokenStates"]:
+    """Return the states of a shard's texts, computed now or found in their file."""
+    sample = [shard.encoded[place] for place in to_try(list(map(len, shard.encoded)))]
     while True:
         engine = tried(backbone, precision, sample)
         with relied_on(engine):
-            return (yield from _kept(part, layers, engine, room))
+            return (yield from _load_or_compute(shard, layers, engine, room))
 
 
-def _kept(
-    part: TokenShard, layers: tuple[int, ...], engine: InferenceEngine, room: int
-) -> Generator[Progress, None, ShardFile]:
-    """The states that a file holds, or is going to."""
+def _load_or_compute(
+    shard: TokenShard, layers: tuple[int, ...], engine: InferenceEngine, room: int
+) -> Generator[Progress, None, "TokenStates"]:
     backbone, way = engine.backbone, engine.way
-    size = size_of(part.encoded, len(layers) * backbone.width, part.kind)
+    size = size_of(shard.encoded, len(layers) * backbone.width, shard.kind)
     told = (backbone.id, backbone.revision, backbone.tokens, way.name, way.precision)
     code = own_code(*CODE, "features/token_states")
-    facts = (*told, code, layers, part.kind.__name__, part.texts, part.pairs)
+    facts = (*told, code, layers, shard.kind.__name__, shard.texts, shard.pairs)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
-    path = home_of("states") / f"{name}{ENDINGS[part.kind]}"
+    path = home_of("states") / f"{name}{ENDINGS[shard.kind]}"
     index = path.with_suffix(".safetensors")
     places = _read_index(index, path, size)
     if places is None:
         make_room(home_of("states"), room, IN_USE_SECONDS)
-        places, crc = yield from _written(path, part, layers, engine)
+        places, crc = yield from _written(path, shard, layers, engine)
         with writing(WHAT, HINT):
             write_tensors(index, places, {CRC_OF_STATES: str(crc)})
     used(path)
     used(index)
-    numbers = np.memmap(path, part.kind, "r").reshape(-1, len(layers), backbone.width)
-    return ShardFile(numbers=numbers, engine=engine, **places)
+    numbers = np.memmap(path, shard.kind, "r").reshape(-1, len(layers), backbone.width)
+    return TokenStates(
+        numbers=(numbers,),
+        **places,
+        layers=layers,
+        depth=backbone.layers + 1,
+        engine=way.name,
+        precision=way.precision,
+        says=engine.says,
+    )
 
 
 def _read_index(index: Path, path: Path, size: int) -> dict[str, Tensor] | None:
@@ -113,17 +109,17 @@ def _read_index(index: Path, path: Path, size: int) -> dict[str, Tensor] | None:
 
 
 def _written(
-    path: Path, part: TokenShard, layers: Sequence[int], engine: InferenceEngine
+    path: Path, shard: TokenShard, layers: Sequence[int], engine: InferenceEngine
 ) -> Generator[Progress, None, tuple[dict[str, Tensor], int]]:
     """Write the states into a file; returns what lies where in it, and its checksum."""
     order, marks, crc = list[int](), list[Tensor](), 0
     with writing(WHAT, HINT):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, mode=0o600) as draft, draft.open("wb") as file:
-            for rows, states in engine.passes(part.encoded, layers):
+            for rows, states in engine.passes(shard.encoded, layers):
                 real = states.mask.bool()
                 kept = torch.stack([states.layer(layer)[real] for layer in layers], dim=1)
-                kept = kept.clamp(-MOST, MOST).half() if part.kind is ROUGH else kept
+                kept = kept.clamp(-MOST, MOST).half() if shard.kind is ROUGH else kept
                 block = kept.to(HERE).numpy().tobytes()
                 file.write(block)
                 crc = zlib.crc32(block, crc)
@@ -131,8 +127,8 @@ def _written(
                 said = [getattr(states, name)[real] for name in MARKS]
                 marks.append(torch.stack(said, dim=1).bool().to(HERE))
                 says = f"Keeping the states of all tokens with {engine.backbone.id}"
-                yield Progress(says=says, share=len(order) / len(part.encoded))
-    lengths = torch.tensor(list(map(len, part.encoded)))
+                yield Progress(says=says, share=len(order) / len(shard.encoded))
+    lengths = torch.tensor(list(map(len, shard.encoded)))
     written, starts = lengths[order], torch.empty_like(lengths)
     starts[order] = written.cumsum(0) - written
     return {"starts": starts, "lengths": lengths, "marks": torch.cat(marks)}, crc
@@ -152,9 +148,7 @@ class TokenStates:
         starts: (u,), how many tokens stand before each text's in the files.
         lengths: (u,), how many tokens each text has.
         marks: (tokens, 3), what each of `MARKS` says of each token.
-        layers: The numbers of the layers that are kept.
         depth: How many layers the base model has, embeddings included.
-        engine: The name of the backend that encoded the texts.
         precision: In what its products were computed, float32 or bfloat16; but for scored texts.
         says: Why so, in a sentence.
     """
@@ -237,37 +231,32 @@ def keep_states(
     parts = ((rough, ROUGH, precision), (fine, FINE, EXACT))
     size = sum(size_of([encoded[n] for n in part], each, kind) for part, kind, _ in parts)
     _check_size(size, recipes[0])
-    room, found = max(0, current_limits().states_bytes - size), list[ShardFile]()
+    room, found = max(0, current_limits().states_bytes - size), list[TokenStates]()
     for part, kind, asked in parts:
         if part:
-            one = TokenShard(
+            shard = TokenShard(
                 texts=[texts[n] for n in part],
                 pairs=[pairs[n] for n in part] if pairs else [],
                 encoded=[encoded[n] for n in part],
                 kind=kind,
             )
-            found.append((yield from file_of(one, layers, backbone, asked, room)))
-    return _together(found, [*rough, *fine], layers, backbone)
+            found.append((yield from _states_of_shard(shard, layers, backbone, asked, room)))
+    return _concatenate(found, torch.tensor([*rough, *fine]).argsort())
 
 
-def _together(
-    found: Sequence[ShardFile], texts: Sequence[int], layers: tuple[int, ...], backbone: Backbone
-) -> TokenStates:
-    """The states of all texts, whose numbers are in the order of the files."""
-    ends = [0, *(len(file.numbers) for file in found)]
-    starts = torch.cat([file.starts + end for file, end in zip(found, ends, strict=False)])
-    place = torch.tensor(texts).argsort()
-    first, *apart = [file.engine for file in found]
-    return TokenStates(
-        numbers=tuple(file.numbers for file in found),
-        starts=starts[place],
-        lengths=torch.cat([file.lengths for file in found])[place],
-        marks=torch.cat([file.marks for file in found]),
-        layers=layers,
-        depth=backbone.layers + 1,
-        engine=first.way.name,
-        precision=first.way.precision,
-        says=f"{first.says} {APART}" if apart and apart[0].way != first.way else first.says,
+def _concatenate(found: Sequence[TokenStates], order: Tensor) -> TokenStates:
+    """Return the states of all shards as one, texts in another order (u,)."""
+    first, *apart = found
+    ends = [0, *(len(states.numbers[0]) for states in found)]
+    starts = [states.starts + end for states, end in zip(found, ends, strict=False)]
+    is_alike = all((s.engine, s.precision) == (first.engine, first.precision) for s in apart)
+    return replace(
+        first,
+        numbers=tuple(states.numbers[0] for states in found),
+        starts=torch.cat(starts)[order],
+        lengths=torch.cat([states.lengths for states in found])[order],
+        marks=torch.cat([states.marks for states in found]),
+        says=first.says if is_alike else f"{first.says} {APART}",
     )
 
 

@@ -1,7 +1,6 @@
 """Features: the numbers of one text at a time, each read once, kept on disk if that is possible."""
 
 import copy
-import csv
 import multiprocessing
 import runpy
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from encoded_texts import forget_memory, recipe_of
 from expected_errors import refusing
 from full_disk import full_disk
 from tiny_models import TINY_POSITIONS
@@ -21,13 +21,12 @@ from heads.backbone.engine import InferenceEngine, backends
 from heads.backbone.loading import load
 from heads.caching import make_room
 from heads.checked_files import read_tensors
-from heads.data.samples import SAMPLES
 from heads.errors import RecipeError
 from heads.events import Progress
 from heads.features import extraction, text_store
 from heads.features.extraction import FeatureMatrices, extract
 from heads.features.featurizer import Featurizer
-from heads.features.text_store import TextStore, extract_by_text
+from heads.features.text_store import extract_by_text
 from heads.parts.registry import pooling
 from heads.parts.resolve import resolve
 
@@ -38,11 +37,6 @@ READINGS = (
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
 
 
-def recipe(reading: str) -> str:
-    name, mark, options = reading.partition("?")
-    return f"{name}+linear{mark}{options}"
-
-
 WAYS = {"chunks": extract, "texts": extract_by_text}  # several texts a file, and text by text
 
 
@@ -51,24 +45,11 @@ def way(request: pytest.FixtureRequest) -> Callable[..., Iterator[Progress | Fea
     return WAYS[request.param]
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache of its own for every test, on disk and in memory."""
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    restart(monkeypatch)
-    return tmp_path / "cache" / "features"
-
-
-def restart(patch: pytest.MonkeyPatch) -> None:
-    """Forget what this process has in memory."""
-    patch.setattr(text_store, "_store", TextStore())
-
-
 def read(
     readings: Sequence[str], texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = (),
     way: Callable[..., Iterator[Progress | FeatureMatrices]] = extract,
 ) -> tuple[FeatureMatrices, list[Progress]]:  # fmt: skip
-    recipes = [resolve(recipe(one)) for one in readings]
+    recipes = [resolve(recipe_of(one)) for one in readings]
     *progress, features = way(recipes, texts, pairs, backbone)
     assert isinstance(features, FeatureMatrices)
     return features, [step for step in progress if isinstance(step, Progress)]
@@ -80,7 +61,7 @@ def rows_of(features: FeatureMatrices, reading: str) -> Tensor:
 
 def alone(reading: str, backbone: Backbone, text: str, pair: str = "") -> Tensor:
     """The vector of a text that is read by itself."""
-    reader = Featurizer(resolve(recipe(reading)), backbone)
+    reader = Featurizer(resolve(recipe_of(reading)), backbone)
     with torch.inference_mode():
         states = backbone.states(backbone.encode([text], [pair] if pair else []))
         return reader(states).vectors[0]
@@ -113,7 +94,7 @@ def test_every_text_is_read_once_and_has_the_numbers_that_it_has_alone(way, smal
 
 
 def reading_of(reading: str) -> str:
-    return resolve(recipe(reading)).reading
+    return resolve(recipe_of(reading)).reading
 
 
 def test_second_texts_are_read_beside_the_first_and_kept_apart(way, small):
@@ -152,7 +133,7 @@ def test_what_does_not_fit_is_refused_before_any_work(way, small, monkeypatch):
 
 def test_another_process_finds_all_and_what_differs_is_read_anew(way, small, tiny, monkeypatch):
     once, _ = read(["mean", "cls"][: 1 + (way is extract)], TEXTS, small, way=way)
-    restart(monkeypatch)
+    forget_memory(monkeypatch)
     again, steps = read(["mean"], TEXTS, small, way=way)
     assert (again.fresh, again.seconds, steps) == (0, 0.0, [])
     assert torch.equal(once.matrix("mean"), again.matrix("mean"))
@@ -184,12 +165,12 @@ def test_a_broken_file_is_read_anew(way, small, home, spoil, is_known, monkeypat
         holds_vectors = "mean" in read_tensors(path)[0]
         spoil(path)
         if not is_known:
-            restart(monkeypatch)
+            forget_memory(monkeypatch)
         again, _ = read(["mean"], TEXTS, small, way=way)
         assert again.fresh == len(TEXTS) * holds_vectors
         assert torch.equal(again.tokens, once.tokens)
         torch.testing.assert_close(again.matrix("mean"), once.matrix("mean"), atol=1e-6, rtol=1e-5)
-        restart(monkeypatch)
+        forget_memory(monkeypatch)
         assert read(["mean"], TEXTS, small, way=way)[0].fresh == 0
 
 
@@ -203,7 +184,7 @@ def test_a_pass_that_is_given_up_keeps_the_chunks_that_are_done(way, small, monk
             break
     events.close()
     assert fractions == sorted(fractions)
-    restart(monkeypatch)
+    forget_memory(monkeypatch)
     features, steps = read(["mean"], texts, small, way=way)
     assert features.fresh == 20
     assert steps[-1].share == 1.0
@@ -281,7 +262,7 @@ def test_readings_with_a_prompt_are_read_with_it_and_others_without(small):
     features, progress = read(readings, texts, small)
     assert [step.share for step in progress] == sorted(step.share for step in progress)
     for reading in readings:
-        prompt = resolve(recipe(reading)).prompt
+        prompt = resolve(recipe_of(reading)).prompt
         for row, text in enumerate(texts):
             wanted = alone(reading, small.prompted(prompt), text)
             torch.testing.assert_close(
@@ -307,15 +288,6 @@ def test_a_prompt_stands_behind_the_last_word_however_long_the_text_is(small):
     (text,) = asked.encode(["[MASK] is a word"])
     last = len(text) - 1 - text.inputs["input_ids"][::-1].index(token)
     assert [place for place, one in enumerate(text.special) if not one][-1] == last
-
-
-def test_the_bundled_model_reads_a_sample_in_its_order(backbone):
-    with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as file:
-        texts = [row["text"] for row in csv.DictReader(file)][:24]
-    features, _ = read(["mean", "mean@cat4"], texts, backbone)
-    for reading in ("mean", "mean@cat4"):
-        wanted = torch.stack([alone(reading, backbone, text) for text in texts])
-        assert torch.allclose(rows_of(features, reading), wanted, atol=1e-5)
 
 
 # What is under way
@@ -400,6 +372,3 @@ def test_a_process_beside_does_not_disturb_either(tiny, home, small):
     again, _ = read(["mean"], texts, small)
     assert again.fresh == 0
     assert torch.equal(again.matrix("mean"), mine.matrix("mean"))
-
-
-# Parts of the user's own, and room

@@ -1,14 +1,14 @@
 """`?long=windows` over every pooling: short texts to the bit as without it, long ones whole."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import slow
 import torch
+from encoded_texts import last
 from expected_errors import refusing
 from quick_heads import classifiers
 from tiny_models import WORDS
@@ -22,12 +22,9 @@ from heads.backbone.states import Encoded, States
 from heads.classifier.inputs import HeadInputs
 from heads.data.corpus import Corpus, build
 from heads.errors import RecipeError
-from heads.events import Progress
-from heads.features import text_store
 from heads.features.extraction import extract
 from heads.features.featurizer import Featurizer
-from heads.features.store import FeatureMatrices
-from heads.features.text_store import TextStore, extract_by_text
+from heads.features.text_store import extract_by_text
 from heads.interpret.comparison import token_notes
 from heads.interpret.differences import difference, same_in_training
 from heads.parts.pooled import pooled
@@ -50,25 +47,12 @@ TEXTS = [text for pair in zip(SHORT, [*LONG, *LONG, *LONG], strict=False) for te
 CLOSE = {"rtol": 1e-5, "atol": 2e-6}
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A cache of its own for every test, on disk and in memory."""
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(text_store, "_store", TextStore())
-
-
 def of(reading: str, long: str = "windows") -> ResolvedRecipe:
     name, _, options = reading.partition("?")
     asked = "&".join(filter(None, (options, f"long={long}" if long == "windows" else "")))
     if long != "windows":
         asked = "&".join(one for one in asked.split("&") if not one.startswith("stride"))
     return resolve(f"{name}+linear" + f"?{asked}" * bool(asked))
-
-
-def last(events: Iterator[Progress | FeatureMatrices]) -> FeatureMatrices:
-    *_, found = events
-    assert isinstance(found, FeatureMatrices)
-    return found
 
 
 def read(
@@ -128,19 +112,6 @@ def test_what_fits_is_read_as_without_it_and_what_does_not_as_defined(reading, s
             assert not torch.allclose(found[row], plain[row], atol=1e-4)
 
 
-def test_the_mean_is_the_sum_over_all_tokens_by_their_number(small):
-    own = small.for_recipe(of("mean"))
-    (encoded,) = own.encode([LONG[0]])
-    total, tokens = torch.zeros(small.width), 0
-    for window in encoded.windows:
-        states = small.states([window]).hidden[-1][0]
-        for at in _counted(window):
-            total, tokens = total + states[at], tokens + 1
-    assert tokens == encoded.whole_length + 2 * (len(encoded.windows) - 1)  # [CLS] and [SEP] each
-    (found,) = read([of("mean")], small, [LONG[0]])
-    assert_close(found[0], total / tokens, **CLOSE)
-
-
 def test_every_pooling_says_which_of_both_it_is(small):
     assert {n for n in FIXED if Featurizer(of(n), small).by_window} == BY_WINDOW
     assert "vectors are averaged" in " ".join(of("cls").says)
@@ -167,14 +138,6 @@ def test_families_that_are_read_by_transformers(tiny, family):
             assert torch.allclose(vectors[row], plain[row], **FORWARD) is not long
             if long:
                 assert_close(vectors[row], naive(reading, backbone, text), **CLOSE)
-
-
-def test_long_texts_are_the_same_alone_and_beside_others(small):
-    asked = [of(name) for name in FIXED]
-    together = read(asked, small)
-    for text in LONG[:2]:
-        for one, other in zip(together, read(asked, small, [text]), strict=True):
-            assert_close(one[TEXTS.index(text)], other[0], **CLOSE)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from encoded_texts import forget_memory, last, recipe_of
 from filelock import FileLock
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny_models import WORDS
 from torch import Tensor
 
@@ -36,19 +35,6 @@ WORDY = random.Random(1)
 TEXTS = [" ".join(WORDY.choices(WORDS, k=WORDY.randint(1, 9))) + f" {n}" for n in range(24)]
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache of its own for every test, on disk and in memory."""
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    another_process(monkeypatch)
-    return tmp_path / "cache" / "features"
-
-
-def another_process(patch: pytest.MonkeyPatch) -> None:
-    """Forgets what this one has in memory."""
-    patch.setattr(text_store, "_store", TextStore())
-
-
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, ...]]:
     """How often each text goes through the base model, by its tokens."""
@@ -62,17 +48,6 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, ...]]:
     return found
 
 
-def recipe(reading: str) -> str:
-    name, mark, options = reading.partition("?")
-    return f"{name}+linear{mark}{options}"
-
-
-def last(events: Iterator[Progress | FeatureMatrices]) -> FeatureMatrices:
-    *_, found = events
-    assert isinstance(found, FeatureMatrices)
-    return found
-
-
 def read(
     reading: str,
     texts: Sequence[str],
@@ -80,7 +55,7 @@ def read(
     pairs: Sequence[str] = (),
     on_disk: bool = True,
 ) -> Tensor:
-    asked = resolve(recipe(reading))
+    asked = resolve(recipe_of(reading))
     found = last(extract_by_text([asked], texts, pairs, backbone, on_disk=on_disk))
     return found.matrix(asked.reading)[found.index]
 
@@ -89,7 +64,7 @@ def in_chunks(
     reading: str, texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = ()
 ) -> Tensor:
     """The features as a run reads them, in a cache of its own."""
-    asked = resolve(recipe(reading))
+    asked = resolve(recipe_of(reading))
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as place:
         patch.setenv("HEADS_CACHE", place)
         found = last(extract([asked], texts, pairs, backbone))
@@ -117,7 +92,7 @@ def test_a_pass_for_one_recipe_serves_all_of_the_menu(small, passes):
 
 
 def test_what_a_run_has_read_is_found_text_by_text(small, passes):
-    recipes = [resolve(recipe(reading)) for reading in ("mean", "cls@cat4")]
+    recipes = [resolve(recipe_of(reading)) for reading in ("mean", "cls@cat4")]
     run = last(extract(recipes, TEXTS[:20], [], small))
     passes.clear()
     for one in recipes:
@@ -162,29 +137,6 @@ def test_what_is_on_no_menu_is_read_once_where_it_is_asked_for(small, passes, re
     assert passes.total() == len(TEXTS)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.sampled_from(TEXTS), min_size=1, max_size=8),
-            st.sampled_from(("mean", "max", "mean@1")),
-            st.booleans(),
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
-@settings(max_examples=15)
-def test_whatever_was_asked_before_a_text_has_its_own_vector(small, asked):
-    with pytest.MonkeyPatch.context() as patch:
-        another_process(patch)
-        for texts, reading, on_disk in asked:
-            found = read(reading, texts, small, on_disk=on_disk)
-            wanted = in_chunks(reading, TEXTS, small)
-            for row, text in enumerate(texts):
-                theirs = wanted[TEXTS.index(text)]
-                torch.testing.assert_close(found[row], theirs, atol=1e-5, rtol=1e-4)
-
-
 # On disk
 
 
@@ -192,7 +144,7 @@ def test_what_is_read_for_an_answer_alone_leaves_no_file(small, home, passes, mo
     read("mean", TEXTS, small, on_disk=False)
     read("cls", TEXTS, small)
     assert (files(home), passes.total()) == ([], len(TEXTS))
-    another_process(monkeypatch)
+    forget_memory(monkeypatch)
     read("cls", TEXTS, small)
     assert (len(files(home)), passes.total()) == (1, 2 * len(TEXTS))
 
@@ -204,7 +156,7 @@ def test_what_is_read_for_an_answer_alone_leaves_no_file(small, home, passes, mo
 def taken(small: Backbone, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Another process reads by this base model, and does not end; some texts were read before."""
     read("mean", TEXTS[:3], small)
-    another_process(monkeypatch)
+    forget_memory(monkeypatch)
     (folder,) = {path.parent for path in files(home)}
     with FileLock(folder / ".lock"):
         yield
@@ -307,6 +259,3 @@ def test_a_batch_that_is_let_go_is_found_no_more():
     assert store.fill({"cls": torch.zeros(1, 4)}, [digest], [0]) == [0]
     store.add(TextBatch(names=frozenset(), digests=(), content={"x": torch.zeros(5)}), most=0)
     assert store.lacks("mean", digest)
-
-
-# What numbers depend on

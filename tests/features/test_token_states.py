@@ -22,11 +22,9 @@ TEXTS = tuple(
 )
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache of its own for every test."""
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "states"
+@pytest.fixture
+def home(cache: Path) -> Path:
+    return cache / "states"
 
 
 def kept(
