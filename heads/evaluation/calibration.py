@@ -27,7 +27,6 @@ class Bin:
     """Answers of like confidence.
 
     Attributes:
-        rows: How many answers.
         confidence: The mean probability of the answered class.
         accuracy: The share of them that is right.
     """
@@ -94,9 +93,6 @@ class Calibration:
         temperature: What the logits are divided by: above 1 the head was too sure.
         error_before: The calibration error on the tested rows as they were answered.
         error_after: The same with the logits divided.
-        log_loss_before: The log loss likewise.
-        log_loss_after: The same with the logits divided.
-        bins: Answers by confidence, after.
         coverage: From answering all to a few of which the head is surest, after.
     """
 

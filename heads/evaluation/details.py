@@ -45,11 +45,9 @@ class LabelDetails:
     Each measure is None where nothing was there to take it from.
 
     Attributes:
-        name: Of the label.
         rows: How many of the tested rows have it.
         precision: Of the rows that it was given, the share that has it.
         recall: Of the rows that have it, the share that it was given.
-        f1: Their harmonic mean.
         average_precision: The area under precision over recall, over all thresholds.
         threshold: The probability from which it is given.
     """
@@ -172,13 +170,9 @@ class Measures:
     """How well one cell does on rows that it has not seen.
 
     Attributes:
-        name: The recipe, or the name of a baseline.
         rows: How many rows of the corpus were tested at least once.
         metric: What the score is; `SCORES` says its name.
         score: Its value, mean over repetitions.
-        low: Lower end of its 95 % interval.
-        high: Its upper end.
-        scores: The score in each repetition.
         values: Every measure by name, the score among them, mean over repetitions.
         f1: F1 of each class or label; None for one that was neither tested nor answered.
         labels: Every label closely, where a row may have any number of them.

@@ -27,7 +27,7 @@ from heads.evaluation.predictions import (
     repetitions,
     scores,
 )
-from heads.evaluation.seed_variance import scatter, seed_variance
+from heads.evaluation.seed_variance import scatter, seed_variance, tail_variance
 from heads.evaluation.statistics import Z_95, macro_f1_bias, wilson
 
 CONFIDENCE = 0.95
@@ -58,8 +58,6 @@ def score_intervals(
     several texts the quantile is Student's.
 
     Args:
-        cells: Their answers.
-        task: What is true.
         tuned: The names of cells that learn their base model as well: a kind of their own.
 
     Source: Wilson 1927; Fisher 1921; Liang & Zeger 1986; Korn & Graubard 1998; Nadeau & Bengio 2003
@@ -116,7 +114,8 @@ def _interval(
     inflation = _inflation(cell, task, groups)
     if task.ranked_by == "macro_f1":
         score += fmean(_macro_f1_biases(answers_of(cell, task), task))
-    variance = _with_luck(float(each.mean(dim=0).square().sum()) * inflation, luck)
+    variance = float(each.mean(dim=0).square().sum()) * inflation + luck.double()
+    variance = float(tail_variance(variance[None], 1 - CONFIDENCE))
     if name.scale == "correlation":
         return _fisher(score, variance, groups)
     if not name.is_share:
@@ -153,17 +152,6 @@ def _inflation(cell: CellPredictions | Answers, task: EvaluationTask, groups: in
         factor *= (float(stdtrit(few, (1 + CONFIDENCE) / 2)) / Z_95) ** 2
         factor *= 1.0 if name.evidence else groups / few
     return factor
-
-
-def _with_luck(variance: float, luck: Tensor) -> float:
-    """The variance of a normal distribution that is beyond its bar as often as with luck added."""
-    spread = (2 * (variance + luck.double()).clamp_min(1e-30)).sqrt()
-    low, high = 0.0, 10 * float(spread.max())
-    for _ in range(60):
-        middle = (low + high) / 2
-        is_low = float(torch.erfc(middle / spread).mean()) > 1 - CONFIDENCE
-        low, high = (middle, high) if is_low else (low, middle)
-    return (high / Z_95) ** 2
 
 
 def _fisher(score: float, variance: float, groups: int) -> tuple[float, float]:

@@ -17,9 +17,6 @@ class LearningCurvePoint:
     """The comparison at one size of the training set.
 
     Attributes:
-        rows: How many training rows.
-        scores: Of every cell, by its name.
-        best: The head in the lead.
         to_best: The other cells less that one.
     """
 
@@ -39,7 +36,6 @@ def subsets(
     Args:
         strata: For every row of the corpus the number of its class, or of what stands for it
             (`strata` of the outcomes).
-        rows: The training rows.
 
     Returns:
         For each share its rows, in ascending order.

@@ -32,9 +32,6 @@ class Metric:
     """One metric.
 
     Attributes:
-        title: As the head of a column.
-        says: What it is, in a sentence.
-        problems: For which problem types it is.
         noun: Within a sentence.
         sentence: What a head does, with `{}` for the score.
         parts: How each row's part of it is counted, for each problem type that it ranks heads of;

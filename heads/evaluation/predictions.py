@@ -29,7 +29,6 @@ class Answers:
     """What one cell answered, in every seed: all that a comparison needs.
 
     Attributes:
-        name: The recipe, or the name of a baseline.
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
         given: For each seed what was answered: (n,) the number of the class, (n, c) true at
             the labels given, or (n,) a number.
@@ -51,15 +50,12 @@ class CellPredictions:
     """What one cell said of every class, in every seed: all that its measures need.
 
     Attributes:
-        name: The recipe, or the name of a baseline.
         rows: For each seed (n,), the numbers of the tested rows in the corpus.
         logits: For each seed (n, c); (n, 1) where a number is predicted.
         thresholds: (c,), the logits above which a label is given, where a row may have any
             number of them, or (s, c) where each seed has its own, (s, n, c) each row; 0 if None.
         held: Logits (m, c) of rows that the head has not learned from, and the numbers (m,) of
             those rows: the confidence is scaled by them.
-        is_random: As of `Answers`.
-        repetition: As of `Answers`.
     """
 
     name: str
@@ -78,11 +74,9 @@ class EvaluationTask:
     Attributes:
         targets: (N,) the number of each row's class; (N, c) 1 at each of its labels, else 0;
             or (N,) its number.
-        classes: The names of the classes, in the order of the logits.
         groups: (N,), rows that belong together share a number: they are no independent
             evidence. `groups.grouping` makes them.
         texts: (N,), rows of the same text, or pair of texts, share a number; the groups if None.
-        problem: What rows are labelled with.
         ordered: Whether the classes stand in an order, from low to high.
         metric: What ranks and decides; that of the problem type if None.
     """
@@ -200,34 +194,31 @@ def parts(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[Ten
     Source: Forman & Scholz 2010 (put the folds together, then score).
     """
     count, classes = task.score.parts[task.problem], len(task.classes)
-
-    def counted(given: Tensor, rows: Tensor) -> Tensor:
-        return count(given, task.targets[rows], classes)
-
-    return _by_repetition(answers_of(outcome, task), counted)
+    return _by_repetition(
+        answers_of(outcome, task), lambda given, rows: count(given, task.targets[rows], classes)
+    )
 
 
 def evidence(outcome: CellPredictions | Answers, task: EvaluationTask) -> tuple[Tensor, ...]:
-    """The same as variances are made from: where classes are small, others (`evidence.py`)."""
+    """Return the parts that variances are made from: where classes are small, others."""
     count, classes = task.score.evidence, len(task.classes)
     if count is None:
         return parts(outcome, task)
-
-    def counted(given: Tensor, rows: Tensor) -> Tensor:
-        return count(given, task.targets[rows], classes, task.groups[rows])
-
-    return _by_repetition(answers_of(outcome, task), counted)
+    return _by_repetition(
+        answers_of(outcome, task),
+        lambda given, rows: count(given, task.targets[rows], classes, task.groups[rows]),
+    )
 
 
 def _by_repetition(
-    answers: Answers, counted: Callable[[Tensor, Tensor], Tensor]
+    answers: Answers, count: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, ...]:
-    """What is counted of the answers to all rows of a repetition, for each seed (n,)."""
+    """Count the answers to all rows of each repetition; return the values of each seed (n,)."""
     found = dict[int, Tensor]()
     for seeds in repetitions(answers):
         rows = torch.cat([answers.rows[seed] for seed in seeds])
         given = torch.cat([answers.given[seed] for seed in seeds])
-        values = counted(given, rows).split([len(answers.rows[seed]) for seed in seeds])
+        values = count(given, rows).split([len(answers.rows[seed]) for seed in seeds])
         found |= dict(zip(seeds, values, strict=True))
     return tuple(found[seed] for seed in range(len(answers.rows)))
 
@@ -266,11 +257,6 @@ def average_out_of_fold(
     outcome: CellPredictions, problem: ProblemType, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Return the probabilities of every test row, by heads that have not learned from it.
-
-    Args:
-        outcome: The predictions of a cell.
-        problem: What rows are labelled with.
-        temperature: What the logits are divided by.
 
     Returns:
         The numbers of the rows, each once, (n,), and their probabilities, (n, c).

@@ -79,7 +79,7 @@ def seed_variance(between: Tensor, within: Tensor, seeds: int, unit: float = 1.0
     shares = (torch.arange(ATOMS).double().numpy() + 0.5) / ATOMS
     ratio = torch.from_numpy(half * centre / gammaincinv(half, shares).clip(1e-12))
     atoms = (ratio - 1).clamp_min(0)  # luck adds to what texts make vary
-    return SeedVariance(usual=_tails(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
+    return SeedVariance(usual=tail_variance(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
 
 
 def _like(ratios: Tensor, own: int) -> Tensor:
@@ -96,15 +96,18 @@ def _like(ratios: Tensor, own: int) -> Tensor:
     return like
 
 
-def _tails(atoms: Tensor, level: float) -> Tensor:
-    """(k,), the variance of a normal distribution that is as often beyond its bar of that level.
+def tail_variance(atoms: Tensor, level: float) -> Tensor:
+    """Return the variances (k,) whose normal distribution is as often beyond its bar of a level.
 
     Where cells differ in how surely their luck is known, one bar for all of them is that of the
     least known; these make it fit each (Beran 1988, balanced simultaneous intervals).
+
+    Args:
+        atoms: (k, a), equally likely variances.
     """
-    spread = (2 * atoms.clamp_min(1e-12)).sqrt()
+    spread = (2 * atoms.clamp_min(1e-30)).sqrt()
     low, high = torch.zeros(len(atoms)).double(), 10 * spread.amax(dim=1)
-    for _ in range(40):
+    for _ in range(60):
         middle = (low + high) / 2
         is_low = torch.erfc(middle[:, None] / spread).mean(dim=1) > level
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)

@@ -36,11 +36,8 @@ class Difference:
     """How much better one cell scores than another.
 
     Attributes:
-        name: The one cell.
-        other: The other cell.
         difference: Score of the one less that of the other: 0.01 is one point.
         low: Lower end of its interval; 95 % holds for all intervals of the family at once.
-        high: Its upper end.
         p: The chance that some pair of the family differs as clearly if no cells differ.
         differs: Whether the two are told apart: p is at most 0.05 and 0 outside the interval. Of
             cells that were trained once, and of which one would come out otherwise if it were
@@ -67,7 +64,6 @@ class PairTests:
     """All pairs of k cells, and the largest statistics that chance gives.
 
     Attributes:
-        names: The cells.
         differences: (k, k), of the mean scores: row less column.
         variances: (k, k), of these differences.
         is_random: (k,), whether a cell draws lots in training.
@@ -93,8 +89,6 @@ class PairTests:
         """Return how much better one cell scores than another.
 
         Args:
-            name: The one cell.
-            other: The other cell.
             is_planned: Whether the family is the pairs with the reference, and not all pairs.
         """
         row, column = self.names.index(name), self.names.index(other)
@@ -148,7 +142,6 @@ class Comparisons:
     Attributes:
         reference: The cell that was fixed beforehand.
         best: The head with the highest score; the reference where it is level.
-        pairs: The tests of all pairs.
         chosen: The score that the best of the heads comes to on rows that did not choose it;
             None of a single head.
         frozen: The comparisons of the cells whose base model is frozen, as if there were no
@@ -264,11 +257,8 @@ def compare(
     told apart from that, stand under `frozen`.
 
     Args:
-        outcomes: What every cell said or answered.
-        task: What they were asked.
         reference: The cell that was fixed beforehand.
         tuned: The names of those heads that learn their base model as well.
-        seed: Draws the signs and the luck.
 
     Source: Westfall & Young 1993 (max-T); Cameron, Gelbach & Miller 2008 (random signs by
     cluster, the null imposed); Bonett & Price 2012 (the added disagreement).
@@ -424,7 +414,6 @@ def _draw_chance(
         errors: (k, k), the standard error of each difference.
         home: The cell of the first family.
         seeds: Over how many trainings luck averages out.
-        seed: Draws the signs and the luck.
     """
     rng = torch.Generator().manual_seed(seed)
     groups, cells = parts.shape

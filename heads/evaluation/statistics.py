@@ -27,10 +27,8 @@ class Scores:
     """Scores on rows that the head has not seen.
 
     Attributes:
-        rows: How many.
         accuracy: The share answered right; for several labels a row, all of them right.
         low: Lower end of the 95 % Wilson interval of the accuracy.
-        high: Its upper end.
         majority: The accuracy of always giving the commonest answer.
         metric: What `accuracy` is where it is none: the name of another metric.
         among: How many heads of a run were scored on these rows, so that this one may have been
@@ -150,10 +148,6 @@ def spearman_parts(one: Tensor, other: Tensor) -> Tensor:
     a row contributes by its own ranks and by moving the ranks of all rows beyond it. Where a
     side is constant, the correlation is 0.
 
-    Args:
-        one: (n,), numbers of any kind.
-        other: (n,), likewise.
-
     Source: the influence function of Spearman's rho, as in Croux & Dehon 2010; here with the
     variances' own influence, which is not 0 where there are ties.
     """
@@ -224,8 +218,7 @@ def of_recalls(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Te
     Args:
         given: (n,), the class answered.
         truth: (n,), the class of the row.
-        classes: c.
-        groups: As in the legend.
+        groups: (n,), rows of one group share a number.
     """
     right = (given == truth).double()
     sizes = torch.bincount(truth, minlength=classes)
@@ -242,8 +235,6 @@ def of_f1s(given: Tensor, truth: Tensor, classes: int, groups: Tensor) -> Tensor
     Args:
         given: (n,), the class answered; or (n, c), true at the labels answered.
         truth: (n,), the class of the row; or (n, c), 1 at its labels.
-        classes: c.
-        groups: As in the legend.
     """
     rows = torch.arange(len(truth))
     if truth.dim() == 1:  # without a table of (n, c): of many rows and classes it is large

@@ -216,13 +216,9 @@ class RankAgreement:
     """Whether an estimate agreed with the scores that training gave.
 
     Attributes:
-        measure: The name of the estimate.
         tau: Kendall's tau-b with the scores: 1 the same order, 0 none, −1 reversed; None
             where all are equal.
-        first: What the estimate put first.
-        best: What training put first.
         differs: Whether training has told the two apart.
-        says: The same in a sentence.
     """
 
     measure: str
@@ -244,7 +240,6 @@ def agreement(
     Args:
         scores: What training gave with each estimate's features, by its name.
         worse: The names of features that training has told apart from the best.
-        metric: What the scores are.
     """
     from scipy.stats import kendalltau
 

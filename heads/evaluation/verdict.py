@@ -69,12 +69,8 @@ def recommend(
     on fewer than 50 tested rows.
 
     Args:
-        measures: Of every cell, by its name.
-        comparisons: Of the same cells.
         sizes: How many numbers each head learns; infinite if it stores its training rows instead.
         commonest: The class that the majority baseline answers, where a row has one class.
-        stopped: How many heads a race has eliminated.
-        left: How many heads are still to be trained.
         improving: How many were still improving when their training ended.
     """
     asides = tuple(_asides(stopped, left, improving))

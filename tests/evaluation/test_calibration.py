@@ -1,11 +1,13 @@
 """Thresholds are the best there are, the temperature the best there is, coverage adds up."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged_cells import cell_of, task_of
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
 from torch import Tensor
@@ -147,16 +149,10 @@ def boastful() -> tuple[CellPredictions, EvaluationTask]:
     rng = torch.Generator().manual_seed(3)
     logits = 1.5 * torch.randn(1500, 3, generator=rng)
     targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
-    task = EvaluationTask(targets=targets, classes=("a", "b", "c"), groups=torch.arange(1500))
+    task = task_of(targets, 3)
     rows, held = torch.arange(1000), torch.arange(1000, 1500)
     again = logits[rows] + 0.1 * torch.randn(1000, 3, generator=rng)
-    outcome = CellPredictions(
-        name="x",
-        rows=(rows, rows),
-        logits=(3 * logits[rows], 3 * again),
-        held=(3 * logits[held], held),
-    )
-    return outcome, task
+    return cell_of(3 * logits[rows], 3 * again, held=(3 * logits[held], held)), task
 
 
 def test_a_temperature_mends_what_is_too_sure_and_changes_no_answer(boastful):
@@ -188,11 +184,8 @@ def test_coverage_goes_from_all_to_a_few_that_are_surer_and_more_often_right(boa
 
 def test_answers_of_one_confidence_go_together(boastful):
     _, task = boastful
-    rows = torch.arange(100)
-    alike = CellPredictions(
-        name="x", rows=(rows,), logits=(torch.zeros(100, 3),), held=(torch.zeros(100, 3), rows)
-    )
-    found = measure(alike, task).calibration
+    alike = torch.zeros(100, 3)
+    found = measure(cell_of(alike, held=(alike, torch.arange(100))), task).calibration
     assert found is not None
     assert [point.coverage for point in found.coverage] == [1.0]
     assert found.temperature == 1.0
@@ -200,15 +193,9 @@ def test_answers_of_one_confidence_go_together(boastful):
 
 def test_every_label_of_a_row_is_a_decision_of_its_own():
     logits, targets = drawn(200, 4, 3)
-    task = EvaluationTask(
-        targets=targets, classes=("a", "b", "c"), groups=torch.arange(200), problem=MULTI_LABEL
-    )
-    bars, rows = torch.tensor([-1.0, 0.0, 0.5]), torch.arange(100)
-    held = 4 * logits[100:], torch.arange(100, 200)
-    outcome = CellPredictions(
-        name="x", rows=(rows,), logits=(4 * logits[:100],), thresholds=bars, held=held
-    )
-    found = measure(outcome, task)
+    bars, held = torch.tensor([-1.0, 0.0, 0.5]), (4 * logits[100:], torch.arange(100, 200))
+    outcome = cell_of(4 * logits[:100], thresholds=bars, held=held)
+    found = measure(outcome, task_of(targets, 3, MULTI_LABEL))
     mended = found.calibration
     assert mended is not None
     assert sum(one.rows for one in found.bins) == 300
@@ -219,5 +206,4 @@ def test_every_label_of_a_row_is_a_decision_of_its_own():
 
 def test_without_held_rows_nothing_is_known_of_a_temperature(boastful):
     outcome, task = boastful
-    bare = CellPredictions(name="x", rows=outcome.rows, logits=outcome.logits)
-    assert measure(bare, task).calibration is None
+    assert measure(replace(outcome, held=None), task).calibration is None

@@ -59,8 +59,8 @@ def drawn(problem: ProblemType, rows: int, seed: int = 0) -> tuple[Tensor, Tenso
     """Truth and answers that agree more often than not; classes of unlike size."""
     rng = torch.Generator().manual_seed(seed)
     if problem is REGRESSION:
-        truth = 3 * torch.randn(rows, generator=rng) + 1
-        return truth, truth + 2 * torch.randn(rows, generator=rng)
+        truth = (3 * torch.randn(rows, generator=rng)).round() + 1  # some are equal
+        return truth, (truth + 2 * torch.randn(rows, generator=rng)).round()
     if problem is MULTI_LABEL:
         truth = (torch.rand(rows, CLASSES, generator=rng) < 0.3).float()
         return truth, truth.bool() ^ (torch.rand(rows, CLASSES, generator=rng) < 0.15)
@@ -114,16 +114,6 @@ def test_a_part_is_what_one_more_such_row_does_to_the_score(problem, metric):
         ]
         moved = (score(*(side.numpy() for side in more)) - base) * (60 * times + 1)
         assert moved == pytest.approx(float(of_rows[row]) - base, rel=0.02, abs=0.02)
-
-
-@EACH
-def test_the_variance_of_the_parts_is_that_of_the_jackknife(problem, metric):
-    truth, given = drawn(problem, 200, 1)
-    score, all_rows = KNOWN[problem, metric], torch.arange(200)
-    left = [score(truth[all_rows != n].numpy(), given[all_rows != n].numpy()) for n in range(200)]
-    jackknife = torch.tensor(left).double().var(correction=0) * 199
-    own = counted(problem, metric, truth, given).var(correction=0) / 200
-    assert float(own) == pytest.approx(float(jackknife), rel=0.12)
 
 
 @pytest.mark.parametrize(

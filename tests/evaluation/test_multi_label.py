@@ -1,7 +1,11 @@
 """Measures of several labels a row are those of scikit-learn; a row's part of F1 is its pull."""
 
+from dataclasses import replace
+
+import judged_cells
 import pytest
 import torch
+from judged_cells import cell_of
 from sklearn import metrics
 from torch import Tensor
 
@@ -10,7 +14,6 @@ from heads.evaluation.details import Measures, measure
 from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import (
     Answers,
-    CellPredictions,
     EvaluationTask,
     answers_of,
     parts,
@@ -21,10 +24,8 @@ from heads.problem import MULTI_LABEL
 LABELS = 5
 
 
-def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
-    names = tuple("abcdefgh"[: targets.shape[1]])
-    groups = torch.arange(len(targets)) if groups is None else groups
-    return EvaluationTask(targets=targets, classes=names, groups=groups, problem=MULTI_LABEL)
+def task_of(targets: Tensor) -> EvaluationTask:
+    return judged_cells.task_of(targets, targets.shape[1], MULTI_LABEL)
 
 
 def drawn(rows: int, seed: int, labels: int = LABELS) -> tuple[Tensor, Tensor]:
@@ -44,9 +45,7 @@ def measured() -> tuple[Measures, Tensor, Tensor, Tensor]:
     """300 rows of one seed, with thresholds of their own."""
     targets, logits = drawn(300, 0)
     bars = torch.tensor([-0.4, 0.1, 0.3, 0.0, -0.1])
-    outcome = CellPredictions(
-        name="x", rows=(torch.arange(300),), logits=(logits,), thresholds=bars
-    )
+    outcome = cell_of(logits, thresholds=bars)
     return measure(outcome, task_of(targets)), targets, logits, logits > bars
 
 
@@ -81,8 +80,7 @@ def test_measures_and_the_table_of_labels_are_their_plain_formulas(measured):
 def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
     targets, logits = drawn(200, 1)
     rows = torch.arange(0, 120), torch.arange(80, 200)
-    outcome = CellPredictions(name="x", rows=rows, logits=tuple(logits[part] for part in rows))
-    found = measure(outcome, task_of(targets))
+    found = measure(cell_of(*(logits[part] for part in rows), rows=rows), task_of(targets))
     each = [f1(targets[part], logits[part] > 0) for part in rows]
     assert found.scores == pytest.approx(each)
     assert found.score == pytest.approx(sum(each) / 2)
@@ -93,9 +91,7 @@ def test_the_mean_over_seeds_is_the_mean_of_what_scikit_learn_gives_each():
 def test_a_label_that_is_nowhere_counts_in_no_mean_and_one_given_in_vain_is_zero():
     targets = torch.tensor([[1.0, 0, 0, 0], [1.0, 0, 0, 1]])
     logits = torch.tensor([[1.0, -1, 1, -1], [1.0, -1, -1, -1]])
-    found = measure(
-        CellPredictions(name="x", rows=(torch.arange(2),), logits=(logits,)), task_of(targets)
-    )
+    found = measure(cell_of(logits), task_of(targets))
     assert found.f1 == (1.0, None, 0.0, 0.0)
     assert found.values["macro_f1"] == pytest.approx(1 / 3)
     a, b, c, d = found.labels
@@ -107,10 +103,7 @@ def test_a_label_that_is_nowhere_counts_in_no_mean_and_one_given_in_vain_is_zero
 
 
 def test_rows_without_labels_that_get_none_are_right_and_nothing_at_all_is_no_error():
-    found = measure(
-        CellPredictions(name="x", rows=(torch.arange(3),), logits=(-torch.ones(3, 2),)),
-        task_of(torch.zeros(3, 2)),
-    )
+    found = measure(cell_of(-torch.ones(3, 2)), task_of(torch.zeros(3, 2)))
     assert found.values["samples_f1"] == found.values["exact_match"] == 1.0
     assert (found.score, found.values["macro_f1"]) == (0.0, 0.0)
     assert 0.0 == found.low < found.high
@@ -119,7 +112,7 @@ def test_rows_without_labels_that_get_none_are_right_and_nothing_at_all_is_no_er
 def test_answers_of_a_kept_cell_are_worth_what_its_logits_were():
     targets, logits = drawn(50, 2)
     bars = torch.linspace(-0.5, 0.5, LABELS)
-    outcome = CellPredictions(name="x", rows=(torch.arange(50),), logits=(logits,), thresholds=bars)
+    outcome = cell_of(logits, thresholds=bars)
     task = task_of(targets)
     answers = answers_of(outcome, task)
     assert isinstance(answers, Answers)
@@ -130,21 +123,16 @@ def test_answers_of_a_kept_cell_are_worth_what_its_logits_were():
 
 def test_shapes_that_do_not_fit_and_logits_that_are_no_numbers_are_refused():
     targets, logits = drawn(10, 3)
-    task, rows = task_of(targets), (torch.arange(10),)
-    with pytest.raises(ValueError, match="logits"):
-        measure(CellPredictions(name="x", rows=rows, logits=(logits[:, :3],)), task)
-    wrong = CellPredictions(name="x", rows=rows, logits=(logits,), thresholds=torch.zeros(2))
-    with pytest.raises(ValueError, match="thresholds"):
-        measure(wrong, task)
-    few = EvaluationTask(
-        targets=targets[:, :2], classes=task.classes, groups=task.groups, problem=MULTI_LABEL
-    )
-    with pytest.raises(ValueError, match="targets"):
-        measure(CellPredictions(name="x", rows=rows, logits=(logits,)), few)
-    held = torch.full((2, LABELS), torch.nan), torch.arange(2)
-    unsure = CellPredictions(name="x", rows=rows, logits=(logits,), held=held)
-    with pytest.raises(RecipeError):
-        measure(unsure, task)
+    task, held = task_of(targets), (torch.full((2, LABELS), torch.nan), torch.arange(2))
+    few = replace(task, targets=targets[:, :2])
+    for cell, asked, error, names in (
+        (cell_of(logits[:, :3]), task, ValueError, "logits"),
+        (cell_of(logits, thresholds=torch.zeros(2)), task, ValueError, "thresholds"),
+        (cell_of(logits), few, ValueError, "targets"),
+        (cell_of(logits, held=held), task, RecipeError, None),
+    ):
+        with pytest.raises(error, match=names):
+            measure(cell, asked)
 
 
 def test_strata_are_the_rarest_labels_of_rows():

@@ -2,10 +2,10 @@
 
 import math
 
+import judged_cells
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from judged_cells import cell_of
 from scipy import stats
 from torch import Tensor
 
@@ -13,13 +13,11 @@ from heads.evaluation.details import measure
 from heads.evaluation.intervals import score_interval
 from heads.evaluation.predictions import CellPredictions, EvaluationTask, strata
 from heads.evaluation.significance import compare
-from heads.evaluation.statistics import spearman_parts
 from heads.problem import REGRESSION
 
 
-def task_of(targets: Tensor, groups: Tensor | None = None) -> EvaluationTask:
-    groups = torch.arange(len(targets)) if groups is None else groups
-    return EvaluationTask(targets=targets, classes=("likeness",), groups=groups, problem=REGRESSION)
+def task_of(targets: Tensor) -> EvaluationTask:
+    return judged_cells.task_of(targets, 1, REGRESSION)
 
 
 def drawn(rows: int, seed: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -31,8 +29,7 @@ def drawn(rows: int, seed: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:
 
 
 def saying(name: str, *given: Tensor) -> CellPredictions:
-    rows = tuple(torch.arange(len(one)) for one in given)
-    return CellPredictions(name=name, rows=rows, logits=tuple(one[:, None] for one in given))
+    return cell_of(*(each[:, None] for each in given), name=name)
 
 
 def test_constant_numbers_have_no_correlation_and_are_no_error():
@@ -62,39 +59,6 @@ def test_a_few_rows_have_a_wide_interval(rows):
     assert high - low > 0.5
 
 
-@given(rows=st.integers(2, 25), seed=st.integers(0, 300), steps=st.integers(1, 6))
-@settings(max_examples=60)
-def test_the_parts_of_the_correlation_are_what_each_row_would_move_it_by(rows, seed, steps):
-    rng = torch.Generator().manual_seed(seed)
-    one = torch.randint(steps + 1, (rows,), generator=rng)
-    other = one + torch.randint(2 * steps, (rows,), generator=rng)
-    found = spearman_parts(one, other)
-    if len(one.unique()) == 1 or len(other.unique()) == 1:
-        assert found.tolist() == [0.0] * rows
-        return
-    score = float(stats.spearmanr(one, other).statistic)
-    assert float(found.mean()) == pytest.approx(score, abs=1e-12)
-
-    def weighted(weights: Tensor) -> float:
-        """The same of rows that weigh unequally, from the definition of a middle rank."""
-        ranks = []
-        for values in (one, other):
-            below = (values[:, None] > values).double() + (values[:, None] == values).double() / 2
-            rank = below @ weights
-            ranks.append(rank - weights @ rank)
-        x, y = ranks
-        return float(
-            (weights * x * y).sum() / ((weights * x * x).sum() * (weights * y * y).sum()) ** 0.5
-        )
-
-    step = 1e-6
-    for row in range(rows):
-        weights = torch.full((rows,), (1 - step) / rows).double()
-        weights[row] += step
-        moved = weighted(weights)
-        assert float(found[row]) - score == pytest.approx((moved - score) / step, abs=1e-3)
-
-
 def test_fishers_interval_is_that_of_scipy_where_both_are_normal():
     rng = torch.Generator().manual_seed(4)
     targets = torch.randn(4000, generator=rng)
@@ -108,9 +72,8 @@ def test_fishers_interval_is_that_of_scipy_where_both_are_normal():
 
 
 def test_classes_without_an_order_have_neither():
-    task = EvaluationTask(targets=torch.zeros(3).long(), classes=("x", "y"), groups=torch.arange(3))
-    outcome = CellPredictions(name="x", rows=(torch.arange(3),), logits=(torch.eye(3)[:, :2],))
-    assert set(measure(outcome, task).values) == {
+    task = judged_cells.task_of(torch.zeros(3).long())
+    assert set(measure(cell_of(torch.eye(3)[:, :2]), task).values) == {
         "accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "mcc", "cohen_kappa", "brier",
         "log_loss", "calibration_error",
     }  # fmt: skip

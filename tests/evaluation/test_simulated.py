@@ -13,13 +13,9 @@ from itertools import product
 import pytest
 import slow
 import torch
-from torch import Tensor
 
-from heads.evaluation.intervals import score_interval
-from heads.evaluation.predictions import Answers, EvaluationTask
-from heads.evaluation.significance import Comparisons, compare
-from heads.problem import MULTI_LABEL, REGRESSION, ProblemType
-from studies.simulation import RIGHT, Design, groups_of
+from heads.evaluation.significance import compare
+from studies.simulation import RIGHT, Design
 from studies.simulation import simulated as simulate
 from studies.verdicts import (
     BY_CLASSES,
@@ -34,13 +30,6 @@ from studies.verdicts import (
 
 NOISE = 0.35  # of a head's training, as a share of the spread of the rows' ease
 CELLS = 16
-
-
-def splits_of(rows: int, seeds: int, repeated: bool, rng: torch.Generator) -> tuple[Tensor, ...]:
-    """One fixed test set of all rows, or a quarter of them drawn anew for every seed."""
-    if not repeated:
-        return (torch.arange(rows),) * seeds
-    return tuple(torch.randperm(rows, generator=rng)[: rows // 4] for _ in range(seeds))
 
 
 def rate(hits: Sequence[bool]) -> float:
@@ -113,77 +102,6 @@ def test_classes_of_three_rows_are_compared_as_honestly(metric, even, design):
 
 
 # Several labels a row, and numbers
-
-LABELS = torch.tensor([0.4, 0.2, 0.1, 0.1, 0.05])  # the share of rows that have each
-WRONG = 0.1  # of a head's answers to a label
-LIKENESS = 0.8  # Pearson's correlation of numbers and predictions
-
-
-def labelled(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Labels (t, c) of texts and what heads give, (k, s, t, c); a hard text is hard throughout."""
-    normal = torch.distributions.Normal(0.0, 1.0)
-    latent = 0.6 * torch.randn(texts, 1, generator=rng)
-    latent = latent + 0.8 * torch.randn(texts, len(LABELS), generator=rng)
-    targets = latent > normal.icdf(1 - LABELS)
-    hard = 0.5 * torch.randn(texts, 1, generator=rng)
-    hard = hard + 0.75**0.5 * torch.randn(texts, len(LABELS), generator=rng)
-    noise = torch.randn(heads, seeds, texts, len(LABELS), generator=rng)
-    wrong = (hard + NOISE * noise) / (1 + NOISE**2) ** 0.5 > normal.icdf(torch.tensor(1 - WRONG))
-    return targets.float(), targets ^ wrong
-
-
-def rated(texts: int, heads: int, seeds: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Numbers (t,) of texts and what heads predict, (k, s, t); all are normal."""
-    targets, same = torch.randn(2, texts, generator=rng)
-    noise = torch.randn(heads, seeds, texts, generator=rng)
-    other = (same + NOISE * noise) / (1 + NOISE**2) ** 0.5
-    return targets, LIKENESS * targets + (1 - LIKENESS**2) ** 0.5 * other
-
-
-TRUTH = {
-    MULTI_LABEL: float(2 * (LABELS * (1 - WRONG)).sum() / (2 * LABELS * (1 - WRONG) + WRONG).sum()),
-    REGRESSION: 6 / math.pi * math.asin(LIKENESS / 2),  # Spearman's, of normal numbers
-}
-
-
-def of_kind(
-    problem: ProblemType, rows: int, seeds: int, repeated: bool, number: int
-) -> tuple[Comparisons, bool]:
-    """The comparisons of sixteen like heads, and whether the first one's interval holds."""
-    rng = torch.Generator().manual_seed(number)
-    groups = groups_of(rows, rng)
-    texts = int(groups.max()) + 1
-    draw = labelled if problem is MULTI_LABEL else rated
-    targets, given = draw(texts, CELLS, seeds, rng)
-    splits = splits_of(rows, seeds, repeated, rng)
-    classes = ("x",) * (len(LABELS) if problem is MULTI_LABEL else 1)
-    task = EvaluationTask(targets=targets[groups], classes=classes, groups=groups, problem=problem)
-    answers = [
-        Answers(
-            name=f"head {head}",
-            rows=splits,
-            given=tuple(
-                said[groups[split]] for said, split in zip(given[head], splits, strict=True)
-            ),
-            is_random=seeds > 1,
-        )
-        for head in range(CELLS)
-    ]
-    low, high = score_interval(answers[0], task)
-    return compare(answers, task, reference="head 0", seed=number), low <= TRUTH[problem] <= high
-
-
-@pytest.mark.parametrize("problem", [MULTI_LABEL, REGRESSION])
-@pytest.mark.parametrize(
-    ("rows", "seeds", "repeated"), slow.but_each(2, [(150, 1, False), (800, 3, True)])
-)
-def test_heads_alike_by_other_scores_are_seldom_told_apart_and_intervals_hold(
-    problem, rows, seeds, repeated
-):
-    runs = [of_kind(problem, rows, seeds, repeated, n) for n in range(40)]
-    assert rate([any(d.differs for d in found.to_reference) for found, _ in runs]) <= 6 / 40
-    assert rate([any(d.differs for d in found.to_best) for found, _ in runs]) <= 6 / 40
-    assert rate([held for _, held in runs]) >= 34 / 40
 
 
 # --- Heads that learn their base model as well scatter more, and blur nothing else.

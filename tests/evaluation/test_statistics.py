@@ -9,30 +9,21 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_cells import cell_of, task_of
 from torch import Tensor
 
 from heads.errors import RecipeError
 from heads.evaluation.details import Measures, measure
 from heads.evaluation.intervals import score_interval
-from heads.evaluation.predictions import CellPredictions, EvaluationTask, parts
+from heads.evaluation.predictions import CellPredictions, parts
 from heads.evaluation.significance import LEVEL, Comparisons, Difference, compare
 from heads.evaluation.statistics import wilson
-
-
-def task_of(targets: Tensor, classes: int = 2, groups: Tensor | None = None) -> EvaluationTask:
-    names = tuple("abcdefgh"[:classes])
-    groups = torch.arange(len(targets)) if groups is None else groups
-    return EvaluationTask(targets=targets, classes=names, groups=groups)
 
 
 def answering(name: str, *right: Sequence[bool]) -> CellPredictions:
     """A cell of two classes, class 0 being right, that is right in these rows of each seed."""
     hits = [torch.tensor(seed).float() for seed in right]
-    return CellPredictions(
-        name=name,
-        rows=tuple(torch.arange(len(seed)) for seed in hits),
-        logits=tuple(torch.stack([seed, 1 - seed], dim=1) for seed in hits),
-    )
+    return cell_of(*(torch.stack([seed, 1 - seed], dim=1) for seed in hits), name=name)
 
 
 def zeros(rows: int) -> Tensor:
@@ -54,8 +45,7 @@ def measured() -> tuple[Measures, Tensor, Tensor]:
     logits = torch.randn(200, 4, generator=rng)
     logits[torch.arange(200), targets] += 1.5
     logits[:, 2] -= 20
-    outcome = CellPredictions(name="x", rows=(torch.arange(200),), logits=(logits,))
-    return measure(outcome, task_of(targets, 4)), targets, logits
+    return measure(cell_of(logits), task_of(targets, 4)), targets, logits
 
 
 def test_measures_are_their_plain_formulas(measured):
@@ -73,15 +63,13 @@ def test_measures_are_their_plain_formulas(measured):
     likely = shares[torch.arange(200), targets]
     assert found.values["log_loss"] == pytest.approx(float(-likely.log().mean()))
     ordered = replace(task_of(targets, 4), ordered=True)
-    cell = CellPredictions(name="x", rows=(torch.arange(200),), logits=(logits,))
     off = sum(abs(truth - said) for truth, said in pairs) / 200
-    assert measure(cell, ordered).values["mean_absolute_error"] == pytest.approx(off)
+    assert measure(cell_of(logits), ordered).values["mean_absolute_error"] == pytest.approx(off)
 
 
 def test_a_class_that_is_nowhere_has_no_f1_and_one_never_answered_has_none_of_it():
     logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
-    task = task_of(torch.tensor([0, 1]), 3)
-    found = measure(CellPredictions(name="x", rows=(torch.arange(2),), logits=(logits,)), task)
+    found = measure(cell_of(logits), task_of(torch.tensor([0, 1]), 3))
     assert found.f1 == (pytest.approx(2 / 3), 0.0, None)
     assert found.values["macro_f1"] == pytest.approx(1 / 3)
 
@@ -91,20 +79,8 @@ def test_bins_hold_all_answers_and_equal_confidences_stay_together(measured):
     assert sum(one.rows for one in found.bins) == 200
     assert len(found.bins) == 15
     assert max(one.rows for one in found.bins) - min(one.rows for one in found.bins) <= 1
-    alike = CellPredictions(name="x", rows=(torch.arange(200),), logits=(torch.zeros(200, 4),))
-    (only,) = measure(alike, task_of(targets, 4)).bins
+    (only,) = measure(cell_of(torch.zeros(200, 4)), task_of(targets, 4)).bins
     assert (only.rows, only.confidence) == (200, 0.25)
-
-
-def test_a_calibrated_head_has_little_calibration_error_and_a_boastful_one_much():
-    rng = torch.Generator().manual_seed(1)
-    logits = torch.randn(20_000, 3, generator=rng)
-    targets = logits.softmax(dim=1).multinomial(1, generator=rng)[:, 0]
-    rows = (torch.arange(20_000),)
-    true = measure(CellPredictions(name="x", rows=rows, logits=(logits,)), task_of(targets, 3))
-    loud = measure(CellPredictions(name="x", rows=rows, logits=(5 * logits,)), task_of(targets, 3))
-    assert true.values["calibration_error"] < 0.02 < 0.2 < loud.values["calibration_error"]
-    assert true.score == loud.score
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -116,10 +92,7 @@ def test_what_is_no_number_is_refused(value):
 
 
 def test_huge_logits_are_no_harm():
-    outcome = CellPredictions(
-        name="x", rows=(torch.arange(2),), logits=(torch.tensor([[1e30, 0], [0, 1e30]]),)
-    )
-    found = measure(outcome, task_of(zeros(2)))
+    found = measure(cell_of(torch.tensor([[1e30, 0], [0, 1e30]])), task_of(zeros(2)))
     assert (found.score, found.values["brier"], found.values["log_loss"]) == (
         0.5,
         1.0,
@@ -173,7 +146,7 @@ def compared(
     *outcomes: CellPredictions, groups: Tensor | None = None, seed: int = 0
 ) -> Comparisons:
     rows = len(outcomes[0].rows[0])
-    task = task_of(zeros(rows), groups=groups)
+    task = task_of(zeros(rows), **({} if groups is None else {"groups": groups}))
     return compare(outcomes, task, reference=outcomes[0].name, seed=seed)
 
 
@@ -277,13 +250,6 @@ def test_seeds_on_which_a_difference_hangs_make_it_unsure():
     assert not unsure.differs
 
 
-def test_numbers_repeat_by_the_seed():
-    rng = torch.Generator().manual_seed(5)
-    cells = [answering(n, (torch.rand(200, generator=rng) < 0.8).tolist()) for n in "abc"]
-    assert compared(*cells).as_json() == compared(*cells).as_json()
-    assert compared(*cells).as_json() != compared(*cells, seed=1).as_json()
-
-
 def test_comparisons_are_the_same_after_they_were_saved():
     rng = torch.Generator().manual_seed(6)
     cells = [answering(n, *(torch.rand(2, 90, generator=rng) < 0.8).tolist()) for n in "abcd"]
@@ -303,9 +269,7 @@ def test_cells_are_compared_over_the_seeds_that_all_of_them_have():
 
 
 def test_cells_that_were_asked_other_rows_are_refused():
-    other = CellPredictions(
-        name="b", rows=(torch.arange(40).flip(0),), logits=(torch.zeros(40, 2),)
-    )
+    other = cell_of(torch.zeros(40, 2), name="b", rows=(torch.arange(40).flip(0),))
     with pytest.raises(ValueError, match="different rows"):
         compared(answering("a", [True] * 40), other)
 
@@ -353,13 +317,12 @@ def test_noisy_cells_do_not_blur_quiet_ones():
 
 def folded(name: str, right: Sequence[bool], folds: Sequence[Tensor]) -> CellPredictions:
     logits = torch.tensor(right).float()
-    logits = torch.stack([logits, 1 - logits], dim=1)
-    return CellPredictions(
-        name=name,
-        rows=tuple(folds),
-        logits=tuple(logits[fold] for fold in folds),
-        repetition=(0,) * len(folds),
-    )
+    return in_folds(torch.stack([logits, 1 - logits], dim=1), folds, name)
+
+
+def in_folds(logits: Tensor, folds: Sequence[Tensor], name: str = "x") -> CellPredictions:
+    parts, repetition = [logits[fold] for fold in folds], (0,) * len(folds)
+    return cell_of(*parts, name=name, rows=tuple(folds), repetition=repetition)
 
 
 def test_the_folds_of_a_repetition_are_one_score_of_all_their_rows():
@@ -367,13 +330,7 @@ def test_the_folds_of_a_repetition_are_one_score_of_all_their_rows():
     folds = torch.randperm(97, generator=rng).split(20)  # the last is smaller
     targets = torch.randint(3, (97,), generator=rng)
     logits = torch.randn(97, 3, generator=rng)
-    outcome = CellPredictions(
-        name="x",
-        rows=folds,
-        logits=tuple(logits[fold] for fold in folds),
-        repetition=(0,) * len(folds),
-    )
-    whole = CellPredictions(name="x", rows=(torch.arange(97),), logits=(logits,))
+    outcome, whole = in_folds(logits, folds), cell_of(logits)
     for metric in ("accuracy", "macro_f1", "mcc"):
         task = replace(task_of(targets, 3), metric=metric)
         one, other = measure(outcome, task), measure(whole, task)

@@ -62,17 +62,6 @@ def test_h_score_is_its_definition_on_the_shrunk_covariance():
     assert h_score(features, targets) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_neighbours_are_those_of_scikit_learn_without_the_row_itself():
-    features, targets = blobs(90, 6, 3, 0.6)
-    right = 0
-    for row in range(90):
-        others = torch.arange(90) != row
-        model = KNeighborsClassifier(1, metric="cosine")
-        model.fit(features[others].numpy(), targets[others].numpy())
-        right += int(model.predict(features[[row]].numpy())[0] == int(targets[row]))
-    assert knn_accuracy(features, targets, k=1) == pytest.approx(right / 90)
-
-
 def test_rows_of_a_group_are_no_neighbours_of_each_other():
     features, targets = blobs(60, 6, 3, 0.4)
     twice, both = features.repeat(2, 1), targets.repeat(2)
@@ -134,25 +123,26 @@ def test_h_score_of_labels_is_the_mean_of_each_label_and_of_numbers_the_variance
     assert h_score(features, number, problem=REGRESSION) == pytest.approx(0.75, abs=0.03)
 
 
-def test_neighbours_of_labels_and_numbers_are_those_of_scikit_learn():
+def test_neighbours_are_those_of_scikit_learn_without_the_row_itself():
     features, targets = blobs(90, 6, 3, 0.6)
     labels = torch.stack([targets == 0, targets != 1, targets == 2], dim=1).float()
     number = targets + torch.linspace(0, 1, 90)
-    given, means = [], []
+    both, nearest, given, means = torch.cat([labels, number[:, None]], dim=1), [], [], []
     for row in range(90):
-        others = torch.arange(90) != row
-        votes = KNeighborsRegressor(5, metric="cosine").fit(
-            features[others].numpy(), torch.cat([labels, number[:, None]], dim=1)[others].numpy()
-        )
-        said = votes.predict(features[[row]].numpy())[0]
-        given.append((said[:3] > 0.5).tolist())
-        means.append(float(said[3]))
+        own, others = features[[row]].numpy(), torch.arange(90) != row
+        fit = features[others].numpy(), targets[others].numpy()
+        nearest.append(KNeighborsClassifier(1, metric="cosine").fit(*fit).predict(own)[0])
+        votes = KNeighborsRegressor(5, metric="cosine").fit(fit[0], both[others].numpy())
+        *said, mean = votes.predict(own)[0]
+        given.append([share > 0.5 for share in said])
+        means.append(float(mean))
+    right = float((torch.tensor(nearest) == targets).double().mean())
+    assert knn_accuracy(features, targets, k=1) == pytest.approx(right)
     wanted = f1_score(labels, given, average="micro")
     assert knn_accuracy(features, labels, k=5, problem=MULTI_LABEL) == pytest.approx(wanted)
     wanted = spearmanr(number, means).statistic
-    assert knn_accuracy(features, number, k=5, problem=REGRESSION) == pytest.approx(
-        wanted, abs=1e-3
-    )
+    found = knn_accuracy(features, number, k=5, problem=REGRESSION)
+    assert found == pytest.approx(wanted, abs=1e-3)
 
 
 def goals(targets: Tensor, problem: ProblemType) -> Tensor:
