@@ -43,7 +43,7 @@ from heads.training.events import SearchFinished, TrialResult
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import SearchResult
 from heads.training.scheduler import Job, TrainingData, run_trials
-from heads.training.search import on_task, search_job, seeds_of, trial_job
+from heads.training.search import learn, prepare_task, search_job, seeds_of, trial_job
 from heads.training.trial import Trial, trials
 
 COPIES = ("mean+mlp?hidden=253", "mean+mlp?hidden=255", "mean+mlp", "mean+mlp?hidden=257")
@@ -228,14 +228,12 @@ def _with_more_steps(found: SearchResult) -> SearchResult:
 
 def _right(cell: Trial, training_data: TrainingData, found: Sequence[SearchResult]) -> Tensor:
     """(n,), how often the heads of all seeds are right about each tested row, from 0 to 1."""
-    training_task = training_data.training_task(cell.reading, threading.Event())
-    taught = on_task(cell, training_task, training_data.splits, training_data.config)
-    learned = taught.learn(
-        found, training_data.splits.train, training_data.splits.test, seeds_of(training_data)
-    )
+    task = training_data.training_task(cell.reading, threading.Event())
+    task, splits = prepare_task(cell, task, training_data), training_data.splits
+    learned = learn(cell, task, found, splits.train, splits.test, seeds_of(training_data))
     right = [
         (one.logits.argmax(dim=1) == training_data.task.targets[rows]).double()
-        for one, rows in zip(learned, training_data.splits.test, strict=True)
+        for one, rows in zip(learned, splits.test, strict=True)
     ]
     return torch.stack(right).mean(dim=0)
 

@@ -35,9 +35,7 @@ class SearchFinished:
     """Every seed of a cell has chosen its settings.
 
     Attributes:
-        name: Which cell.
         found: For each seed what it has chosen, with its development rows' part of the score.
-        tried: All that was tried, in order.
         seconds: How long it took, on one core.
     """
 
@@ -63,9 +61,7 @@ class TrialResult:
     """A cell is done.
 
     Attributes:
-        trial: Which one.
         chosen: For each seed the settings that were best on its development rows.
-        tried: All that was tried, in order.
         development_score: What the chosen settings came to there, mean over seeds.
         learned: For each seed the head, with its logits on that seed's test rows.
         outcome: What it said of those rows; of one class a row, logits for the softmax.

@@ -31,8 +31,6 @@ class Objective:
     """A loss for labels of one problem type.
 
     Attributes:
-        problem: What rows are labelled with.
-        outputs: c.
         loss: Of one class a row: softmax, ovr, ordinal or hinge. Elsewhere the labels decide.
         focal: γ of the focal loss; 0 for all rows alike.
         smoothing: ε, how far targets of 0 and 1 are drawn together.
@@ -156,9 +154,6 @@ def factor_of(
     and for a hinge, which has a scale of its own. By secants, from a factor that was near before,
     until it hardly moves.
 
-    Args:
-        counts: (m,), how much each row counts.
-
     Source: Guo et al. 2017 (arXiv 1706.04599).
     """
     if not objective.problem.has_classes or objective.loss == HINGE:
@@ -226,11 +221,7 @@ class TargetScaler:
         return answers * self.spread + self.centre
 
     def put_back(self, state: Mapping[str, Tensor], last: str) -> dict[str, Tensor]:
-        """The tensors of a head that answers with the numbers themselves.
-
-        Args:
-            last: The name of its last linear layer.
-        """
+        """The tensors of a head that answers with the numbers themselves."""
         new = {**state, f"{last}.weight": state[f"{last}.weight"] * self.spread}
         if f"{last}.bias" in state:
             new[f"{last}.bias"] = state[f"{last}.bias"] * self.spread + self.centre

@@ -40,8 +40,6 @@ class Eliminated:
     """A cell that was stopped in the race.
 
     Attributes:
-        recipe: Which one.
-        development_score: What it came to on the development rows.
         behind: How far that is behind the leader: 0.01 is one point.
         least: How far behind it is at least, at the level of the race.
     """
@@ -70,7 +68,6 @@ def eliminated(
     the units of the labels.
 
     Args:
-        names: Of the cells.
         parts: (m, k), each row's part of the score of each cell, which is their mean.
         texts: (m,), equal numbers for rows of equal text, which are one piece of evidence.
         always: Cells that go on whatever their score.

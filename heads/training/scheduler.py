@@ -9,9 +9,8 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 
@@ -20,11 +19,10 @@ from heads.data.splits import Splits
 from heads.errors import HeadsError
 from heads.evaluation.predictions import EvaluationTask
 from heads.features.store import FeatureStore
-from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig, current_limits, set_limits
 from heads.training.events import TrialFailed
 from heads.training.objective import Objective
-from heads.training.task import TrainingTask, class_weights
+from heads.training.task import TrainingInputs, TrainingTask, class_weights
 
 Tell = Callable[[object], None]
 BEAT = 0.25  # seconds between two looks at whether the work is still wanted
@@ -32,32 +30,13 @@ log = logging.getLogger("heads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingData:
-    """What trials learn from: features, classes and splits, the same for all of them.
-
-    Attributes:
-        read: What the base model made of all rows.
-        task: The class and the text of each row.
-        splits: Who learns from what.
-        config: The settings.
-        states: The states of all tokens, where a reading is learned.
-        products: What matrix products are computed in, in learning.
-        texts: The text of each row, where a base model is tuned.
-        pairs: Likewise the second texts, or none.
-        cut_states: The states of all tokens from which the last layers are tuned.
-        workspace: Where trainings that take long keep what they have, if anywhere.
-    """
+class TrainingData(TrainingInputs):
+    """What trials learn from: features, classes and splits, the same for all of them."""
 
     read: FeatureStore
     task: EvaluationTask
     splits: Splits
     config: ExperimentConfig
-    states: TokenStates | None = None
-    products: torch.dtype = torch.float32
-    texts: Sequence[str] = ()
-    pairs: Sequence[str] = ()
-    cut_states: TokenStates | None = None
-    workspace: Path | None = None
 
     @property
     def unread(self) -> "TrainingData":
@@ -72,6 +51,9 @@ class TrainingData:
         if self.config.class_weights and self.task.problem.is_exclusive:
             weights = class_weights(targets, self.splits.learned, classes)
         vectors, index = self.read.vectors(reading)
+        inputs = {each.name: getattr(self, each.name) for each in fields(TrainingInputs)}
+        if reading:
+            inputs["states"] = None
         return TrainingTask(
             vectors=vectors,
             index=index,
@@ -80,14 +62,9 @@ class TrainingData:
             weights=weights,
             counts=weights,
             stop=stop,
-            states=None if reading else self.states,
-            products=self.products,
             config=self.config,
             metric=self.task.metric,
-            texts=self.texts,
-            pairs=self.pairs,
-            cut_states=self.cut_states,
-            workspace=self.workspace,
+            **inputs,
         )
 
 
@@ -96,7 +73,6 @@ class Job:
     """A piece of work on the rows under one reading.
 
     Attributes:
-        name: Of the cell.
         reading: Which one; none, where the states of all tokens are learned from.
         work: Is given the task and a way to tell of its progress, and returns the result.
         cost: How long it takes, by a yardstick of no unit.

@@ -7,17 +7,16 @@ Legend: s seeds, m development rows of a seed.
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from heads.data.splits import Splits
 from heads.evaluation.calibration import thresholds
 from heads.evaluation.predictions import CellPredictions
-from heads.settings import ExperimentConfig
 from heads.training.events import CurvePointTried, SearchFinished, SeedFitting, TrialResult
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.checkpoints import folder_of, spent
@@ -26,7 +25,6 @@ from heads.training.fitters.base import (
     Chosen,
     FittedHead,
     Searches,
-    Searching,
     SearchResult,
     Seeds,
     TriedSettings,
@@ -36,78 +34,51 @@ from heads.training.scheduler import Job, Tell, TrainingData
 from heads.training.task import TrainingTask
 from heads.training.trial import Trial
 
-# --- A trial on its task: its own loss, numbers scaled, and rows kept apart.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrialOnTask:
-    """A trial with the task that suits it.
-
-    Attributes:
-        trial: What is taught.
-        training_task: The rows under its reading, with its own loss.
-        span: Where the numbers lay before they were narrowed; None for classes.
-    """
-
-    trial: Trial
-    training_task: TrainingTask
-    span: TargetScaler | None
-
-    def search(self, splits: Splits, seeds: Seeds) -> Searching:
-        """Every seed tries settings on its own development rows; the last answer is the best."""
-        return self.trial.fitter.search(self.training_task, splits, seeds)
-
-    def learn(self, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds) -> list[FittedHead]:
-        """Learns with what searches came to on some rows, a seed each, and answers others."""
-        learned = self.trial.fitter.learn(self.training_task, found, rows, asked, seeds)
-        if self.span is None:
-            return learned
-        return [
-            replace(
-                one,
-                logits=self.span.widened(one.logits),
-                state=self.span.put_back(one.state, self.trial.last),
-            )
-            for one in learned
-        ]
-
-    def competing(self, logits: Tensor) -> Tensor:
-        """Logits (n, c) whose softmax are the probabilities, where one class applies."""
-        objective = self.training_task.objective
-        return objective.problem.learned_by(objective.loss).competing(logits)
-
-
-def on_task(
-    trial: Trial, training_task: TrainingTask, splits: Splits, config: ExperimentConfig
-) -> TrialOnTask:
-    """Prepares a task for a trial."""
+def prepare_task(trial: Trial, task: TrainingTask, training_data: TrainingData) -> TrainingTask:
+    """Return the rows under a trial's reading with its own loss, numbers scaled as they learn."""
+    config, learned = training_data.config, training_data.splits.learned
     objective = replace(
-        training_task.objective,
+        task.objective,
         loss=trial.resolved.loss,
         focal=config.focal,
         smoothing=config.smoothing,
         margin=trial.resolved.margin,
     )
     if config.class_weights and objective.by_class:
-        balance = balance_of(training_task.targets[splits.learned], objective.outputs)
+        balance = balance_of(task.targets[learned], objective.outputs)
         objective = replace(objective, balance=balance)
         # Each of its questions is balanced by itself, so the rows are not.
-        training_task = replace(training_task, weights=torch.ones_like(training_task.weights))
-    training_task = replace(training_task, objective=objective)
+        task = replace(task, weights=torch.ones_like(task.weights))
     if objective.problem.has_classes:
-        return TrialOnTask(trial=trial, training_task=training_task, span=None)
-    span = TargetScaler.of(training_task.targets[splits.learned], centred=trial.biased)
-    training_task = replace(training_task, targets=span.narrowed(training_task.targets), span=span)
-    return TrialOnTask(trial=trial, training_task=training_task, span=span)
+        return replace(task, objective=objective)
+    span = TargetScaler.of(task.targets[learned], centred=trial.biased)
+    return replace(task, objective=objective, targets=span.narrowed(task.targets), span=span)
+
+
+def learn(
+    trial: Trial, task: TrainingTask, found: Searches, rows: BySeed, asked: BySeed, seeds: Seeds
+) -> list[FittedHead]:
+    """Learn with what searches came to on some rows, a seed each; answer others in their units."""
+    learned = trial.fitter.learn(task, found, rows, asked, seeds)
+    if (span := task.span) is None:
+        return learned
+    return [
+        replace(
+            head,
+            logits=span.widened(head.logits),
+            state=span.put_back(head.state, trial.last),
+        )
+        for head in learned
+    ]
 
 
 def trial_job(trial: Trial, training_data: TrainingData) -> Job:
     """Return the whole work on a trial: every seed searches its settings, then fits with them."""
 
-    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
-        # What a process that is gone took.
-        before = spent(folder_of(taught.training_task.workspace, trial.name))
-        result = _learned(taught, _searched(taught, plan, tell), plan, tell)
+    def work(task: TrainingTask, plan: TrainingData, tell: Tell) -> TrialResult:
+        before = spent(folder_of(task.workspace, trial.name))  # by a process that is gone
+        result = _fit(trial, task, _search(trial, task, plan, tell), plan, tell)
         return replace(result, seconds=result.seconds + before)
 
     return _job(trial, training_data, work)
@@ -115,14 +86,14 @@ def trial_job(trial: Trial, training_data: TrainingData) -> Job:
 
 def search_job(trial: Trial, training_data: TrainingData) -> Job:
     """Return the first half of the work on a trial: `SearchFinished`."""
-    return _job(trial, training_data, _searched)
+    return _job(trial, training_data, partial(_search, trial))
 
 
 def fit_job(trial: Trial, training_data: TrainingData, searched: SearchFinished) -> Job:
     """Return the second half: learn with every seed and the settings that it has chosen."""
 
-    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
-        return _learned(taught, searched, plan, tell)
+    def work(task: TrainingTask, plan: TrainingData, tell: Tell) -> TrialResult:
+        return _fit(trial, task, searched, plan, tell)
 
     return _job(trial, training_data, work)
 
@@ -137,15 +108,15 @@ def refit_job(
             diverged where it ends no better than a constant answer.
     """
 
-    def work(taught: TrialOnTask, plan: TrainingData, tell: Tell) -> TrialResult:
+    def work(task: TrainingTask, plan: TrainingData, tell: Tell) -> TrialResult:
         begin = None
         if isinstance(trial.fitter, TuningFitter):
-            (begin,) = trial.fitter.begins(taught.training_task, plan.splits, seeds_of(plan))
+            (begin,) = trial.fitter.begins(task, plan.splits, seeds_of(plan))
         loss = 0.0 if has_learned else math.inf
         point = TriedSettings(settings=chosen, step=0, score=0.0, loss=loss)
         known = SearchResult(chosen=chosen, point=point, state=begin)
         searched = SearchFinished(name=trial.name, found=(known,), tried=(), seconds=0.0)
-        return _learned(taught, searched, plan, tell)
+        return _fit(trial, task, searched, plan, tell)
 
     return _job(trial, training_data, work)
 
@@ -153,17 +124,13 @@ def refit_job(
 def _job(
     trial: Trial,
     training_data: TrainingData,
-    work: Callable[[TrialOnTask, TrainingData, Tell], object],
+    work: Callable[[TrainingTask, TrainingData, Tell], object],
 ) -> Job:
     plan = training_data.unread
-
-    def on_its_task(training_task: TrainingTask, tell: Tell) -> object:
-        return work(on_task(trial, training_task, plan.splits, plan.config), plan, tell)
-
     return Job(
         name=trial.name,
         reading=trial.reading,
-        work=on_its_task,
+        work=lambda task, tell: work(prepare_task(trial, task, plan), plan, tell),
         cost=trial.cost(len(training_data.splits.train[0]), len(training_data.splits)),
         wants_all=trial.is_tuned,
         kind=type(trial.fitter).__name__,
@@ -172,82 +139,77 @@ def _job(
     )
 
 
-def _searched(taught: TrialOnTask, training_data: TrainingData, tell: Tell) -> SearchFinished:
-    """Every seed tries settings on its development rows, and tells of every one of them."""
-    begun, name, tried = time.perf_counter(), taught.trial.name, list[TriedSettings]()
-    search = taught.search(training_data.splits, seeds_of(training_data))
+def _search(
+    trial: Trial, task: TrainingTask, training_data: TrainingData, tell: Tell
+) -> SearchFinished:
+    """Let every seed try settings on its development rows; tell of every one of them."""
+    begun, tried = time.perf_counter(), list[TriedSettings]()
+    search = trial.fitter.search(task, training_data.splits, seeds_of(training_data))
     while True:
         try:
             tried.append(replace(next(search), parts=None))
         except StopIteration as end:
             return SearchFinished(
-                name=name,
+                name=trial.name,
                 found=tuple(end.value),
                 tried=tuple(tried),
                 seconds=time.perf_counter() - begun,
             )
-        tell(CurvePointTried(name=name, point=tried[-1]))
+        tell(CurvePointTried(name=trial.name, point=tried[-1]))
 
 
-def _learned(
-    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
+def _fit(
+    trial: Trial,
+    task: TrainingTask,
+    searched: SearchFinished,
+    training_data: TrainingData,
+    tell: Tell,
 ) -> TrialResult:
     """Learn with every seed and the settings that it has chosen."""
-    begun, trial = time.perf_counter(), taught.trial
-    learned = _fitted(taught, searched, training_data, tell)
+    begun, objective, splits = time.perf_counter(), task.objective, training_data.splits
+    found, seeds, learned = searched.found, seeds_of(training_data), list[FittedHead]()
+    if not trial.is_tuned:
+        learned = learn(trial, task, found, splits.train, splits.test, seeds)
+    else:  # each takes long: one by one, and told of
+        each = zip(found, splits.train, splits.test, seeds, strict=True)
+        for number, (search, rows, asked, seed) in enumerate(each):
+            tell(SeedFitting(name=trial.name, seed=number))
+            learned += learn(trial, task, [search], [rows], [asked], [seed])
+    # Where one class applies, logits whose softmax are the probabilities.
+    competing = objective.problem.learned_by(objective.loss).competing
+    held_out = [competing(search.held) for search in found if search.held is not None]
     return TrialResult(
         trial=trial,
-        chosen=tuple(one.chosen for one in searched.found),
+        chosen=tuple(search.chosen for search in found),
         tried=searched.tried,
-        development_score=fmean(one.point.score for one in searched.found),
+        development_score=fmean(search.point.score for search in found),
         learned=tuple(learned),
         outcome=CellPredictions(
             name=trial.name,
-            rows=training_data.splits.test,
-            logits=tuple(taught.competing(one.logits) for one in learned),
+            rows=splits.test,
+            logits=tuple(competing(head.logits) for head in learned),
             is_random=trial.fitter.is_random,
-            repetition=training_data.splits.repetition,
-            **_held(taught, searched.found, training_data),
+            repetition=splits.repetition,
+            **_held(held_out, training_data),
         ),
-        rows=len(training_data.splits.train[0]),
+        rows=len(splits.train[0]),
         seconds=searched.seconds + time.perf_counter() - begun,
     )
 
 
-def _fitted(
-    taught: TrialOnTask, searched: SearchFinished, training_data: TrainingData, tell: Tell
-) -> list[FittedHead]:
-    """The heads of all seeds: side by side, or one by one where each takes long, and told of."""
-    splits, seeds = training_data.splits, seeds_of(training_data)
-    if not taught.trial.is_tuned:
-        return taught.learn(searched.found, splits.train, splits.test, seeds)
-    learned = list[FittedHead]()
-    for number, one in enumerate(
-        zip(searched.found, splits.train, splits.test, seeds, strict=True)
-    ):
-        tell(SeedFitting(name=taught.trial.name, seed=number))
-        found, rows, asked, seed = one
-        learned += taught.learn([found], [rows], [asked], [seed])
-    return learned
-
-
-def _held(
-    taught: TrialOnTask, found: Sequence[SearchResult], training_data: TrainingData
-) -> dict[str, Any]:
+def _held(held_out: Sequence[Tensor], training_data: TrainingData) -> dict[str, Any]:
     """Return what `CellPredictions` holds of the development rows of all seeds.
 
     Heads that learned from the other rows answered them: how sure they are, and from which logit
     they give a label.
     """
-    held_out = [one.held for one in found if one.held is not None]  # none of known settings
-    if not training_data.task.problem.has_classes or not held_out:
+    problem, development = training_data.task.problem, training_data.splits.development
+    if not problem.has_classes or not held_out:  # none of known settings
         return {}
-    development = training_data.splits.development
-    answered = list(map(taught.competing, held_out))
-    held = {"held": (torch.cat(answered), torch.cat(development))}
-    if training_data.task.problem.is_exclusive:
+    held = {"held": (torch.cat([*held_out]), torch.cat(development))}
+    if problem.is_exclusive:
         return held
-    pairs = zip(answered, development, strict=True)
+    pairs = zip(held_out, development, strict=True)
     cuts = [thresholds(own, training_data.task.targets[rows]) for own, rows in pairs]
     return held | {"thresholds": torch.stack(cuts)}
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,29 +21,42 @@ from heads.training.whitening import DerivedVectors, InputBasis, basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingTask:
+class TrainingInputs:
+    """What some heads learn from beside the vectors of a reading.
+
+    Attributes:
+        states: The states of all tokens, where the reading is learned.
+        products: What matrix products are computed in, in learning; what is learned and the
+            answers to what is asked are in 32 bits.
+        texts: (n,), the text of each row, for whoever lets the base model read it anew.
+        pairs: (n,), the second text of each row, or none.
+        cut_states: The states of all tokens at and below the lowest cut, in 32 bits.
+        workspace: Where unfinished work may be kept; None where it is not.
+    """
+
+    states: TokenStates | None = None
+    products: torch.dtype = torch.float32
+    texts: Sequence[str] = ()
+    pairs: Sequence[str] = ()
+    cut_states: TokenStates | None = None
+    workspace: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingTask(TrainingInputs):
     """The rows of a corpus under one reading.
 
     Attributes:
         vectors: (u, w), one a different text; empty where the reading is learned.
         index: (n,), the number of each row's text.
         targets: (n,), the class of each row, or its number; (n, c) 1 at its labels, else 0.
-        objective: What is to be learned of them.
         weights: (n,), how much each row counts in learning; 1 if all count alike.
         counts: (n,), how much each row counts in the loss by which settings are judged: the same
             for every loss.
-        stop: Set when the work is to end.
-        states: The states of all tokens, where the reading is learned.
-        products: What matrix products are computed in, in learning; what is learned and the
-            answers to what is asked are in 32 bits.
         config: The settings of the run; what it fixes no head searches.
         kept: What several heads of the reading ask for.
         metric: What settings are chosen by; that of the kind of labels if None.
         span: Where the numbers lay before they were narrowed; None for classes.
-        texts: (n,), the text of each row, for whoever lets the base model read it anew.
-        pairs: (n,), likewise the second texts, or none.
-        cut_states: The states of all tokens at and below the lowest cut, in 32 bits.
-        workspace: Where unfinished work may be kept; None where it is not.
     """
 
     vectors: Tensor
@@ -52,16 +66,20 @@ class TrainingTask:
     weights: Tensor
     counts: Tensor
     stop: threading.Event
-    states: TokenStates | None = None
-    products: torch.dtype = torch.float32
     config: ExperimentConfig = field(default_factory=partial(ExperimentConfig, precision=EXACT))
     kept: DerivedVectors = field(default_factory=DerivedVectors)
     metric: MetricName | None = None
     span: TargetScaler | None = None
-    texts: Sequence[str] = ()
-    pairs: Sequence[str] = ()
-    cut_states: TokenStates | None = None
-    workspace: Path | None = None
+
+    @classmethod
+    def of_rows(
+        cls, vectors: Tensor, targets: Tensor, objective: Objective, **facts: Any
+    ) -> "TrainingTask":
+        """Return a task whose rows are of different texts and count alike, but for some facts."""
+        ones = torch.ones(len(targets), dtype=vectors.dtype)
+        usual: dict[str, Any] = {"index": torch.arange(len(targets)), "weights": ones}
+        usual |= {"counts": ones, "stop": threading.Event()}
+        return cls(vectors=vectors, targets=targets, objective=objective, **usual | facts)
 
     @property
     def classes(self) -> int:

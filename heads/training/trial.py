@@ -31,11 +31,7 @@ class Trial:
     """One cell of the grid.
 
     Attributes:
-        resolved: Its recipe.
-        fitter: How its head is learned.
-        parameters: How many numbers that are.
         last: The name of its last linear layer, as the learned tensors have it.
-        biased: Whether that layer has a bias.
     """
 
     resolved: ResolvedRecipe
@@ -82,12 +78,7 @@ class Trial:
         return str(self.resolved.recipe)
 
     def cost(self, rows: int, seeds: int) -> float:
-        """How long it takes, by a yardstick of no unit: what takes long should begin first.
-
-        Args:
-            rows: How many each seed learns from.
-            seeds: How many there are.
-        """
+        """How long it takes, by a yardstick of no unit: what takes long should begin first."""
         return (self.parameters + self.base_parameters) * rows * seeds * self.fitter.pace
 
 
@@ -101,8 +92,6 @@ def trials(
     """The cells of these recipes, each once, those of one reading side by side.
 
     Args:
-        classes: How many outputs a head has.
-        problem: What rows are labelled with.
         built: Cells that were built for the same labels before, and are not built again.
 
     Raises:

@@ -1,6 +1,5 @@
 """Training data of made-up vectors: what a grid learns from, without a base model's reading."""
 
-import threading
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -43,15 +42,9 @@ def blobs(
 def lesson_of(
     vectors: Tensor, targets: Tensor, classes: int, weights: Tensor | None = None
 ) -> TrainingTask:
-    return TrainingTask(
-        vectors=vectors,
-        index=torch.arange(len(targets)),
-        targets=targets,
-        objective=Objective(problem=SINGLE_LABEL, outputs=classes),
-        weights=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
-        counts=torch.ones(len(targets), dtype=vectors.dtype) if weights is None else weights,
-        stop=threading.Event(),
-    )
+    objective = Objective(problem=SINGLE_LABEL, outputs=classes)
+    own = {} if weights is None else {"weights": weights, "counts": weights}
+    return TrainingTask.of_rows(vectors, targets, objective, **own)
 
 
 def training_data_of(

@@ -1,6 +1,5 @@
 """Rows of texts for base models that learn: what the first word of each is tells its class."""
 
-import threading
 from typing import Any
 
 import torch
@@ -31,14 +30,6 @@ def task_of(rows: int = ROWS, **more: Any) -> TrainingTask:
         numbers = torch.randint(len(WORDS), (length,), generator=rng).tolist()
         texts.append(" ".join(WORDS[number] for number in numbers))
         targets.append(numbers[0] % CLASSES)
-    return TrainingTask(
-        vectors=torch.empty(0, 0),
-        index=torch.arange(rows),
-        targets=torch.tensor(targets),
-        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES),
-        weights=torch.ones(rows),
-        counts=torch.ones(rows),
-        stop=threading.Event(),
-        texts=texts,
-        **more,
-    )
+    objective = Objective(problem=SINGLE_LABEL, outputs=CLASSES)
+    nothing, targets = torch.empty(0, 0), torch.tensor(targets)
+    return TrainingTask.of_rows(nothing, targets, objective, texts=texts, **more)

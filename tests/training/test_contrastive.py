@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import slow
 import torch
 from quick_heads import TUNED, classifiers
 from torch import Tensor
@@ -21,7 +22,6 @@ from heads.errors import RecipeError
 from heads.events import result
 from heads.interruption import Interrupted
 from heads.parts import registry
-from heads.parts.registry import head
 from heads.parts.resolve import resolve
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
@@ -178,7 +178,14 @@ def test_settings_of_a_head_are_chosen_on_rows_that_the_base_model_has_not_learn
 
 @pytest.mark.parametrize(
     "recipe",
-    ["cls+bert?tune=setfit", "mean+ridge?tune=setfit", "mean+linear?normalise=true&tune=setfit"],
+    slow.but_each(
+        3,
+        [
+            "mean+linear?normalise=true&tune=setfit",
+            "cls+bert?tune=setfit",
+            "mean+ridge?tune=setfit",
+        ],
+    ),
 )
 def test_a_head_answers_from_the_tuned_vectors(recipe: str, small: Backbone, rows: Corpus) -> None:
     (found,) = classifiers([recipe], rows, small, TUNED)
@@ -191,7 +198,7 @@ def test_a_head_answers_from_the_tuned_vectors(recipe: str, small: Backbone, row
     assert found.head.chosen["base_epochs"] == 1
 
 
-@pytest.mark.parametrize("top", [name for name in head if head[name].solve])
+@pytest.mark.parametrize("top", ["logistic", "knn"])
 def test_the_time_is_told_whatever_the_head(top: str, small: Backbone) -> None:
     own = fitter(f"mean+{top}?tune=setfit", small)
     pace = pace_of(own, task_of())

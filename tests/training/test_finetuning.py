@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 import transformers
 from torch import Tensor
@@ -191,7 +192,7 @@ def test_a_training_that_is_over_holds_no_memory(loaded: Callable[..., Backbone]
 FAMILIES = ("bert", "roberta", "distilbert", "electra", "mpnet", "modernbert", "gpt2", "llama")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow.but(FAMILIES, "bert", "modernbert", "gpt2"))
 def test_a_kept_cut_gives_the_losses_of_the_whole_pass(
     family: str, loaded: Callable[..., Backbone]
 ) -> None:
@@ -236,7 +237,9 @@ def test_what_layers_hand_on_besides_is_no_cut(loaded: Callable[..., Backbone]) 
 # --- A copy of its own, whose dropout is on where it learns.
 
 
-@pytest.mark.parametrize("tune", ["full", "last1", "lora", "bitfit", "layernorm"])
+@pytest.mark.parametrize(
+    "tune", slow.but(["full", "last1", "lora", "bitfit", "layernorm"], "full", "last1", "lora")
+)
 def test_training_leaves_the_shared_base_as_it_is(
     tune: str, loaded: Callable[..., Backbone]
 ) -> None:

@@ -1,6 +1,5 @@
 """One linear layer is solved to its only optimum, whatever is asked of it: as scikit-learn does."""
 
-import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -233,15 +232,8 @@ def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
 def lesson_of(problem: ProblemType, targets: Tensor, **options: Any) -> TrainingTask:
     vectors, _ = blobs(len(targets), 3, apart=0.5, seed=6)
     outputs = 1 if problem is REGRESSION else 3
-    return TrainingTask(
-        vectors=vectors,
-        index=torch.arange(len(targets)),
-        targets=targets,
-        objective=Objective(problem=problem, outputs=outputs, **options),
-        weights=torch.ones(len(targets)),
-        counts=torch.ones(len(targets)),
-        stop=threading.Event(),
-    )
+    objective = Objective(problem=problem, outputs=outputs, **options)
+    return TrainingTask.of_rows(vectors, targets, objective)
 
 
 def parted(rows: int) -> Splits:

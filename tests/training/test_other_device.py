@@ -51,7 +51,7 @@ VECTORS, TARGETS = blobs(ROWS, CLASSES, apart=0.5, width=WIDTH, seed=2)
 POOLINGS = [name for name in pooling if name not in ("trained", "vectors", "mask_token")]
 READINGS = [*POOLINGS, *(f"mean@{name}" for name in layers if name != "decoder")]
 SOLVED = [name for name, part in head.items() if part.solve]
-LEARNED = [name for name, part in head.items() if not part.solve]
+LEARNED = [name for name, part in head.items() if not part.is_solved]
 
 
 @pytest.fixture

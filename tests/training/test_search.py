@@ -38,8 +38,9 @@ from heads.training.fitters.base import (
 )
 from heads.training.objective import balance_of
 from heads.training.scheduler import TrainingData
-from heads.training.search import TrialOnTask, fit_job, on_task, seeds_of
+from heads.training.search import fit_job, learn, prepare_task, seeds_of
 from heads.training.task import TrainingTask
+from heads.training.trial import Trial
 
 # Convex with and without a bias, descent with and without one in its last layer, solved at once.
 OF_NUMBERS = (
@@ -141,14 +142,15 @@ class Spying:
         return self.found
 
 
-def taught_by(
+def searched_by(
     training_data: TrainingData, recipe: str, backbone: Backbone
-) -> tuple[TrialOnTask, Spying, list[SearchResult]]:
+) -> tuple[Trial, TrainingTask, Spying, list[SearchResult]]:
     (trial,) = cells([recipe], backbone, training_data)
     spy = Spying(trial.fitter)
     task = training_data.training_task(trial.reading, threading.Event())
-    taught = on_task(replace(trial, fitter=spy), task, training_data.splits, training_data.config)
-    return taught, spy, ended(taught.search(training_data.splits, seeds_of(training_data)))
+    task = prepare_task(trial, task, training_data)
+    found = ended(spy.search(task, training_data.splits, seeds_of(training_data)))
+    return replace(trial, fitter=spy), task, spy, found
 
 
 @pytest.fixture
@@ -170,10 +172,10 @@ def test_thresholds_come_from_what_a_search_answered_on_development_rows(
         vectors, targets, ExperimentConfig(seeds=2, folds=2), parts=parts, problem=MULTI_LABEL
     )
     splits = training_data.splits
-    taught, spy, found = taught_by(training_data, recipe, small)
+    trial, _, spy, found = searched_by(training_data, recipe, small)
     searched = SearchFinished(name=recipe, found=tuple(found), tried=(), seconds=0.0)
-    task = training_data.training_task(taught.trial.reading, threading.Event())
-    done = fit_job(taught.trial, training_data, searched).work(task, lambda event: None)
+    task = training_data.training_task(trial.reading, threading.Event())
+    done = fit_job(trial, training_data, searched).work(task, lambda event: None)
     assert isinstance(done, TrialResult)
     outcome = done.outcome
     # The heads that are scored learn from all of their rows.
@@ -203,7 +205,7 @@ def test_the_search_goes_by_micro_f1_with_thresholds_of_its_own(
 ) -> None:
     vectors, targets = labels_of(200)
     training_data = training_data_of(vectors, targets, problem=MULTI_LABEL)
-    _, _, found = taught_by(training_data, recipe, small)
+    *_, found = searched_by(training_data, recipe, small)
     for number, one in enumerate(found):
         rows = training_data.splits.development[number]
         assert one.held is not None
@@ -239,16 +241,16 @@ def test_solved_heads_are_compared_once_they_know_all_rows_but_the_development_r
     training_data = training_data_of(
         vectors, targets, ExperimentConfig(seeds=2, folds=2), problem=problem
     )
-    taught, spy, found = taught_by(training_data, recipe, small)
+    _, task, spy, found = searched_by(training_data, recipe, small)
     assert max(map(len, training_data.splits.search)) < 40
     for number, one in enumerate(found):
         rows, asked = training_data.splits.fitted(number), training_data.splits.development[number]
         assert len(rows) > 60
         assert one.held is not None
         seeds = seeds_of(training_data)[number : number + 1]
-        (own,) = spy.fitter.learn(taught.training_task, [one], [rows], [asked], seeds)
+        (own,) = spy.fitter.learn(task, [one], [rows], [asked], seeds)
         assert_close(one.held, own.logits, rtol=0, atol=2e-2)
-        wanted = judge_settings(one.chosen, 0, one.held, taught.training_task, asked)
+        wanted = judge_settings(one.chosen, 0, one.held, task, asked)
         assert one.point.score == wanted.score
         assert one.point.parts is not None
         assert float(one.point.parts.mean()) == pytest.approx(wanted.score)
@@ -293,10 +295,12 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
     training_data = training_data_of(
         vectors, targets, ExperimentConfig(folds=2, class_weights=weighed), problem=problem
     )
-    taught, _, found = taught_by(training_data, f"mean+roberta{'' if weighed else options}", small)
+    trial, task, _, found = searched_by(
+        training_data, f"mean+roberta{'' if weighed else options}", small
+    )
     rows = training_data.splits.train[0]
     begin = SearchResult(chosen=STILL, point=found[0].point)
-    (learned,) = taught.learn([begin], [rows], [rows], [0])
+    (learned,) = learn(trial, task, [begin], [rows], [rows], [0])
     bias = learned.state["out_proj.bias"]
     goals = targets if problem is MULTI_LABEL else one_hot(targets, 3).float()
     rates = (goals[rows].sum(dim=0) + 0.5) / (len(rows) + 1)
@@ -307,14 +311,14 @@ def test_questions_of_their_own_begin_at_how_often_they_hold(
 def test_a_whole_recipe_begins_there_too_by_the_last_layer_of_its_head(small: Backbone) -> None:
     vectors, targets = labels_of(120)
     training_data = training_data_of(vectors, targets, problem=MULTI_LABEL)
-    taught, _, _ = taught_by(training_data, "mean+linear", small)
+    _, task, *_ = searched_by(training_data, "mean+linear", small)
     whole = RecipeModule(resolve("attention+mlp"), small, LABELS)
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-    adamw.at_base_rates(whole.head, taught.training_task, torch.arange(120))
+    adamw.at_base_rates(whole.head, task, torch.arange(120))
     changed = [n for n, t in whole.state_dict().items() if not torch.equal(t, before[n])]
     assert changed == [f"head.{last_linear(whole.head)}.bias"]
     no_bias = RecipeModule(resolve("attention+gpt2"), small, LABELS)
-    adamw.at_base_rates(no_bias.head, taught.training_task, torch.arange(120))  # nothing to set
+    adamw.at_base_rates(no_bias.head, task, torch.arange(120))  # nothing to set
 
 
 # Settings of the contest
@@ -330,11 +334,11 @@ def test_weights_of_classes_balance_every_question_by_itself(
     training_data = training_data_of(
         vectors, targets, ExperimentConfig(folds=2, class_weights=True), problem=problem
     )
-    taught, _, _ = taught_by(training_data, recipe, small)
-    assert torch.equal(taught.training_task.weights, torch.ones(120))
-    assert taught.training_task.objective.balance is not None
+    _, task, *_ = searched_by(training_data, recipe, small)
+    assert torch.equal(task.weights, torch.ones(120))
+    assert task.objective.balance is not None
     wanted = balance_of(targets[training_data.splits.learned], LABELS)
-    assert torch.equal(taught.training_task.objective.balance, wanted)
+    assert torch.equal(task.objective.balance, wanted)
 
 
 def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) -> None:
@@ -344,9 +348,9 @@ def test_weights_of_classes_weigh_rows_where_classes_compete(small: Backbone) ->
     training_data = training_data_of(
         vectors, targets, ExperimentConfig(folds=2, class_weights=True)
     )
-    taught, _, _ = taught_by(training_data, "mean+linear", small)
-    assert taught.training_task.objective.balance is None
-    weights = taught.training_task.weights
+    _, task, *_ = searched_by(training_data, "mean+linear", small)
+    assert task.objective.balance is None
+    weights = task.weights
     assert (weights[targets == 0] > 1.5 * weights[targets == 1].max()).all()
 
 
@@ -394,17 +398,3 @@ def test_every_head_learns_under_focal_loss_and_smoothing(
         assert not torch.equal(found[name].outcome.logits[0], without_any[name].outcome.logits[0])
     solved = [one["mean+centroid"].outcome.logits[0] for one in (found, without_any)]
     torch.testing.assert_close(*solved, rtol=0, atol=0)
-
-
-def test_a_smoothed_head_is_less_sure(small: Backbone) -> None:
-    vectors, targets = blobs(300, apart=2.0)
-    sure = {}
-    for share in (0.0, 0.3):
-        training_data = training_data_of(
-            vectors, targets, ExperimentConfig(folds=2, smoothing=share)
-        )
-        for name, one in result(["mean+linear", "mean+roberta"], small, training_data).items():
-            sure[name, share] = float(one.outcome.logits[0].softmax(dim=1).amax(dim=1).mean())
-    for name in ("mean+linear", "mean+roberta"):
-        assert sure[name, 0.3] < sure[name, 0.0]
-        assert sure[name, 0.3] == pytest.approx(0.8, abs=0.12)  # 0.7 + 0.3 / 3

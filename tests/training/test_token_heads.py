@@ -1,6 +1,5 @@
 """Heads learned from the states of all tokens see their own rows, each by its own seed."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -80,16 +79,9 @@ def task() -> TrainingTask:
     )
     index = torch.cat([torch.arange(TEXTS), torch.arange(ROWS - TEXTS)])
     index = index[torch.randperm(ROWS, generator=rng)]
-    return TrainingTask(
-        vectors=torch.empty(0, 0),
-        index=index,
-        targets=classes[index],
-        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES),
-        weights=torch.ones(ROWS),
-        counts=torch.ones(ROWS),
-        stop=threading.Event(),
-        states=states,
-    )
+    objective, targets = Objective(problem=SINGLE_LABEL, outputs=CLASSES), classes[index]
+    nothing = torch.empty(0, 0)
+    return TrainingTask.of_rows(nothing, targets, objective, index=index, states=states)
 
 
 def apart(dropout: float = 0.0) -> tuple[TokenAdamWFitter, list[tuple[bool, Tensor]]]:

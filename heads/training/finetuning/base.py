@@ -42,10 +42,7 @@ class Training:
     """One training of a base model.
 
     Attributes:
-        task: What is learned.
-        texts: Those of all rows.
         rows: (n,), those that are learned from.
-        settings: How.
         seed: Of new weights, dropout and the order of the rows.
         number: Of that seed among those of the cell, from 0.
     """
@@ -75,10 +72,6 @@ class TuningFitter:
     """A way to learn a recipe together with (some of) its base model.
 
     Attributes:
-        resolved: The recipe.
-        backbone: The base model, of which every training has a copy.
-        classes: c.
-        plan: What of the base model is learned.
         texts_a_row: How many texts a pass takes the time of, for each row.
     """
 

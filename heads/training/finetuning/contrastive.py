@@ -65,41 +65,37 @@ class ContrastiveFitter(TuningFitter):
         self, training: Training, splits: Splits, begin: Mapping[str, Tensor] | None
     ) -> Generator[TriedSettings, None, SearchResult]:
         reads, settings = splits.train[0], training.settings
-        done = _FirstStage(self, training).learned(reads)
+        done = self._learn_pairs(training, reads)
         on_vectors = _on_vectors(training.task, reads, done["vectors"])
         # Only of the development rows the base model has not seen the labels.
         held = replace(splits, folds=(), are_given=True)
-        (one,) = result(self.head.search(on_vectors, held, [training.seed]))
-        chosen = {**one.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
-        point = replace(one.point, settings=chosen, seed=training.number)
+        (search,) = result(self.head.search(on_vectors, held, [training.seed]))
+        chosen = {**search.chosen, RATE: settings.learning_rate, EPOCHS: settings.epochs}
+        point = replace(search.point, settings=chosen, seed=training.number)
         yield point
-        return replace(one, chosen=chosen, point=point, state=None)
+        return replace(search, chosen=chosen, point=point, state=None)
 
     def settings(self, chosen: Chosen) -> TuningSettings:
-        return _parted(chosen)[0]
+        return _split_settings(chosen)[0]
 
     def fits(self, training: Training, found: SearchResult, asked: Tensor) -> FittedHead:
-        own, reads = training.rows, torch.cat([training.rows, asked])
-        done = _FirstStage(self, training).learned(reads, is_kept=training.is_first)
-        begin = SearchResult(chosen=_parted(found.chosen)[1], point=found.point)
+        reads = torch.cat([training.rows, asked])
+        done = self._learn_pairs(training, reads, is_kept=training.is_first)
+        begin = SearchResult(chosen=_split_settings(found.chosen)[1], point=found.point)
         on_vectors = _on_vectors(training.task, reads, done["vectors"])
-        (top,) = self.head.learn(on_vectors, [begin], [own], [asked], [training.seed])
+        seeds = [training.seed]
+        (top,) = self.head.learn(on_vectors, [begin], [training.rows], [asked], seeds)
         state = {f"head.{name}": tensor for name, tensor in top.state.items()}
         base = done["base"] and TunedBase(tune=self.resolved.tune, tensors=done["base"])
         return replace(top, state=state, base=base, peak_bytes=done["peak"])
 
-
-class _FirstStage:
-    """A base model that learns on pairs, in one training."""
-
-    def __init__(self, fitter: ContrastiveFitter, training: Training) -> None:
-        self._fitter, self._training = fitter, training
-        self._kept = Checkpoints(training.task.workspace, str(fitter.resolved))
-
-    def learned(self, reads: Tensor, *, is_kept: bool = False) -> Mapping[str, Any]:
-        """Learns on the rows of the training and reads some; or finds what that came to.
+    def _learn_pairs(
+        self, training: Training, reads: Tensor, *, is_kept: bool = False
+    ) -> Mapping[str, Any]:
+        """Let a base model learn from the rows of a training, or load what that came to.
 
         Args:
+            reads: (n,), the rows that it reads afterwards.
             is_kept: Whether the base model is wanted as well.
 
         Returns:
@@ -109,38 +105,27 @@ class _FirstStage:
         Raises:
             RecipeError: The rows to learn from are all of one class.
         """
-        own = self._training
-        if len(own.task.targets[own.rows].unique()) < 2:
-            what = f"{self._fitter.resolved.recipe} learns from pairs of texts of different "
+        task, texts, rows, seed = training.task, training.texts, training.rows, training.seed
+        if len(task.targets[rows].unique()) < 2:
+            what = f"{self.resolved.recipe} learns from pairs of texts of different "
             raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
-        key = (own.key(self._fitter.backbone), own.seed, reads.tolist(), is_kept)
-        done = self._kept.load_result(*key)
-        if done is None:
-            done = self._learn(reads, is_kept)
-            self._kept.save_result(done, *key)
-        return done
-
-    def _learn(self, reads: Tensor, is_kept: bool) -> dict[str, Any]:
+        checkpoints = Checkpoints(task.workspace, str(self.resolved))
+        key = (training.key(self.backbone), seed, reads.tolist(), is_kept)
+        if (done := checkpoints.load_result(*key)) is not None:
+            return done
         from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs
 
-        own, settings = self._training, self._training.settings
-        rng = IsolatedRng(own.seed, for_training())
-        module = self._fitter.new(own.task, own.texts, rng)
-        peak = learn_pairs(
-            module,
-            own.texts,
-            own.task,
-            own.rows,
-            rate=settings.learning_rate,
-            steps=settings.epochs * math.ceil(len(own.rows) / PAIRS),
-            seed=own.seed,
-            rng=rng,
-        )
-        return {
-            "vectors": module.features(own.texts, reads, own.task.check),
+        settings, rng = training.settings, IsolatedRng(seed, for_training())
+        module, steps = self.new(task, texts, rng), settings.epochs * math.ceil(len(rows) / PAIRS)
+        rate = settings.learning_rate
+        peak = learn_pairs(module, texts, task, rows, rate=rate, steps=steps, seed=seed, rng=rng)
+        done = {
+            "vectors": module.features(texts, reads, task.check),
             "base": dict(module.tuned_base().tensors) if is_kept else None,
             "peak": peak,
         }
+        checkpoints.save_result(done, *key)
+        return done
 
 
 def _on_vectors(task: TrainingTask, reads: Tensor, vectors: Tensor) -> TrainingTask:
@@ -150,7 +135,7 @@ def _on_vectors(task: TrainingTask, reads: Tensor, vectors: Tensor) -> TrainingT
     return replace(task, vectors=vectors, index=index, kept=DerivedVectors())
 
 
-def _parted(chosen: Chosen) -> tuple[TuningSettings, Chosen]:
+def _split_settings(chosen: Chosen) -> tuple[TuningSettings, Chosen]:
     """The settings of the base model, and those of the head."""
     values: Any = dict(chosen)
     base = TuningSettings(learning_rate=values.pop(RATE), epochs=values.pop(EPOCHS))

@@ -50,10 +50,6 @@ class TuningCost:
     """How long all trainings of a cell take, if none is ended early.
 
     Attributes:
-        fitter: What they learn.
-        task: The rows.
-        pace: How fast that goes here.
-        seeds: How many there are.
         development: The share of the rows to learn from on which a seed chooses its settings.
         scored: How many rows each seed answers in the end.
     """

@@ -37,10 +37,8 @@ class TuningSettings:
     Attributes:
         learning_rate: Of the last layer of the base model, at its highest.
         epochs: Passes over the rows, by the end of which the learning rate has fallen to 0.
-        head_rate: The learning rate of the head.
         decay: By what the learning rate is multiplied from each layer to the one below it.
         weight_decay: Of AdamW; biases and norms have none.
-        batch: b.
     """
 
     learning_rate: float
@@ -64,13 +62,7 @@ class TuningSettings:
 
 
 class TuningRun:
-    """A recipe and its copy of the base model while they learn.
-
-    Attributes:
-        module: Both.
-        steps: How many steps they have taken.
-        memory: How much it holds.
-    """
+    """A recipe and its copy of the base model while they learn."""
 
     def __init__(
         self,

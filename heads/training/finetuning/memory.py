@@ -10,11 +10,7 @@ KEPT = 3  # besides a number that is learned: its gradient and two moments of Ad
 
 
 class TrainingMemory:
-    """The bytes of a training: weights, gradients, moments, and what autograd keeps of a step.
-
-    Attributes:
-        peak: The most that there have been.
-    """
+    """The bytes of a training: weights, gradients, moments, and what autograd keeps of a step."""
 
     def __init__(self, module: nn.Module, learned: Iterable[Tensor]) -> None:
         weights = list(module.state_dict().values())

@@ -65,7 +65,6 @@ class TunedRecipe(nn.Module):
     Attributes:
         base: The copy; under PEFT's adapter, where one is learned.
         recomputes: Whether the backward pass computes layers again instead of keeping their states.
-        recipe: What is read of it, and the head.
     """
 
     def __init__(
@@ -82,8 +81,10 @@ class TunedRecipe(nn.Module):
         super().__init__()
         self.recipe, self._classes = RecipeModule(resolved, backbone, classes), classes
         self.base = copy.deepcopy(backbone.model).requires_grad_(False)
-        self._plan, self._adapter = plan, _Adapter.of(resolved, self.base, plan)
-        if self._adapter is None:
+        self._plan, self._adapter = plan, None
+        if resolved.tuning.adapter:
+            self._adapter = _add_adapter(resolved, self.base, plan)
+        else:
             for name in plan.depths:
                 self.base.get_parameter(name).requires_grad_(True)
         # On an Apple GPU torch 2.13 does not draw the same dropout when it computes again.
@@ -190,9 +191,12 @@ class TunedRecipe(nn.Module):
         """What the base model has learned, copied to the processor."""
         resolved = self.recipe.reader.resolved
         if self._adapter is not None:
-            return TunedBase(
-                tune=resolved.tune, tensors=self._adapter.tensors(), adapter=self._adapter.facts
-            )
+            from peft import get_peft_model_state_dict
+
+            model, facts = self._adapter
+            found = get_peft_model_state_dict(model)  # by their names in a file of PEFT
+            tensors = {name: _copied(own) for name, own in found.items()}
+            return TunedBase(tune=resolved.tune, tensors=tensors, adapter=facts)
         tensors = {name: _copied(self.base.get_parameter(name)) for name in self._plan.depths}
         return TunedBase(tune=resolved.tune, tensors=tensors)
 
@@ -201,34 +205,20 @@ class TunedRecipe(nn.Module):
         return {name: _copied(own) for name, own in self.recipe.state_dict().items()}
 
 
-class _Adapter:
-    """PEFT's adapter within a base model."""
-
-    def __init__(self, model: Any, facts: Mapping[str, Any]) -> None:
-        self.facts, self._model = facts, with_adapter(model, facts)
-
-    @classmethod
-    def of(cls, resolved: ResolvedRecipe, model: Any, plan: TuningPlan) -> "_Adapter | None":
-        """Puts an adapter into a base model, where the recipe learns one."""
-        if not resolved.tuning.adapter:
-            return None
-        places = [name.rpartition(".")[0] for name in plan.depths]
-        turned = type(model.get_submodule(places[0])).__name__ == "Conv1D"
-        rank = resolved.tuning_options["rank"]
-        facts = {
-            "r": rank,
-            "lora_alpha": 2 * rank,
-            "target_modules": places,
-            "fan_in_fan_out": turned,
-        }
-        return cls(model, facts)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The adapter's tensors by their names in a file of PEFT, copied to the processor."""
-        from peft import get_peft_model_state_dict
-
-        found = get_peft_model_state_dict(self._model)
-        return {name: _copied(own) for name, own in found.items()}
+def _add_adapter(
+    resolved: ResolvedRecipe, model: Any, plan: TuningPlan
+) -> tuple[Any, Mapping[str, Any]]:
+    """Put PEFT's adapter into a base model; return the model with it, and the adapter's config."""
+    places = [name.rpartition(".")[0] for name in plan.depths]
+    turned = type(model.get_submodule(places[0])).__name__ == "Conv1D"
+    rank = resolved.tuning_options["rank"]
+    facts = {
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "target_modules": places,
+        "fan_in_fan_out": turned,
+    }
+    return with_adapter(model, facts), facts
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -60,9 +60,6 @@ def at_base_rates(chain: nn.Module, task: TrainingTask, rows: Tensor) -> None:
     Else all questions begin at one half, and a head with many of them spends its first epochs
     on learning that most answers are no. Questions that are balanced do begin at one half.
 
-    Args:
-        rows: The rows that it is going to learn from.
-
     Source: Lin et al. 2017, section 3.3, where the rate is the same for every class.
     """
     layer = chain.get_submodule(last_linear(chain))
@@ -92,12 +89,7 @@ class WeightAverage:
 
 
 class AdamWCopies:
-    """Copies of a head while they learn; what each draws comes from its own seed alone.
-
-    Attributes:
-        stack: The copies.
-        steps: How many steps they have taken.
-    """
+    """Copies of a head while they learn; what each draws comes from its own seed alone."""
 
     def __init__(
         self,

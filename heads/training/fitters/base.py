@@ -30,7 +30,6 @@ class TriedSettings:
     """One point of a validation curve.
 
     Attributes:
-        settings: What is tried, as plain values.
         step: After that many steps of the optimizer; 0 where there are none.
         score: On the development rows, by the metric that ranks; labels with thresholds chosen
             there.
@@ -82,8 +81,6 @@ class SearchResult:
     """What the search of one seed came to.
 
     Attributes:
-        chosen: The settings that were best on its development rows.
-        point: What they came to there.
         held: (m, c), the logits of the head that was learned with them from all its other rows,
             on its development rows; None where only settings are known.
         state: The tensors of that head, from which learning may go on; None where it begins anew.
@@ -232,7 +229,6 @@ class FirstLinear:
     """The first linear layer of a head, which takes up a scaling of the input.
 
     Attributes:
-        layer: Its name.
         bias: Whether it has a bias: without one it can take up no shift.
     """
 

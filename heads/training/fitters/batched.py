@@ -9,7 +9,6 @@ Legend: k copies, b rows in a batch, w width, c classes, p numbers that are lear
 import copy
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -198,27 +197,7 @@ def drop_out(values: Tensor, probability: float, rngs: Sequence[torch.Generator]
     # One random number a copy and step, not b · i: where its mask begins in the bank.
     starts = [int(torch.randint(places, (1,), generator=rng)) * LINE for rng in rngs]
     masks = [bank[start : start + size].view_as(values[0]) for start in starts]
-    return _Masked.apply(values, masks)
-
-
-class _Masked(torch.autograd.Function):
-    """The product of each copy's numbers with its mask, which is no tensor of all copies."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        ctx.masks = masks
-        return _masked(values, masks)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _masked(gradients[0], ctx.masks), None
-
-
-def _masked(values: Tensor, masks: Sequence[Tensor]) -> Tensor:
-    found = torch.empty_like(values)
-    for own, mask, place in zip(values, masks, found, strict=True):
-        torch.mul(own, mask, out=place)
-    return found
+    return torch.stack([own * mask for own, mask in zip(values, masks, strict=True)])
 
 
 @lru_cache(maxsize=8)

@@ -35,12 +35,7 @@ AT_ONCE = 256  # rows that are answered together: a neighbour search is rows × 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedFormFitter:
-    """A head whose tensors are set at once, by the solver that stands beside it.
-
-    Attributes:
-        resolved: Its recipe, which may fix options.
-        width: w.
-    """
+    """A head whose tensors are set at once, by the solver that stands beside it."""
 
     resolved: ResolvedRecipe
     width: int

@@ -17,7 +17,6 @@ class CopySettings:
 
     Attributes:
         learning_rate: Of AdamW, the same in all steps but the first few.
-        weight_decay: Of AdamW.
         standardise: Whether its input is standardised; folded into the head afterwards.
         principal_axes: Whether it sees its input along its principal axes; folded in likewise.
         epochs: How many passes over its rows it learns; 0 until that is known.

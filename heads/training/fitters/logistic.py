@@ -44,7 +44,6 @@ class LinearProblems:
     Attributes:
         vectors: (n, w), best along their principal axes; for heads without a bias not centred.
         targets: (n,) or (n, c).
-        objective: What is to be learned of them.
         weights: (n,), how much each row counts; (k, n), in each problem.
         strength: (k,), C.
         bias: Whether there is one; it is never penalised.
@@ -162,12 +161,7 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFitter:
-    """One linear layer without dropout: logistic regression, solved to its optimum.
-
-    Attributes:
-        first: Its one layer.
-        resolved: Its recipe, which may fix C.
-    """
+    """One linear layer without dropout: logistic regression, solved to its optimum."""
 
     first: FirstLinear
     resolved: ResolvedRecipe
@@ -318,10 +312,7 @@ class _Tries:
     """What one seed has tried.
 
     Attributes:
-        rows: Those that settings are chosen by.
         folds: The fold of each, see `Splits.selection`.
-        seed: Its number.
-        tried: What its options came to.
         states: For each the tensors without each of the folds.
     """
 

@@ -68,15 +68,11 @@ class Candidate:
     """Settings that a seed tries.
 
     Attributes:
-        seed: The number of the seed.
-        choice: The settings.
         development: (m,), the rows by which they are judged.
-        pass_steps: How many steps one pass over its rows takes.
         looks: The step and the loss of every evaluation.
         best: What it came to at its lowest loss, with the logits (m, c) and the tensors there.
         losses: (m,), the loss of each row at the last evaluation.
         factor: One over the temperature of the last evaluation.
-        is_out: Whether it was eliminated.
     """
 
     seed: int
@@ -239,9 +235,7 @@ def steps_after(found: SearchResult, pass_steps: float, config: ExperimentConfig
     emotion), at half the time.
 
     Args:
-        found: What the search came to.
         pass_steps: How many steps one pass over those rows takes.
-        config: The settings of the run.
     """
     if config.steps:
         return config.steps

@@ -44,11 +44,7 @@ BATCH = 32  # rows in a step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAdamWFitter:
-    """A whole recipe, reading and head, under AdamW.
-
-    Attributes:
-        make: A new assembly: token states to logits.
-    """
+    """A whole recipe, reading and head, under AdamW."""
 
     make: Callable[[], nn.Module]
     is_random: ClassVar[bool] = True

@@ -49,7 +49,6 @@ class AdamWFitter:
     """Layers that a `BatchedHeads` can compute: many copies at once under AdamW.
 
     Attributes:
-        make: A new head, its weights drawn.
         first: The layer that takes up a change of its input's axes; None, if no layer can.
         pretrained: Whether the head begins with weights that know their input as it is.
         standardise: Whether its input is standardised, where the recipe says so.
