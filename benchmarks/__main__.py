@@ -8,18 +8,16 @@ anew. Machines are noisy: what is compared runs in turn, and ratios are medians 
 import argparse
 import importlib
 import importlib.util
-import os
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import machine, reports, stored
 from benchmarks.figure import DARK, LIGHT, drawn
 from benchmarks.reports import PAGE, Report, Row, markdown, opened, replace_region
+from benchmarks.timing import fresh_cache
 from benchmarks.venvs import HOME
 
 KEPT = HOME.parent / "benchmarks"
@@ -87,7 +85,7 @@ def measured(report: Report, name: str, data: Path, rounds: int) -> Report:
         print(why)
         return Report(machine=facts, parts=parts, missing=missing)
     try:
-        with apart():
+        with fresh_cache(HF_HUB_OFFLINE="1"):  # and no network for models
             parts[name] = measure(name, data, rounds)
     except Exception as error:
         traceback.print_exc()
@@ -111,22 +109,6 @@ def absent(name: str, data: Path) -> str:
     if importlib.util.find_spec(PARTS[name]) is None:
         return f"{PARTS[name]} is not there."
     return ""
-
-
-@contextmanager
-def apart() -> Iterator[None]:
-    """A cache of its own for what follows, and no network for models."""
-    with tempfile.TemporaryDirectory() as place:
-        settings = {"HEADS_CACHE": place, "HF_HUB_OFFLINE": "1"}
-        before = {name: os.environ.get(name) for name in settings}
-        os.environ.update(settings)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value
 
 
 def publish(report: Report) -> None:

@@ -5,8 +5,6 @@ writes (32 texts in the order of the file), the same sorted by length, and eight
 text by our pass, exact and with 16-bit products. What a pass computes is counted, not estimated.
 """
 
-import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +17,7 @@ import heads
 from benchmarks.growth import POOLINGS, operations
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
-from benchmarks.timing import Work, seconds_of
+from benchmarks.timing import Work, fresh_cache, seconds_of
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
 from heads.backbone.engine import Backend, InferenceEngine, agreement
@@ -72,12 +70,12 @@ def in_turn(
 
 
 @torch.inference_mode()
-def naive(texts: Sequence[str], backbone: Backbone) -> None:
-    """The mean of every text, in batches as they come, where the model lies."""
+def naive(texts: Sequence[str], backbone: Backbone, pairs: Sequence[str] = ()) -> None:
+    """Take the mean of every text, or pair, in batches as they come, where the model lies."""
     for start in range(0, len(texts), BATCH):
+        sides = [list(side[start : start + BATCH]) for side in (texts, pairs) if side]
         given = backbone.tokenizer(
-            list(texts[start : start + BATCH]),
-            padding=True, truncation=True, max_length=256, return_tensors="pt",
+            *sides, padding=True, truncation=True, max_length=256, return_tensors="pt"
         ).to(backbone.device)  # fmt: skip
         states = backbone.model(**given).last_hidden_state
         mask = given["attention_mask"][..., None]
@@ -87,18 +85,9 @@ def naive(texts: Sequence[str], backbone: Backbone) -> None:
 def ours(texts: Sequence[str], backbone: Backbone, precision: str, count: int) -> None:
     """So many readings of every text in one pass, from the texts to files."""
     names = POOLINGS if count > 1 else ("mean",)
-    before = os.environ.get("HEADS_CACHE")
-    with tempfile.TemporaryDirectory() as place:
-        os.environ["HEADS_CACHE"] = place
-        try:
-            for _ in extract(
-                [resolve(f"{name}+linear") for name in names], texts, (), backbone, precision
-            ):
-                pass
-        finally:
-            os.environ.pop("HEADS_CACHE") if before is None else os.environ.update(
-                HEADS_CACHE=before
-            )
+    recipes = [resolve(f"{name}+linear") for name in names]
+    with fresh_cache():
+        *_, _ = extract(recipes, texts, (), backbone, precision)
 
 
 @torch.inference_mode()

@@ -58,12 +58,7 @@ def drawn(report: Report, ink: Ink) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A logarithmic axis of ratios.
-
-    Attributes:
-        low: The ratio at its left end.
-        high: The ratio at its right end.
-    """
+    """A logarithmic axis of ratios."""
 
     low: float
     high: float

@@ -20,15 +20,14 @@ import torch
 
 import heads
 from benchmarks import stored
+from benchmarks.encoding import naive
 from benchmarks.peers import SEARCHED, SENTENCE, peer
 from benchmarks.rounds import CannotSayError, run_heads, write
 from benchmarks.stored import Cell, Table, figure
 from benchmarks.timing import seconds_of
-from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
 from heads.data.corpus import Corpus
 
-BATCH = 32
 COMMAND = "python -m benchmarks.grid DATA…"
 TIMES = ("data", "rows", "grid", "naive", "floor", "reading", "in all", "× naive", "peak memory")
 SCORES = (
@@ -163,25 +162,7 @@ def passes(texts: Sequence[str], pairs: Sequence[str]) -> tuple[float, float]:
             order = order[count:]
 
     with torch.inference_mode():
-        return naive_seconds(texts, pairs, backbone), seconds_of(floor)
-
-
-def naive_seconds(texts: Sequence[str], pairs: Sequence[str], backbone: Backbone) -> float:
-    """Seconds of the loop that everybody writes, over all texts."""
-    model, tokenizer = backbone.model, backbone.tokenizer
-
-    def naive() -> None:
-        for start in range(0, len(texts), BATCH):
-            sides = [list(side[start : start + BATCH]) for side in (texts, pairs) if side]
-            encoded = tokenizer(
-                *sides, padding=True, truncation=True, max_length=256, return_tensors="pt"
-            )
-            states = model(**encoded).last_hidden_state
-            mask = encoded["attention_mask"][..., None]
-            _ = (states * mask).sum(1) / mask.sum(1)
-
-    with torch.inference_mode():
-        return seconds_of(naive)
+        return seconds_of(lambda: naive(texts, backbone, pairs)), seconds_of(floor)
 
 
 def run(folder: Path, grid: str, tree: Path = stored.ROOT) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from benchmarks.reports import Row
-from benchmarks.timing import Work, time_in_turn
+from benchmarks.timing import Work, fresh_cache, time_in_turn
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -234,7 +233,6 @@ def typed(tab: "Page", word: str) -> float:
 if __name__ == "__main__":
     from benchmarks.reports import line
 
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["HEADS_CACHE"] = folder
+    with fresh_cache():
         for each in main():
             print(line(each))

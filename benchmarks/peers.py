@@ -46,7 +46,6 @@ class Sizes:
     Attributes:
         whole: By all but the slow ones.
         part: By the slow ones.
-        names: Of the data sets.
     """
 
     whole: tuple[int, int]

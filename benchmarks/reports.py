@@ -20,14 +20,12 @@ class Row:
     """One thing that was measured, alone or against something else in the same rounds.
 
     Attributes:
-        what: What was done, on what.
         ours: How much ours took, a median; None where only the other was measured.
         against: What it is compared with; empty where with nothing.
         peer: How much that took, a median; None where it could not be measured.
         ratio: How many times as fast ours is; None where nothing is compared.
         spread: The least and the largest of the rounds: of the ratio, or where there is none,
             of what was measured.
-        unit: Of `ours` and `peer`.
         rounds: How often each was measured.
         note: What one must know to read the numbers, in a sentence.
         target: What the ratio should reach; None where nothing was promised.

@@ -4,7 +4,6 @@ Both take the same steps of AdamW on the same random vectors, in one thread as i
 is drawn by torch for the one and cut out of a bank for the other.
 """
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,15 +76,12 @@ def steps_of(cls: type[BatchedHeads], recipe: str, kind: torch.dtype) -> Callabl
     """Return the work of `STEPS` more steps of all copies of a head."""
     rng = torch.Generator().manual_seed(0)
     vectors, targets = torch.randn(ROWS, WIDTH, generator=rng), torch.arange(ROWS) % CLASSES
-    ones, rows = torch.ones(ROWS), torch.arange(ROWS)
-    task = TrainingTask(
-        vectors=vectors, index=rows, targets=targets, weights=ones, counts=ones, products=kind,
-        objective=Objective(problem=SINGLE_LABEL, outputs=CLASSES), stop=threading.Event(),
-    )  # fmt: skip
+    objective = Objective(problem=SINGLE_LABEL, outputs=CLASSES)
+    task = TrainingTask.of_rows(vectors, targets, objective, products=kind)
     choices = list(NEW_HEADS) * SEEDS
     with IsolatedRng().rolling():
         chains = [resolve(recipe).chain(WIDTH, CLASSES) for _ in choices]
-    seeds, data = list(range(len(chains))), CopyData(rows=rows, vectors=vectors.to(kind))
+    seeds, data = list(range(len(chains))), CopyData(rows=task.index, vectors=vectors.to(kind))
     copies = AdamWCopies(
         cls(chains, seeds, kind), task, [data] * len(chains), choices, seeds, adamw.batch_of(ROWS)
     )

@@ -38,8 +38,6 @@ class Table:
     """A table as it was measured: figures with all their digits, written down only when drawn.
 
     Attributes:
-        title: What stands above it.
-        columns: The names of its columns.
         rows: Its cells: words, or figures as `score`, `gap` and `figure` make them.
     """
 
@@ -114,7 +112,6 @@ def store(
     Args:
         command: What measures it again.
         data: The folders of the data sets.
-        folder: Where it is kept.
     """
     from benchmarks.machine import facts
 

@@ -1,7 +1,11 @@
-"""Clocks that the benchmarks and the studies share."""
+"""Clocks and empty caches that the benchmarks and the studies share."""
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 Work = Callable[[], object]
 
@@ -20,9 +24,6 @@ def time_in_turn(
 
     A first round is run and not counted. Every other round runs backwards, so that no work
     always follows the same one.
-
-    Args:
-        is_printed: Whether each time is printed once it is known.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
@@ -31,3 +32,10 @@ def time_in_turn(
             if is_printed:
                 print(f"  round {number}, {name}: {seconds[name][-1]:.1f} s", flush=True)
     return {name: times[1:] for name, times in seconds.items()}
+
+
+@contextmanager
+def fresh_cache(**variables: str) -> Iterator[None]:
+    """Within it nothing is cached from before, and some variables of the environment are set."""
+    with TemporaryDirectory() as place, patch.dict(os.environ, HEADS_CACHE=place, **variables):
+        yield

@@ -7,15 +7,10 @@ of SetFit and of sentence-transformers, which read the texts for every head. Tra
 all of it: search, every seed, the head for the temperature, the answers to the tested rows. It is
 done in the order of a race, those first whom a race leaves in it: so one round tells what the
 whole takes, what it takes with a race, and what learning takes where settings are known.
-
-With more than one round also what the grid comes to on four data sets, beside what the engine of
-issue 5 came to (3 seeds), whose steps were five times as many.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -23,10 +18,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.grid import naive_seconds
+from benchmarks.encoding import naive
 from benchmarks.peers import SENTENCE, SETFIT, peer
 from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import Answer, CannotSayError
+from benchmarks.timing import fresh_cache, seconds_of
 from heads.api import read
 from heads.backbone.backbone import Backbone
 from heads.backbone.loading import load
@@ -39,19 +35,12 @@ from heads.runs.racing import behind
 from heads.runs.runner import begin
 from heads.runs.spec import RunRequest, RunSpec
 from heads.settings import ExperimentConfig
-from heads.training.events import SearchFinished, TrialResult
+from heads.training.events import SearchFinished
 from heads.training.scheduler import Job, TrainingData, run_trials
 from heads.training.search import fit_job, search_job
 from heads.training.trial import trials
 
-SEEDS, FEW_SEEDS = 5, 3
-# Of commit bf68a0a, exact, 3 seeds: the best cell, mean+linear, the mean of all 64 cells.
-BEFORE: Mapping[str, tuple[float, float, float]] = {
-    "banking77": (0.9356, 0.9292, 0.9196),
-    "trec6": (0.9447, 0.8940, 0.8892),
-    "sst2": (0.8354, 0.8111, 0.7989),
-    "mrpc": (0.7194, 0.6875, 0.6889),
-}
+SEEDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +52,13 @@ class Trained:
         left: Seconds in which those learned whom a race leaves in it.
         stopped: Seconds in which the others did.
         cpu_seconds: Of all cores, for all of it.
-        scores: Of each cell, its mean accuracy over seeds.
     """
 
     search: float
     left: float
     stopped: float
     cpu_seconds: float
-    scores: Mapping[str, float]
+    cells: int
 
     @property
     def learning(self) -> float:
@@ -89,31 +77,24 @@ class Trained:
 
 
 def main(data: Path, rounds: int) -> list[Row]:
-    """The rows of this part: times on banking77, and accuracies where they are there."""
-    backbone = load()
-    rows = timed(data / "banking77", rounds, backbone)
-    names = [name for name in BEFORE if rounds > 1 and (data / name).is_dir()]
-    return rows + [row for name in names for row in scored(data / name, backbone)]
-
-
-def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
-    """One grid against the passes of the same round."""
-    naive, exact, reading, trained = list[float](), list[float](), list[float](), list[Trained]()
-    asked, peers = asked_of(folder, SEEDS), peers_of(folder)
+    """Time one grid on banking77 against the passes of the same round."""
+    folder, backbone = data / "banking77", load()
+    loop, exact, reading, trained = list[float](), list[float](), list[float](), list[Trained]()
+    asked, peers = asked_of(folder), peers_of(folder)
     apart: dict[str, list[float]] = {name: [] for name in peers}
     for number in range(rounds):
-        naive.append(naive_seconds(asked.corpus.texts, asked.corpus.pairs, backbone))
+        loop.append(seconds_of(lambda: naive(asked.corpus.texts, backbone, asked.corpus.pairs)))
         exact.append(features(asked, backbone, "exact").seconds)
         found = features(asked, backbone, asked.config.precision)
         reading.append(found.seconds)
         trained.append(train(asked, found, backbone))
-        told = f"naive {naive[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
+        told = f"naive {loop[-1]:.1f}, exact {exact[-1]:.1f}, {found.precision} {reading[-1]:.1f}"
         for name, ask in peers.items():
             apart[name].append(ask()["seconds"])
             told += f", {name} {apart[name][-1]:.1f}"
         print(f"  round {number + 1}: {told}, training {trained[-1].seconds:.1f} s", flush=True)
     both = [one + other.seconds for one, other in zip(reading, trained, strict=True)]
-    rows, cells = len(asked.corpus), len(trained[0].scores)
+    rows, cells = len(asked.corpus), trained[0].cells
     what = f"{cells * SEEDS} heads on {folder.name}"
     kind = str(products(asked.config.precision)).removeprefix("torch.")
     note = f"{rows:,} rows; {torch.get_num_threads()} cores, products in {kind}"
@@ -133,7 +114,7 @@ def timed(folder: Path, rounds: int, backbone: Backbone) -> list[Row]:
             for part, seconds in parts.items()
         ),
         compared(
-            f"{what}, reading and training", both, "one naive pass", naive, note=note, target=1.25
+            f"{what}, reading and training", both, "one naive pass", loop, note=note, target=1.25
         ),
         measured(f"{what}, training, processor seconds", cpu, note=note),
         *one_by_one(what, cells * SEEDS, reading, trained, apart),
@@ -178,24 +159,10 @@ def one_by_one(
             )
 
 
-def scored(folder: Path, backbone: Backbone) -> list[Row]:
-    """What the grid comes to on a data set, in points, beside what it came to before."""
-    asked = asked_of(folder, FEW_SEEDS)
-    found = train(asked, features(asked, backbone, asked.config.precision), backbone).scores
-    best = max(found, key=lambda name: found[name])
-    whats = f"best cell ({best})", "mean+linear", f"mean of {len(found)} cells"
-    ours = found[best], found["mean+linear"], fmean(found.values())
-    return [
-        Row(what=f"{folder.name}: {what}", ours=100 * own, peer=100 * before, unit="% right",
-            against="the engine of issue 5", rounds=FEW_SEEDS, note=f"{FEW_SEEDS} seeds each")
-        for what, own, before in zip(whats, ours, BEFORE[folder.name], strict=True)
-    ]  # fmt: skip
-
-
-def asked_of(folder: Path, seeds: int) -> RunSpec:
+def asked_of(folder: Path) -> RunSpec:
     """The full grid on a data set with a test set, as a run would ask it."""
     data, test = read(folder / "train.csv"), read(folder / "test.csv")
-    whole = RunRequest(data=data, test=test, grid="full", config=ExperimentConfig(seeds=seeds))
+    whole = RunRequest(data=data, test=test, grid="full", config=ExperimentConfig(seeds=SEEDS))
     with TemporaryDirectory() as place:
         return question.load(begin(whole, out=Path(place) / "run"))
 
@@ -212,19 +179,6 @@ def features(asked: RunSpec, backbone: Backbone, precision: str) -> FeatureMatri
     return replace(found, parts=kept)
 
 
-@contextmanager
-def fresh_cache() -> Iterator[None]:
-    """Within it, nothing is known from before."""
-    before = os.environ.get("HEADS_CACHE")
-    with TemporaryDirectory() as place:
-        os.environ["HEADS_CACHE"] = place
-        try:
-            yield
-        finally:
-            os.environ.pop("HEADS_CACHE")
-            os.environ.update({"HEADS_CACHE": before} if before else {})
-
-
 def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained:
     """Every cell of the grid, as a run trains it without a race."""
     training_data = TrainingData(
@@ -235,7 +189,7 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
         products=products(asked.config.precision),
     )
     cells = trials(asked.resolved, backbone, len(asked.corpus.classes))
-    searched, scores, times = dict[str, SearchFinished](), dict[str, float](), list[float]()
+    searched, times = dict[str, SearchFinished](), list[float]()
     used = time.process_time()
 
     def done(jobs: list[Job]) -> None:
@@ -243,8 +197,6 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
         for event in run_trials(jobs, training_data, torch.get_num_threads()):
             if isinstance(event, SearchFinished):
                 searched[event.name] = event
-            elif isinstance(event, TrialResult):
-                scores[event.trial.name] = accuracy(event, training_data)
         times.append(time.perf_counter() - begun)
 
     done([search_job(trial, training_data) for trial in cells])
@@ -258,12 +210,5 @@ def train(asked: RunSpec, found: FeatureMatrices, backbone: Backbone) -> Trained
         left=left,
         stopped=others,
         cpu_seconds=time.process_time() - used,
-        scores=scores,
+        cells=len(cells),
     )
-
-
-def accuracy(result: TrialResult, training_data: TrainingData) -> float:
-    """The mean over seeds of the share of tested rows that are answered right."""
-    pairs = zip(result.learned, training_data.splits.test, strict=True)
-    right = [one.logits.argmax(dim=1) == training_data.task.targets[rows] for one, rows in pairs]
-    return fmean(float(one.float().mean()) for one in right)

@@ -7,7 +7,6 @@ of layers predicts is 2 of 6 of the time of everything.
 """
 
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,17 +68,8 @@ def task_of(rows: Sequence[tuple[str, str]]) -> TrainingTask:
     """Rows as what is learned from."""
     classes = sorted({label for _, label in rows})
     targets = torch.tensor([classes.index(label) for _, label in rows])
-    ones = torch.ones(len(rows))
-    return TrainingTask(
-        vectors=torch.empty(0, 0),
-        index=torch.arange(len(rows)),
-        targets=targets,
-        objective=Objective(problem=SINGLE_LABEL, outputs=len(classes)),
-        weights=ones,
-        counts=ones,
-        stop=threading.Event(),
-        texts=[text for text, _ in rows],
-    )
+    objective, texts = Objective(problem=SINGLE_LABEL, outputs=len(classes)), [t for t, _ in rows]
+    return TrainingTask.of_rows(torch.empty(0, 0), targets, objective, texts=texts)
 
 
 def ours(recipe: str, backbone: Backbone, task: TrainingTask, *, kept: bool) -> Callable[[], Any]:

@@ -36,7 +36,6 @@ class Environment:
     """A peer's environment, or why there is none.
 
     Attributes:
-        name: Its name.
         python: Its Python; None where it could not be installed.
         reason: Why not, in a line.
     """

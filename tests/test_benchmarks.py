@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks import __main__ as bench
 from benchmarks import (
-    encoding,
     figure,
     growth,
     memory,
@@ -117,23 +116,6 @@ def test_a_program_answers_in_its_last_line():
         rounds.answered([sys.executable, "-c", "raise ValueError('no')"], {})
 
 
-def test_rows_are_drawn_once_and_the_same(tmp_path):
-    for name in ("train", "test"):
-        rounds.write(tmp_path / f"{name}.csv", [(f"text {n},\n", f"{n % 2}") for n in range(30)])
-    with rounds.drawn(tmp_path, 10, 100) as one, rounds.drawn(tmp_path, 10, 100) as other:
-        drawn_rows = rounds.read(Path(one["train"]))
-        assert drawn_rows == rounds.read(Path(other["train"]))
-        assert (one["train_rows"], one["all_train"], one["test_rows"]) == (10, 30, 30)
-        assert len(set(drawn_rows)) == 10
-
-
-def test_a_command_that_fails_says_why_in_a_line():
-    assert venvs.failed([sys.executable, "-c", "pass"]) == ""
-    code = "import sys; sys.exit('WARNING: slow\\nERROR: No matching distribution\\nbye')"
-    assert venvs.failed([sys.executable, "-c", code]) == "No matching distribution"
-    assert "no such program" in venvs.failed(["no such program"])
-
-
 def test_an_environment_is_installed_once_and_anew_where_it_is_to_hold_something_else(
     tmp_path, monkeypatch
 ):
@@ -193,44 +175,10 @@ def test_a_part_of_the_rows_is_scaled_and_said():
     assert [(row.against, row.ours) for row in bare] == [(peers.SETFIT, 6.0)]
 
 
-def test_a_pass_is_set_against_the_peak_by_medians(monkeypatch):
-    monkeypatch.setattr(encoding, "precisions", lambda: ("exact",))
-    times = {
-        "naive": [9.0, 9.0],
-        "sorted": [6.0, 6.0],
-        "exact 8": [3.0, 4.0],
-        "exact 1": [3.0, 3.2],
-    }
-    peaks = {"exact": [2e11, 2e11], "fast": [4e11, 4e11]}
-    *_, one, peak = encoding.against(times, 10, [1.6e11, 1.2e11], peaks)
-    assert one.note.startswith("1.125 of one")
-    assert (peak.ours, peak.spread) == (pytest.approx(70), (pytest.approx(60), pytest.approx(80)))
-    assert peak.note.startswith("140 of 200 GFLOP/s")
-
-
-def test_a_ranking_is_set_against_what_training_found():
-    names = ("logme", "hscore", "knn")
-    rank = [answer(1.0, read=0.9)]
-    theirs = [answer(4.0, read=3.0) | {"layers": {name: [1, 2, 3, 4, 6, 5] for name in names}}]
-    trained = {"scores": [1, 2, 3, 4, 5, 6], "layers": {name: [1, 2, 3, 4, 5, 6] for name in names}}
-    answers = {"ours, ranking": rank, peers.RANKER: theirs}
-    time, *taus = peers.ranking("data", answers, trained)
-    assert time.ratio == 4.0
-    assert [row.ours for row in taus] == [pytest.approx(1.0)] * 3
-    assert [row.peer for row in taus] == [pytest.approx(13 / 15)] * 3
-    assert "theirs 5, training 6" in taus[0].note
-
-
 def test_texts_have_the_tokens_that_they_are_said_to_have():
     texts = growth.texts_of(32, 11)
     assert len(set(texts)) == 11
     assert {len(one) for one in load().encode(texts)} == {32}
-
-
-def test_operations_are_those_of_the_bundled_model():
-    # A layer: four products of the width, two of four times the width, and attention's two.
-    one_layer = 2 * 16 * 384 * (4 * 384 + 2 * 4 * 384) + 2 * 2 * 16 * 16 * 384
-    assert growth.operations(16) == 6 * one_layer
 
 
 def test_without_data_parts_are_left_out_with_a_sentence(tmp_path, capsys):
