@@ -58,15 +58,12 @@ class Backbone:
     """A base model, ready to read.
 
     Attributes:
-        id: The id that the user knows it by.
-        revision: Which version of it this is.
         folder: Where its checkpoint lies; None if it was never on disk.
         model_type: Its family in Transformers.
         width: d, the size of a token's state.
         layers: l, the number of layers; 0 where it gives the states of the last one only.
         decoder_width: Size of a state of the decoder that stands on the encoder; 0 without one.
         shifted: Whether that decoder is read one place further than the text.
-        parameters: Their number.
         pooler: Whether its own pooler is pretrained, untrained, new (random), or missing.
         pooler_weights: The tensors of the checkpoint's pooler, named as in the head `bert`.
         tokens: How many tokens of a text are read.

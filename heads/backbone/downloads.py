@@ -75,11 +75,7 @@ class Download:
     """A model on its way, and those who wait for it.
 
     Attributes:
-        model: Its id.
-        limits: What is allowed.
-        says: How far it is.
         whose: Who asked for it first.
-        total: Its bytes, once they are known.
         over: Set at its end.
     """
 

@@ -65,8 +65,6 @@ class InferenceEngine:
     """A base model with the backend that encodes; its copy is made when it first encodes.
 
     Attributes:
-        backbone: The base model, on the processor.
-        way: The backend.
         says: Why this backend was chosen, in a sentence.
     """
 
@@ -127,7 +125,6 @@ class BackendAgreement:
     """The difference between two passes over the same texts.
 
     Attributes:
-        texts: The number of texts.
         difference: The largest of two numbers, over the largest number there is (1, if smaller).
         cosine: The smallest between a token's states.
     """

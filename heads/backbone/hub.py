@@ -113,7 +113,6 @@ class Listing:
     """What the Hub says of a model.
 
     Attributes:
-        model: Its id.
         revision: The commit.
         sizes: The bytes of each file that would be fetched.
         config: Its config.json, as text.

@@ -18,12 +18,7 @@ class BaseModel:
 
     Attributes:
         id: Its id on the Hugging Face Hub; the bundled one's is its plain name.
-        says: One sentence for the user.
-        width: Size of a token's state.
-        layers: Number of layers.
         millions: Parameters, in millions.
-        family: Its family in Transformers, which its config calls model_type.
-        licence: Its licence as the Hub states it.
     """
 
     id: str

@@ -16,7 +16,6 @@ def products(asked: str, device: torch.device = HERE) -> torch.dtype:
 
     Args:
         asked: The setting: auto, exact or fast; or the name of a precision used before.
-        device: The device that computes them.
     """
     if asked in (EXACT, "float32"):
         return torch.float32

@@ -45,8 +45,6 @@ class Checkpoint:
     """A folder that has passed the gate.
 
     Attributes:
-        id: The id that the user knows it by.
-        folder: Where it lies.
         revision: The commit on the Hub, the package's name, or a local stamp.
         config: Its config.json, as plain values.
     """

@@ -15,7 +15,6 @@ class BaseModelNeeds:
         settings: Config values that it must have, where the config has none.
         arguments: What its class must be told besides.
         marks_first: Whether the first token must be marked for global attention.
-        why: One sentence for the user.
     """
 
     built_as: str = ""

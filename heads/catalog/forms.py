@@ -22,7 +22,6 @@ class Form:
 
     Attributes:
         name: F1 to F17.
-        says: What it does, in one sentence for the user.
         recipe: The recipe that equals it; empty where there is none.
         families: Its model types, as Transformers calls them.
         options: For an option of the recipe, the config keys that hold it; the first that is

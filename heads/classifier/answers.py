@@ -26,8 +26,6 @@ class AnswerColumns:
     """Which columns answers come in, and what stands in them.
 
     Attributes:
-        classifier: Who answers.
-        columns: The columns, in order.
         probabilities: Whether every class's probability is one.
         logits: Whether every class's logit is one.
         abstain_below: How sure it must be to answer; 0 where it always does.

@@ -16,11 +16,7 @@ from heads.parts.resolve import resolve
 
 
 def fine_tuned_warning(backbone: Backbone, *, has_test: bool = False) -> str:
-    """Return what to say before any score on a fine-tuned classifier; nothing on another model.
-
-    Args:
-        has_test: Whether a fixed test set is scored.
-    """
+    """Return what to say before any score on a fine-tuned classifier; nothing on another model."""
     if not is_fine_tuned(backbone):
         return ""
     seen = "the test rows" if has_test else "these rows"

@@ -92,10 +92,6 @@ def _tools(config: HeadConfig) -> dict[str, Any]:
 def build_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> HeadConfig:
     """Return the configuration of a recipe on a base model.
 
-    Args:
-        module: The recipe, built on this base model.
-        backbone: The base model, as the recipe reads it.
-
     Raises:
         RecipeError: The recipe does what no single pass of a model over tokens does.
     """

@@ -86,7 +86,6 @@ class Refit:
 
     Attributes:
         rows: How many rows the heads had learned from that were scored.
-        trainings: How many of them there were.
         seconds: How long the training on all rows took.
     """
 

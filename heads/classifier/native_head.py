@@ -60,11 +60,8 @@ class NativeHead:
     Attributes:
         called: The class, such as BertForSequenceClassification.
         recipe: The recipe that equals it.
-        classes: The names of its classes.
-        many: Whether several may apply, or one output is read by a sigmoid.
         tensors: Its tensors, under our names.
         names: Our name of each tensor, and its name in the family's checkpoint.
-        numbers: Whether its outputs are numbers (regression), not classes.
         marks: What its config says besides, if it was written here.
         new: Our names of those that the checkpoint lacks or has in another shape: random.
         mismatched: Those of them that it has in another shape.
@@ -93,9 +90,6 @@ _finding = threading.Lock()
 
 def native_head(backbone: Backbone) -> NativeHead:
     """The head that a base model's checkpoint has of its own; what it lacks is random.
-
-    Args:
-        backbone: A `Backbone` that came from a checkpoint.
 
     Raises:
         RecipeError: No recipe expresses its family's head.
@@ -285,7 +279,6 @@ def names_of(
     """Our names of a head's tensors, and what the model of Transformers calls them.
 
     Args:
-        form: The form of the model's family.
         chain: Our head, on whatever device, as large as the model's own.
 
     Raises:

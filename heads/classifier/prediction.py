@@ -77,9 +77,6 @@ def is_close(probabilities: Sequence[float], head: TrainedHead | Prediction) -> 
     By convention they are where they differ by less than half the 95 % interval of the head's
     accuracy on held-out rows, or by less than 5 points where no accuracy is known. The answer of a
     random head means nothing, so it is never too close.
-
-    Args:
-        probabilities: One for each class.
     """
     if head.new or not head.problem.is_exclusive or len(probabilities) < 2:
         return False

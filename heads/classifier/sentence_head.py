@@ -70,7 +70,6 @@ class SentenceHead:
 
     Attributes:
         called: What its library calls it.
-        recipe: The recipe that is the same function.
         tensors: The head's tensors, under our names.
         names: Our name of each tensor, and where it lies in the folder.
         outputs: c.

@@ -38,14 +38,12 @@ class Exported(display.Displayed):
     """A folder that was written and compared with the classifier.
 
     Attributes:
-        folder: The folder.
         native: Whether it is a class of Transformers, which needs no code of its own.
         called: The class; of an adapter the class that it is put onto; of a folder of
             sentence-transformers the class that loads it.
         recipe: The recipe as the class of Transformers has it, else as it was trained.
         difference: The largest difference of a logit between the folder, loaded anew, and us.
         notes: What one should know, one sentence each.
-        files: The names of the files.
         usage: Lines of Python that load it and answer.
     """
 

@@ -31,9 +31,7 @@ class Equivalent:
     """A class of Transformers that computes what a trained head computes.
 
     Attributes:
-        form: The form of the family.
         config: The config under which it does.
-        recipe: The recipe that equals the class.
         tensors: The head's tensors, by their names in that recipe's head.
         differs: What differs in training, in one sentence, or "".
     """

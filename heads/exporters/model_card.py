@@ -76,11 +76,9 @@ def model_card(
     """Return a README.md in the Hugging Face Hub's form.
 
     Args:
-        usage: Lines of Python that load the classifier.
         notes: Further facts about the folder, one sentence each.
         library: The Hub's name of the library that loads the folder.
         is_adapter: Whether the folder holds an adapter instead of the base model.
-        has_code: Whether the folder holds the code of its class.
         published: What the Hub shows besides.
     """
     published = published or Publication(repo="")

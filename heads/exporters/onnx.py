@@ -156,7 +156,6 @@ def export_module(module: nn.Module, inputs: Mapping[str, Any], names: Sequence[
 
     Args:
         inputs: Example arguments: tensors, or dictionaries of them for each side of a pair.
-        names: The names of the inputs in the file.
     """
     sides = dict(zip(inputs, SUFFIXES, strict=False))
     shapes = {
@@ -199,13 +198,11 @@ class Int8Comparison:
     """An 8-bit ONNX file beside the 32-bit file that it was made from (``_float``).
 
     Attributes:
-        rows: The number of rows that both were compared on.
         is_training_data: Whether the head was trained on these rows.
         accuracy: The share of rows whose class, or whose whole set of labels, is right.
         agreement: The share of rows that both answer alike.
         largest_change: The largest change of a probability.
         milliseconds: The median time of so many texts, by their number.
-        size_bytes: The size of the file.
     """
 
     rows: int
@@ -246,8 +243,6 @@ class OnnxReport(display.Displayed):
     """An ONNX file that has been written and checked.
 
     Attributes:
-        path: The file.
-        size_bytes: Its size.
         inputs: The names of its inputs, (n, t) whole numbers each.
         texts: The number of texts that it was checked on, alone and in batches.
         difference: The largest difference of a logit from ours; of a file in 8 bits, that of the

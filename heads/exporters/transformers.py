@@ -71,7 +71,6 @@ def write_model(
 
     Args:
         path: An empty folder.
-        name: The name that the folder will have.
         published: What the Hub shows besides.
 
     Raises:

@@ -136,7 +136,6 @@ class Words:
         logits: For each seed (n, c), of its tested rows.
         thresholds: (s, c), where there are labels.
         C: For each seed the strength of the fit.
-        seconds: How long it took.
     """
 
     logits: tuple[Tensor, ...]

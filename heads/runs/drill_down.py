@@ -30,7 +30,6 @@ class Disagreement:
 
     Attributes:
         line: Where it stands in the file; 0 where that is not known.
-        text: The text.
         pair: The second text, or nothing.
         label: Its class.
         answers: For each head what it answers and how sure it is (0 to 1); of several labels,

@@ -123,7 +123,6 @@ def tuning_costs(
 
     Args:
         seeds: How many are trained; all of the run, if not told.
-        stop: Ends the timing, once it is set.
     """
     splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(

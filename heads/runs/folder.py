@@ -58,11 +58,7 @@ PATIENCE = 0.5  # seconds; who only looks whether a run is busy holds it for a m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """One run on disk.
-
-    Attributes:
-        path: Where it lies.
-    """
+    """One run on disk."""
 
     path: Path
 

@@ -42,14 +42,10 @@ class Leaderboard(display.Displayed):
     """Every cell of a run that is done, compared.
 
     Attributes:
-        folder: Where the run lies.
-        data: The name of the data.
-        model: The base model.
         revision: Which version of it.
         classes: The names of the classes, in the order of every table.
         problem: What rows are labelled with.
         metric: What the score is: that of `ExperimentConfig.metric`, or the usual one of the kind.
-        rows: How many rows the data have.
         protocol: In a sentence, who learned from what and was scored on what.
         cells: Heads by score, the highest first; then the baselines.
         recipes: What the name of every head that was planned stands for.

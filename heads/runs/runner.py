@@ -72,11 +72,7 @@ def filled(
     backbone: Backbone,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | Trying | CellDone, None, None]:
-    """Train what is still to be trained, the baselines too; of a race, whoever is left in it.
-
-    Args:
-        scheduler: Does the jobs, on this machine or on several.
-    """
+    """Train what is still to be trained, the baselines too; of a race, whoever is left in it."""
     workers = max(1, torch.get_num_threads())
     if not is_kept(run, asked, MAJORITY):  # the heads that are kept name its score
         yield _done(
@@ -218,11 +214,7 @@ def _checked(request: RunRequest) -> tuple[RunSpec, list[Trial], Backbone]:
 
 
 def probed(request: RunRequest, stop: threading.Event | None = None) -> Expected:
-    """Estimate how long a run would take, before it begins: some texts are read for it.
-
-    Args:
-        stop: Ends it, once it is set.
-    """
+    """Estimate how long a run would take, before it begins: some texts are read for it."""
     return expected(*_checked(request), stop)
 
 

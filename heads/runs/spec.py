@@ -47,9 +47,7 @@ class RunRequest(TrainOptions):
     """What a user asks, before it is checked against the base model and the limits.
 
     Attributes:
-        data: The rows.
         test: Rows that are scored; without them some of the data are held out.
-        config: The settings.
     """
 
     data: Data
@@ -86,11 +84,8 @@ class RunSpec:
     """The question of a run, checked and as it is kept.
 
     Attributes:
-        corpus: The rows.
-        model: The id of the base model.
         revision: Which version of it.
         recipes: The heads, in order; the baselines come after them.
-        config: The settings.
         account: How the data were read: rows, columns, what was dropped, warnings; whether
             folds set rows aside, which older runs have scored; whether settings of solved heads are
             cross-validated, which older runs chose on development rows; what may make every score

@@ -24,7 +24,6 @@ class WayOfLearning:
     """A recipe with one way of learning the base model.
 
     Attributes:
-        resolved: The recipe.
         cell: What was measured of it.
         to_first: Its difference from the first way, which is the frozen one where there is that;
             None for the first itself.
@@ -107,8 +106,6 @@ def ways_of_learning(
     """All recipes that were learned in two ways or more, the one that scores highest first.
 
     Args:
-        answers: Of every cell, by its name.
-        seed: Of the comparisons.
         compare: Compares the ways, or reads what they came to before.
     """
     found = []

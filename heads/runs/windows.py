@@ -14,11 +14,7 @@ from heads.parts.resolved_recipe import CUT, LONG, STRIDE, USUAL_STRIDE, Resolve
 
 
 def both_ways(recipes: Mapping[str, ResolvedRecipe]) -> Iterator[tuple[str, str]]:
-    """The names of recipes that read long texts in windows, each with that of the one that cuts.
-
-    Args:
-        recipes: Those that are done, by their names.
-    """
+    """The names of recipes that read long texts in windows, each with that of the one that cuts."""
     for name, resolved in recipes.items():
         if resolved.reads_windows:
             cut = str(with_options(resolved, {LONG: CUT, STRIDE: USUAL_STRIDE}))
@@ -41,9 +37,7 @@ def windows_notes(
 
     Args:
         recipes: Those that are done, by their names.
-        answers: Of each of them.
         facts: What reading gave: which rows are `longer`, than how many `tokens`.
-        seed: Of the comparisons.
         compare: Compares two cells, or reads what they came to before.
     """
     told, longer = list[str](), torch.tensor(facts.get("longer", []), dtype=torch.long)
