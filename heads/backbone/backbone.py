@@ -163,9 +163,7 @@ class Backbone:
         return replace(self, **{name: getattr(other, name) for name in own})
 
     def for_recipe(self, resolved: ResolvedRecipe) -> "Backbone":
-        """The same base model, which writes around every text what a recipe has there.
-
-        And it reads long texts in windows where the recipe does.
+        """Return the base model that writes around texts, and cuts them, as a recipe does.
 
         Raises:
             RecipeError: It has no prompt of that name, its tokenizer no mask token, or its windows
@@ -202,11 +200,7 @@ class Backbone:
         raise RecipeError(what, f"Write the text itself, for example {PREFIX}=query:_.")
 
     def prompted(self, prompt: str) -> "Backbone":
-        """Return the base model with a prompt (_ for a space) and [MASK] behind every text.
-
-        Raises:
-            RecipeError: Its tokenizer has no mask token.
-        """
+        """Return it with a prompt (_ for a space) and [MASK] behind texts, or raise RecipeError."""
         if not prompt:
             return replace(self, prompt=()) if self.prompt else self
         token = self.tokenizer.mask_token_id
@@ -221,9 +215,9 @@ class Backbone:
         return replace(self, prompt=(*before, token, *after))
 
     def _with_prompt(self, text: Encoded) -> Encoded:
-        """A text with the prompt behind its last word; of it only [MASK] counts as content.
+        """Return a text, and its windows, with the prompt behind its last word.
 
-        Of a text that is read in windows every window has it.
+        Of the prompt only [MASK] counts as content.
         """
         words = [place for place, special in enumerate(text.special) if not special]
         end, size = max(words, default=0) + 1, len(self.prompt)
@@ -348,18 +342,36 @@ class Backbone:
     def forward(self, batch: Sequence[Encoded], side: Side = "right") -> States:
         """Encode texts as `states` does, with gradients where the model's parameters need them."""
         inputs = self.filled(batch, side)
-        mask = inputs["attention_mask"]
-        special = filled_up([text.special for text in batch], 1, side).to(mask.device)
-        output = self._answered(inputs)
-        ends = torch.tensor(sorted(self.ends), device=mask.device)
+        numbers, mask = inputs["input_ids"], inputs["attention_mask"]
+        special = filled_up([text.special for text in batch], 1, side).to(mask.device).bool()
         read = self._read_mask(batch, mask, side)
+        return self.build_states(self.answer(inputs), numbers, mask, special, read)
+
+    def build_states(
+        self,
+        output: Any,
+        numbers: Tensor,
+        mask: Tensor,
+        special: Tensor,
+        read: Tensor | None = None,
+    ) -> States:
+        """Return the states of texts from the model's answer.
+
+        Args:
+            numbers: (n, t), the tokens.
+            mask: (n, t), 1 on real ones.
+            special: (n, t), true on those that are no content.
+            read: (n, t), the mask less what no pooling reads. Default: the mask.
+        """
+        read = mask if read is None else read
+        ends = torch.tensor(sorted(self.ends) or [-1], device=mask.device)
         return States(
             mask=read.float(),
-            unpadded=self._unpadded(inputs["input_ids"], read).float(),
-            content=(read * (special == 0)).float(),
+            unpadded=self._unpadded(numbers, read).float(),
+            content=(read * ~special).float(),
             hidden=layers_of(output, mask),
             pooler=getattr(output, "pooler_output", None),
-            eos=torch.isin(inputs["input_ids"], ends).float(),
+            eos=(numbers[..., None] == ends).any(dim=-1).float(),  # isin has no ONNX
             **(self._decoded(output, mask) if self.decoder_width else {}),
         )
 
@@ -397,23 +409,17 @@ class Backbone:
         filled["attention_mask"] = filled_up([[1] * len(text) for text in batch], 0, side)
         return {name: numbers.to(self.device) for name, numbers in filled.items()}
 
-    @contextmanager
-    def _blamed(self, numbers: Tensor) -> Iterator[None]:
-        """What the model cannot read is no fault of ours, and not of the user's."""
+    def answer(self, inputs: dict[str, Tensor]) -> Any:
+        """Return the model's answer, or raise ModelError for texts that it cannot read."""
         try:
-            yield
+            return self.run(inputs)
         except (RuntimeError, IndexError, ValueError) as error:
-            first = str(error).strip().split("\n", 1)[0][:120]
+            first, numbers = str(error).strip().split("\n", 1)[0][:120], inputs["input_ids"]
             what = f"{self.id} cannot read a text of {numbers.shape[1]} tokens ({first})."
             do = "Try another text, or another base model."
             if numbers.device != HERE:
                 do = "Hide the GPU with an empty CUDA_VISIBLE_DEVICES, or take another base model."
             raise ModelError(what, do) from error
-
-    def _answered(self, inputs: dict[str, Tensor]) -> Any:
-        """The model's answer."""
-        with self._blamed(inputs["input_ids"]):
-            return self.run(inputs)
 
     def run(self, inputs: dict[str, Tensor]) -> Any:
         """The model's own answer, given what its family's classifier gives it besides."""
@@ -460,13 +466,7 @@ class Backbone:
         kept = range(self.layers + 1) if layers is None else layers
         return whole_text(text, cut, partial(self._batches, most=TOKENS_A_BATCH), kept)
 
-    def whole(self, text: Encoded) -> States:
-        """The states of one text (1, t); where it is read in several windows, of those (k, t)."""
-        cut = self.states([text])
-        return self.whole_text(text, cut) if text.windows else cut
-
     def _batches(self, texts: Sequence[Encoded], most: int) -> Iterator[tuple[list[int], States]]:
-        """The same, but for windows."""
         lengths, tokens = list(map(len, texts)), tokens_at_once(self.device)
         for rows in like_length(lengths, most, tokens, self.reads_padding):
             yield rows, self.states([texts[row] for row in rows])

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from heads import display
 from heads.backbone.backbone import Backbone
-from heads.backbone.states import States, layers_of, states_of
+from heads.backbone.states import States, states_of
 from heads.caching import place_told, writing
 from heads.classifier.classifier import Classifier
 from heads.classifier.head_model import find_special_token_ids
+from heads.classifier.inputs import sides_of
 from heads.classifier.module import RecipeModule
 from heads.errors import CheckpointError, DataError, HeadsError, LimitError, ModelError, RecipeError
 from heads.exporters.model_card import base_name, hub_id
@@ -86,7 +87,6 @@ class TokensToLogits(nn.Module):
         self.model: nn.Module = backbone.model
         self.head = head
         self.mask_type = mask_type
-        self.ends = nn.Buffer(torch.tensor(sorted(backbone.ends) or [-1]))
         self.special = nn.Buffer(torch.tensor(find_special_token_ids(backbone) or [-1]))
 
     def forward(self, first: Tokens, second: Tokens | None = None) -> Tensor:
@@ -96,24 +96,10 @@ class TokensToLogits(nn.Module):
 
     def encode(self, tokens: Tokens) -> States:
         """Return the states of texts."""
-        input_ids, attention_mask = tokens["input_ids"], tokens["attention_mask"]
-        output = self.backbone.run(tokens | {"attention_mask": attention_mask.to(self.mask_type)})
-        mask = attention_mask.float()
-        # isin has no ONNX.
-        special, eos = (
-            input_ids[..., None].eq(numbers).any(dim=-1).float()
-            for numbers in (self.special, self.ends)
-        )
-        has_decoder = bool(self.backbone.decoder_width)
-        return States(
-            mask=mask,
-            unpadded=self.backbone._unpadded(input_ids, attention_mask).float(),
-            content=mask * (1 - special),
-            hidden=layers_of(output, attention_mask),
-            pooler=getattr(output, "pooler_output", None),
-            eos=eos,
-            **(self.backbone._decoded(output, attention_mask) if has_decoder else {}),
-        )
+        numbers, mask = tokens["input_ids"], tokens["attention_mask"]
+        output = self.backbone.run(tokens | {"attention_mask": mask.to(self.mask_type)})
+        special = (numbers[..., None] == self.special).any(dim=-1)  # isin has no ONNX
+        return self.backbone.build_states(output, numbers, mask, special)
 
 
 class VectorsToLogits(nn.Module):
@@ -145,10 +131,8 @@ def inputs(
 
 def tokenize(classifier: Classifier, texts: Sequence[str], pairs: Sequence[str]) -> list[Tokens]:
     """Return the tokens of texts or pairs; of pairs that are encoded separately, of both sides."""
-    backbone = classifier.backbone
-    if classifier.head.module.is_siamese:
-        return [backbone.filled(backbone.encode(side)) for side in (texts, pairs)]
-    return [backbone.filled(backbone.encode(texts, pairs))]
+    backbone, sides = classifier.backbone, sides_of(classifier.head.module, texts, pairs)
+    return [backbone.filled(backbone.encode(*side)) for side in sides]
 
 
 def export_module(module: nn.Module, inputs: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -367,11 +351,7 @@ def check_onnx(classifier: Classifier, path: Path) -> None:
 
 
 def write_file(classifier: Classifier, path: Path, backbone: Backbone | None = None) -> None:
-    """Write a classifier as ONNX without checking it.
-
-    Args:
-        backbone: A base model in the place of the classifier's, such as one in 8 bits.
-    """
+    """Write a classifier as ONNX, with another base model if given, without checking it."""
     try:
         program = _build_program(classifier, backbone or classifier.backbone)
         precision = {"precision": "int8" if backbone else "float32"}

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
-from heads.backbone.states import Encoded, States, layers_of
+from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule
 from heads.errors import ModelError
 
@@ -60,10 +60,11 @@ class InputEmbeddings:
             for name, tensor in self.backbone.filled([self.encoded]).items()
         }
         with _looked_up(self.backbone, given["input_ids"], embeddings) as used:
-            output = self.backbone._answered(given)
+            output = self.backbone.answer(given)
         if not used:
             raise _refusal(self.backbone)
-        return _states(self.backbone, given, self.special, output)
+        numbers, mask = given["input_ids"], given["attention_mask"]
+        return self.backbone.build_states(output, numbers, mask, self.special)
 
 
 def input_embeddings(backbone: Backbone, encoded: Encoded) -> InputEmbeddings:
@@ -150,21 +151,6 @@ def _replaced(asked: Tensor, found: Tensor, numbers: Tensor, embeddings: Tensor)
     if asked.shape == numbers.shape and torch.equal(asked[:, 1:], numbers[:, :-1]):
         return torch.cat([found[:, :1], embeddings[:, :-1]], dim=1)  # a decoder, a place later
     return None
-
-
-def _states(backbone: Backbone, given: dict[str, Tensor], special: Tensor, output: Any) -> States:
-    """As `Backbone.states`, for copies of one text."""
-    mask = given["attention_mask"]
-    ends = torch.tensor(sorted(backbone.ends), device=mask.device)
-    return States(
-        mask=mask.float(),
-        unpadded=backbone._unpadded(given["input_ids"], mask).float(),
-        content=(mask * ~special).float(),
-        hidden=layers_of(output, mask),
-        pooler=getattr(output, "pooler_output", None),
-        eos=torch.isin(given["input_ids"], ends).float(),
-        **(backbone._decoded(output, mask) if backbone.decoder_width else {}),
-    )
 
 
 PLACES = 16

@@ -24,6 +24,7 @@ from tuning_tasks import CLASSES, EVERY, task_of
 from heads.backbone import loading
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, lying_on
+from heads.backbone.states import Encoded, States
 from heads.classifier.module import RecipeModule
 from heads.events import result
 from heads.features.featurizer import Featurizer
@@ -83,13 +84,18 @@ def goals(rows: int = ROWS) -> Tensor:
     return nn.functional.one_hot(TARGETS[:rows], CLASSES).float()
 
 
+def whole(backbone: Backbone, text: Encoded) -> States:
+    cut = backbone.states([text])
+    return backbone.whole_text(text, cut) if text.windows else cut
+
+
 def check_reading(recipe: str, backbone: Backbone, device: torch.device) -> None:
     resolved = resolve(recipe)
     with IsolatedRng().rolling(), torch.no_grad():
         reader = Featurizer(resolved, backbone)
         both = [on(one, backbone.for_recipe(resolved)) for one in (HERE, device)]
         texts = both[0].encode(TEXTS)
-        for read in (lambda one: one.forward(texts), lambda one: one.whole(texts[1])):
+        for read in (lambda one: one.forward(texts), lambda one: whole(one, texts[1])):
             states = map(read, both)
             here, there = (copy.deepcopy(reader).to(s.mask.device)(s).vectors for s in states)
             same(there, here, device)
