@@ -25,58 +25,62 @@ NOT_KEPT = torch.empty(0)
 def windows_of(
     text: Encoded, most: int, *, stride: int, prefix: int = 0, limit: int
 ) -> tuple[Encoded, ...]:
-    """The windows of a text, the last one as short as what is left of it.
+    """Return the windows of a text, given all of its tokens; see `iter_windows`.
 
     Fast tokenizers cut the same windows (``return_overflowing_tokens``); but slow ones do not, and
     none of them repeats a prefix, which belongs before each window.
+    """
+
+    def select(row: list[int], positions: list[int]) -> list[int]:
+        return [row[position] for position in positions]
+
+    return tuple(
+        Encoded(
+            inputs={name: select(row, positions) for name, row in text.inputs.items()},
+            special=select(text.special, positions),
+            whole_length=text.whole_length,
+            counted=tuple(counted),
+        )
+        for positions, counted in iter_windows(text.special, most, stride, prefix, limit)
+    )
+
+
+def iter_windows(
+    is_special: Sequence[int], most: int, stride: int, prefix: int, limit: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the positions of each window's tokens in a text, and 1 for each that counts there.
+
+    No window if there is no room for a token of the text. An exported model has this source.
 
     Args:
-        text: All of its tokens, those around it among them.
-        most: How many tokens a window has at most.
+        is_special: For each token of the text, whether it is one that stands around texts.
+        most: The most tokens of a window.
         stride: How many tokens it shares with the one before: no more than half of those that it
             has of the text.
-        prefix: How many tokens stand before the text itself, special ones included; 0 for those
-            that are special.
-        limit: How many windows there are at most.
+        prefix: How many tokens stand before the text itself, special ones included.
+        limit: The most windows.
     """
-    words = [place for place, special in enumerate(text.special) if not special]
-    start = max(prefix, min(words, default=0))
-    end = max(words, default=len(text) - 1) + 1
-    room = most - start - (len(text) - end)  # for tokens of the text, in each window
+    length = len(is_special)
+    if length <= most:
+        yield [*range(length)], [1] * length
+        return
+    words = [index for index, special in enumerate(is_special) if not special] or [0, length - 1]
+    # No builtin is used that a part may be called like, such as the pooling max.
+    start = words[0] if words[0] > prefix else prefix
+    end = words[-1] + 1
+    room = most - start - (length - end)  # for tokens of the text, in each window
     if room < 1:
-        return ()
+        return
     shared = min(stride, room // 2)
-    begins = range(start, max(start + 1, end - shared), room - shared)[:limit]
-    found = []
+    begins = range(start, end - shared, room - shared)[:limit]
     for number, begin in enumerate(begins):
+        until = min(begin + room, end)
         # Of an odd number of shared tokens the one in the middle counts in the earlier window.
         before = (shared + 1) // 2 if number else 0
         behind = shared // 2 if number + 1 < len(begins) else 0
-        found.append(_window(text, start, end, begin, min(begin + room, end), before, behind))
-    return tuple(found)
-
-
-def _window(
-    text: Encoded, start: int, end: int, begin: int, until: int, before: int, behind: int
-) -> Encoded:
-    """A part of a text between what stands around all of it.
-
-    Args:
-        start, end: Where the text itself lies among its tokens.
-        begin, until: Where the window lies.
-        before, behind: How many of its tokens count in the windows beside it.
-    """
-
-    def around(row: list[int]) -> list[int]:
-        return [*row[:start], *row[begin:until], *row[end:]]
-
-    own = [0] * before + [1] * (until - begin - before - behind) + [0] * behind
-    return Encoded(
-        inputs={name: around(row) for name, row in text.inputs.items()},
-        special=around(text.special),
-        whole_length=text.whole_length,
-        counted=(*[1] * start, *own, *[1] * (len(text) - end)),
-    )
+        middle = [0] * before + [1] * (until - begin - before - behind) + [0] * behind
+        window = [*range(start), *range(begin, until), *range(end, length)]
+        yield window, [1] * start + middle + [1] * (length - end)
 
 
 def with_whole_texts(
@@ -103,12 +107,7 @@ def with_whole_texts(
 
 
 def whole_text(text: Encoded, cut: States, read: Read, layers: Collection[int]) -> States:
-    """The states of all windows of a text, (k, t).
-
-    Args:
-        cut: Those of the text as it is cut, (1, t), which is the first window, unless the tokenizer
-            cuts texts at their beginning.
-    """
+    """Return the states (k, t) of all windows of a text, given those of its cut text (1, t)."""
     windows, kept = text.windows, frozenset(number % len(cut.hidden) for number in layers)
     is_read = int(text.inputs == windows[0].inputs)
     found = {0: _only(cut, kept)} if is_read else {}

@@ -4,12 +4,13 @@ An exported model has the source of these functions where its recipe reads windo
 Legend: n texts, t tokens, m windows of all texts, d width of a hidden state.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+from heads.backbone.windows import iter_windows
 
 
 def split_windows(
@@ -19,7 +20,6 @@ def split_windows(
 
     Args:
         inputs: (n, t) each, padded on the right.
-        mask: (n, t), 1 on real tokens.
         is_special: (n, t), true on tokens that stand around texts.
         config: It has `most_tokens`, `most_windows`, `stride` and `prefix_tokens`.
 
@@ -27,9 +27,10 @@ def split_windows(
         Inputs and mask; (m, t) 1 on tokens that count, for those that two windows share count in
         one of them; (m,) the number of the text of each window.
     """
+    sizes = config.most_tokens, config.stride, config.prefix_tokens, config.most_windows
     positions, counts, owners = [], [], []
     for number, length in enumerate(mask.sum(dim=1).tolist()):
-        for window, counted in iter_windows(is_special[number, :length].tolist(), config):
+        for window, counted in iter_windows(is_special[number, :length].tolist(), *sizes):
             positions.append(torch.tensor(window))
             counts.append(torch.tensor(counted))
             owners.append(number)
@@ -41,34 +42,8 @@ def split_windows(
     return windows, ones.to(mask.device, mask.dtype), counted, owner
 
 
-def iter_windows(is_special: list[bool], config: Any) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the positions of each window's tokens in a text, and 1 for each that counts there."""
-    length = len(is_special)
-    if length <= config.most_tokens:
-        yield [*range(length)], [1] * length
-        return
-    words = [index for index, special in enumerate(is_special) if not special] or [0, length - 1]
-    # No builtin is used that a part may be called like, such as the pooling max.
-    start = words[0] if words[0] > config.prefix_tokens else config.prefix_tokens
-    end = words[-1] + 1
-    room = config.most_tokens - start - (length - end)  # for tokens of the text, in each window
-    shared = min(config.stride, room // 2)
-    begins = range(start, end - shared, room - shared)[: config.most_windows]
-    for number, begin in enumerate(begins):
-        until = min(begin + room, end)
-        # Of an odd number of shared tokens the one in the middle counts in the earlier window.
-        before = (shared + 1) // 2 if number else 0
-        behind = shared // 2 if number + 1 < len(begins) else 0
-        middle = [0] * before + [1] * (until - begin - before - behind) + [0] * behind
-        window = [*range(start), *range(begin, until), *range(end, length)]
-        yield window, [1] * start + middle + [1] * (length - end)
-
-
 def join_windows(values: Tensor, counted: Tensor, owner: Tensor) -> Tensor:
-    """Return the tokens that count of each text, (n, T, …), given those of windows (m, t, …).
-
-    Rows of texts that are shorter than the longest are filled with zeros.
-    """
+    """Return the tokens of each text that count, (n, T, …), given windows (m, t, …); 0 behind."""
     flat = counted.flatten().nonzero()[:, 0]
     sizes = owner.repeat_interleave(counted.shape[1])[flat].bincount().tolist()
     index = pad_sequence(list(flat.split(sizes)), batch_first=True, padding_value=-1)  # (n, T)
