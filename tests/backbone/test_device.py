@@ -14,6 +14,7 @@ import pytest
 import slow
 import torch
 from elsewhere import DEVICE, elsewhere
+from few_runs import write_sample
 from tiny_models import write_classifier
 
 from heads.backbone import engine, precision
@@ -22,7 +23,7 @@ from heads.backbone.device import HERE, called, exact_on, fastest, lying_on
 from heads.backbone.engine import InferenceEngine, agreement, tried
 from heads.backbone.loading import load
 from heads.data.dataset import read
-from heads.data.samples import SAMPLES
+from heads.events import result
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices
 from heads.features.token_states import TokenStates, keep_states
@@ -83,12 +84,7 @@ def features(
 
 
 def states(backbone: Backbone) -> TokenStates:
-    events = keep_states([resolve("attention+linear")], TEXTS, (), backbone)
-    while True:
-        try:
-            next(events)
-        except StopIteration as end:
-            return end.value
+    return result(keep_states([resolve("attention+linear")], TEXTS, (), backbone))
 
 
 def full(*_: object, **__: object) -> Any:
@@ -234,11 +230,8 @@ def test_states_of_tokens_come_back_from_the_device(backbone, gpu):
 def run(tmp_path: Path, tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A run that is to be worked, on few rows."""
     monkeypatch.setattr(successive_halving, "CAP", 24)
-    file = tmp_path / "few.csv"
-    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines(keepends=True)
-    file.write_text("".join(lines[:81]))
     asked = RunRequest(
-        data=read(file),
+        data=read(write_sample(tmp_path / "few.csv", "sentiment", 80)),
         recipes=("mean+linear", "cls+roberta", "attention+linear"),
         config=ExperimentConfig(seeds=2, folds=2, precision="exact"),
         model=str(tiny()),

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -340,13 +341,8 @@ def test_a_download_is_known_as_a_visitors_and_parts_of_other_programs_stay(slow
 
 def test_many_downloads_at_once_are_all_noted(fake):
     names = [f"models--a--{number}" for number in range(40)]
-    threads = [
-        threading.Thread(target=downloads._note, args=(hub_folder() / name,)) for name in names
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(40) as pool:
+        list(pool.map(downloads._note, [hub_folder() / name for name in names]))
     assert downloads.for_visitors() == set(names)
     downloads._own(hub_folder() / names[0])
     assert downloads.for_visitors() == set(names[1:])

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -671,10 +672,6 @@ def test_a_download_that_lacks_a_part_does_not_count_as_there(downloaded, lost):
 
 
 def test_one_model_is_loaded_once_for_all_threads(copied):
-    folder, found = str(copied()), []
-    threads = [threading.Thread(target=lambda: found.append(load(folder))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(load, [str(copied())] * 4))
     assert len({id(model) for model in found}) == 1

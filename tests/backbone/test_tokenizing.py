@@ -282,11 +282,3 @@ def real(name: str) -> dict[str, Any]:
 def test_tokenizers_of_real_families_pass(name, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(real(name)), "utf-8")
     check_tokenizer(tmp_path)
-
-
-def test_tokenizers_of_all_tiny_families_pass(tiny):
-    from tiny_models import FAMILIES
-
-    for family in FAMILIES:
-        check_tokenizer(tiny(family))
-    assert heads.compare(TEXT, model=str(tiny("bert")), recipes=["mean+linear"])

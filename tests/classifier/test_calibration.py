@@ -5,15 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from expected_errors import refusing
-from quick_heads import classifiers
 from tiny_models import WORDS, write_classifier
 from torch.nn.functional import cross_entropy
 
 import heads
-from heads.backbone.backbone import Backbone
 from heads.classifier.calibration import CALIBRATED, calibrate, calibrated
 from heads.classifier.classifier import Classifier
-from heads.data.corpus import Corpus, build, in_order, numbered
 from heads.errors import CheckpointError, RecipeError
 from heads.evaluation.calibration import temperature
 from heads.parts.resolve import head as heads_shelf
@@ -25,15 +22,14 @@ NOT_DIVIDED = ("knn", "cosine_margin", "proportional_odds")
 LAST = [name for name in heads_shelf if name not in NOT_DIVIDED]
 
 
-def trained(recipe: str, corpus: Corpus, backbone: Backbone, warmth: float = 2.5) -> Classifier:
-    """A head, trained little, with a temperature as if a run had found it."""
-    [own] = classifiers([recipe], corpus, backbone)
-    return replace(own, head=replace(own.head, temperature=warmth))
+def warm(classifier: Classifier, warmth: float = 2.5) -> Classifier:
+    """The head with a temperature as if a run had found it."""
+    return replace(classifier, head=replace(classifier.head, temperature=warmth))
 
 
 @pytest.mark.parametrize("recipe", [*(f"mean+{name}" for name in LAST), "mean+linear?late=true"])
-def test_logits_are_divided_and_answers_stay(recipe, small, rows):
-    ours = trained(recipe, rows, small)
+def test_logits_are_divided_and_answers_stay(recipe, trained):
+    ours = warm(trained(recipe))
     before = ours.logits(TEXTS)
     found = heads.calibrated(ours)
     assert torch.allclose(found.logits(TEXTS), before / 2.5, atol=1e-4, rtol=1e-4)
@@ -44,36 +40,35 @@ def test_logits_are_divided_and_answers_stay(recipe, small, rows):
 
 
 @pytest.mark.parametrize("name", NOT_DIVIDED)
-def test_what_has_no_such_layer_says_so(name, small, rows):
-    ours = trained(f"mean+{name}", in_order(rows, rows.classes), small)
+def test_what_has_no_such_layer_says_so(name, trained):
+    ours = warm(trained(f"mean+{name}", "ordered"))
     with refusing(RecipeError):
         calibrated(ours)
     assert calibrate(ours.head) is ours.head  # by default it is handed out as it is
 
 
-def test_it_is_as_sure_as_it_is_right(small, rows):
+def test_it_is_as_sure_as_it_is_right(trained, rows):
     """Once divided, its log loss is lower, and a temperature that is searched anew is near 1."""
     targets = torch.tensor([classes[0] for classes in rows.targets])
-    ours = trained("mean+ridge", rows, small)
+    ours = trained("mean+ridge")
     before = ours.logits(rows.texts)
     own = temperature(before, targets, SINGLE_LABEL)
     assert abs(own - 1) > 0.05
-    found = calibrated(Classifier(backbone=small, head=replace(ours.head, temperature=own)))
+    found = calibrated(warm(ours, own))
     after = found.logits(rows.texts)
     assert cross_entropy(after, targets) < cross_entropy(before, targets)
     again = temperature(after, targets, SINGLE_LABEL)
     assert abs(again - 1) < abs(own - 1) / 2
 
 
-def test_thresholds_are_divided_as_well(small):
-    labels = [("", "a", "b", "a|b")[row % 4] for row in range(36)]
-    ours = trained("mean+linear", build("many", TEXTS * 2, labels), small)
+def test_thresholds_are_divided_as_well(trained):
+    ours = warm(trained("mean+linear", "labels"))
     ordered = ours.logits(TEXTS).sort(dim=0).values
     gaps = ordered.diff(dim=0)[4:-4]  # a threshold far from every logit: rounding decides nothing
     places = 4 + gaps.argmax(dim=0, keepdim=True)
     between = (ordered.gather(0, places) + ordered.gather(0, places + 1)) / 2
     middle = tuple(between[0].tolist())
-    tuned = Classifier(backbone=small, head=replace(ours.head, thresholds=middle))
+    tuned = replace(ours, head=replace(ours.head, thresholds=middle))
     found = calibrated(tuned)
     assert found.head.thresholds == pytest.approx([logit / 2.5 for logit in middle])
     assert found.predict(TEXTS) == tuned.predict(TEXTS) != ours.predict(TEXTS)
@@ -81,8 +76,8 @@ def test_thresholds_are_divided_as_well(small):
 
 
 @pytest.mark.parametrize("recipe", ["cls+bert", "mean+linear"])
-def test_it_is_exported_and_its_card_says_so(recipe, small, rows, tmp_path):
-    ours = trained(recipe, rows, small)
+def test_it_is_exported_and_its_card_says_so(recipe, trained, tmp_path):
+    ours = warm(trained(recipe))
     found = heads.export(calibrated(ours), tmp_path / "out")
     assert found.native == (recipe == "cls+bert")
     back = heads.load(tmp_path / "out")
@@ -93,20 +88,19 @@ def test_it_is_exported_and_its_card_says_so(recipe, small, rows, tmp_path):
     assert "if its logits are divided" not in card
 
 
-def test_what_cannot_be_divided_is_one_sentence(small, rows):
-    scale = numbered("scale", TEXTS * 2, [row % 5 - 1.5 for row in range(36)])
-    for recipe, corpus in (("mean+linear?loss=ovr", rows), ("mean+linear", scale)):
+def test_what_cannot_be_divided_is_one_sentence(trained):
+    for ours in (trained("mean+linear?loss=ovr"), trained("mean+linear", "numbers")):
         with refusing(RecipeError):
-            calibrated(trained(recipe, corpus, small))
+            calibrated(warm(ours))
     with refusing(CheckpointError):
-        calibrated(trained("mean+linear", rows, small, warmth=1.0))
-    once = calibrate(trained("mean+linear", rows, small).head)
+        calibrated(warm(trained("mean+linear"), 1.0))
+    once = calibrate(warm(trained("mean+linear")).head)
     assert calibrate(once) is once
 
 
-def test_the_vote_of_divided_logits_is_another_one(small, rows):
+def test_the_vote_of_divided_logits_is_another_one(trained):
     """Why one-versus-rest is refused: its temperature divides logarithms of sigmoids."""
-    logits = trained("mean+logistic?loss=ovr", rows, small).logits(TEXTS)
+    logits = trained("mean+logistic?loss=ovr").logits(TEXTS)
     right = (torch.nn.functional.logsigmoid(logits) / 2.5).softmax(dim=1)
     wrong = torch.nn.functional.logsigmoid(logits / 2.5).softmax(dim=1)
     assert (right - wrong).abs().max() > 0.002
@@ -154,10 +148,11 @@ def test_heads_of_a_run_and_their_exports_are_calibrated(tiny, tmp_path):
     assert torch.allclose(heads.calibrated(back).logits(texts), ours.logits(texts), atol=1e-4)
 
 
-def test_who_is_right_is_said_where_the_class_of_an_example_is_known():
-    found = heads.compare("Great, another delay.", sample="sentiment")
+def test_who_is_right_is_said_where_the_class_of_an_example_is_known(tiny):
+    asked = {"sample": "sentiment", "recipes": ["mean+linear", "cls+ridge"], "model": str(tiny())}
+    found = heads.compare("Great, another delay.", **asked)
     right = [one.name for one in found.predictions if one.answer == ("negative",)]
     assert found.expected == "negative"
     assert ("no head is right" in found.verdict) == (not right)
     assert all(name in found.verdict for name in right)
-    assert heads.compare("Another text.", sample="sentiment").expected == ""
+    assert heads.compare("Another text.", **asked).expected == ""

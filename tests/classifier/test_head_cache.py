@@ -3,9 +3,9 @@
 import json
 import math
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,7 @@ import slow
 import torch
 from expected_errors import refusing
 from full_disk import full_disk
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from quick_heads import QUICK, trained
+from quick_heads import QUICK
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -54,20 +52,19 @@ RECIPES = list(dict.fromkeys((*EVERY_HEAD, *EVERY_POOLING, *EVERY_LAYERS, *WITH_
 TEXTS = ("the cat sat", "it was late and the flight was cancelled twice")
 
 
-@pytest.fixture(scope="module")
-def heads(small: Backbone, rows: Corpus) -> dict[str, TrainedHead]:
-    alone = [recipe for recipe in RECIPES if "pair=" not in recipe]
-    apart = [recipe for recipe in RECIPES if "pair=" in recipe]
-    rows = replace(rows, ordered=True)  # which one head asks for
-    pairs = replace(rows, pairs=rows.texts[::-1])
-    found = [*trained(alone, rows, small), *trained(apart, pairs, small)]
-    made = dict(zip([*alone, *apart], found, strict=True))
-    labels = build("many", rows.texts, ["x|y", "y", "", "z|x"] * 15)
-    made["several labels"] = trained(["mean+centroid"], labels, small)[0]
-    linear, numbers = made["mean+linear"], {"temperature": 1.7, "thresholds": (0.5, -1.0, 0.0)}
-    made["tuned"] = replace(linear, problem=MULTI_LABEL, **numbers)
-    made["numbers"] = replace(linear, problem=REGRESSION)
-    return made
+@pytest.fixture
+def heads(trained: Callable[..., Classifier]) -> Callable[[str], TrainedHead]:
+    def head(name: str) -> TrainedHead:
+        linear, numbers = trained("mean+linear", "ordered").head, (0.5, -1.0, 0.0)
+        if name == "tuned":
+            return replace(linear, problem=MULTI_LABEL, temperature=1.7, thresholds=numbers)
+        if name == "numbers":
+            return replace(linear, problem=REGRESSION)
+        if name == "several labels":
+            return trained("mean+centroid", "labels").head
+        return trained(name, "pairs" if "pair=" in name else "ordered").head
+
+    return head
 
 
 @pytest.fixture
@@ -101,7 +98,7 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     "recipe", [*slow.but_each(3, RECIPES), "several labels", "tuned", "numbers"]
 )
 def test_a_head_comes_back_bit_by_bit(heads, small, tmp_path, logits, recipe):
-    head, path = heads[recipe], tmp_path / "head.safetensors"
+    head, path = heads(recipe), tmp_path / "head.safetensors"
     head_cache.save(head, path)
     again = head_cache.load(path, small)
     assert torch.equal(logits(head), logits(again))
@@ -115,9 +112,8 @@ def test_a_head_comes_back_bit_by_bit(heads, small, tmp_path, logits, recipe):
 
 
 @pytest.mark.parametrize("tune", ["full", "last1", "lora"])
-def test_what_was_learned_of_the_base_model_comes_back(small, rows, tmp_path, tune):
-    config = ExperimentConfig(epochs=1, trials=1)
-    [head] = trained([f"mean+linear?tune={tune}"], rows, small, config)
+def test_what_was_learned_of_the_base_model_comes_back(small, trained, tmp_path, tune):
+    head = trained(f"mean+linear?tune={tune}").head
     head_cache.save(head, tmp_path / "head.safetensors")
     again = head_cache.load(tmp_path / "head.safetensors", small)
     assert head.base is not None
@@ -131,7 +127,7 @@ def test_what_was_learned_of_the_base_model_comes_back(small, rows, tmp_path, tu
 
 
 def test_a_file_names_its_tensors_as_the_head_does(heads, tmp_path):
-    head_cache.save(heads["mean@mix+bert"], tmp_path / "head.safetensors")
+    head_cache.save(heads("mean@mix+bert"), tmp_path / "head.safetensors")
     assert set(load_file(tmp_path / "head.safetensors")) == {
         "reader.layers.scores",
         "reader.layers.scale",
@@ -208,7 +204,7 @@ def test_a_file_that_is_no_head_is_refused_and_counts_as_none(
     heads, small, own_cache, restart, spoil
 ):
     key = "b" * 40
-    head_cache.keep(key, heads["mean+linear"])
+    head_cache.keep(key, heads("mean+linear"))
     path = own_cache / "heads" / f"{key}.safetensors"
     SPOIL[spoil](path)
     restart()
@@ -218,29 +214,9 @@ def test_a_file_that_is_no_head_is_refused_and_counts_as_none(
     assert str(path.parent) not in str(refused.value)
     assert head_cache.recall(key, small) is None
     if not path.is_dir():
-        head_cache.keep(key, heads["mean+linear"])
+        head_cache.keep(key, heads("mean+linear"))
         restart()
         assert head_cache.recall(key, small) is not None
-
-
-@settings(max_examples=60)
-@given(share=st.floats(min_value=0, max_value=1, exclude_max=True))
-def test_a_file_cut_short_is_refused(heads, small, tmp_path_factory, share):
-    path = tmp_path_factory.getbasetemp() / "cut.safetensors"
-    head_cache.save(heads["mean+linear"], path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
-    with refusing(CheckpointError):
-        head_cache.load(path, small)
-
-
-def test_every_hostile_file_is_refused(shared, small, seconds):
-    files = sorted((shared / "hostile").glob("h*.safetensors"))
-    assert len(files) > 15
-    for path in files:
-        with pytest.raises(CheckpointError):
-            head_cache.load(path, small)
-    assert seconds() < 5
 
 
 # Kept and found again
@@ -249,7 +225,7 @@ def test_every_hostile_file_is_refused(shared, small, seconds):
 def test_what_is_kept_is_found_in_memory_and_after_a_restart(
     heads, small, own_cache, restart, logits
 ):
-    head = heads["attention+linear"]
+    head = heads("attention+linear")
     assert head_cache.recall("a" * 40, small) is None
     head_cache.keep("a" * 40, head)
     assert head_cache.recall("a" * 40, small) is head
@@ -264,7 +240,7 @@ def test_what_is_kept_is_found_in_memory_and_after_a_restart(
 def test_a_head_kept_in_a_larger_place_counts_as_none_in_a_smaller_one(
     heads, small, own_cache, restart
 ):
-    head_cache.keep("c" * 40, heads["mean+linear"])
+    head_cache.keep("c" * 40, heads("mean+linear"))
     restart()
     with use_limits(Limits(head_parameters=10)):
         assert head_cache.recall("c" * 40, small) is None
@@ -277,8 +253,8 @@ def test_keeping_does_not_fail_where_nothing_can_be_written(
     (tmp_path / "a file").write_text("")
     folder = {"a file": tmp_path / "a file", "under a file": tmp_path / "a file" / "x"}
     monkeypatch.setenv("HEADS_CACHE", str(folder.get(place, place)))
-    head_cache.keep("d" * 40, heads["mean+linear"])
-    assert head_cache.recall("d" * 40, small) is heads["mean+linear"]
+    head_cache.keep("d" * 40, heads("mean+linear"))
+    assert head_cache.recall("d" * 40, small) is heads("mean+linear")
     restart()
     assert head_cache.recall("d" * 40, small) is None
 
@@ -288,18 +264,18 @@ def test_keeping_does_not_fail_in_a_folder_of_others_or_on_a_full_disk(heads, ow
     own_cache.mkdir()
     own_cache.chmod(0o500)
     try:
-        head_cache.keep("e" * 40, heads["mean+linear"])
+        head_cache.keep("e" * 40, heads("mean+linear"))
         assert os.geteuid() == 0 or not list(own_cache.iterdir())
     finally:
         own_cache.chmod(0o700)
     with full_disk(64):
-        head_cache.keep("f" * 40, heads["mean+linear"])
+        head_cache.keep("f" * 40, heads("mean+linear"))
     assert not list((own_cache / "heads").glob("f*"))
 
 
 def test_only_so_many_heads_stay_in_memory(heads, small, own_cache, monkeypatch):
-    monkeypatch.setattr(head_cache, "IN_MEMORY_BYTES", 2 * head_cache._bytes(heads["mean+linear"]))
-    head = heads["mean+linear"]
+    monkeypatch.setattr(head_cache, "IN_MEMORY_BYTES", 2 * head_cache._bytes(heads("mean+linear")))
+    head = heads("mean+linear")
     for key in ("a", "b", "c"):
         head_cache.keep(key, head)
     assert head_cache.recall("c", small) is head
@@ -309,23 +285,16 @@ def test_only_so_many_heads_stay_in_memory(heads, small, own_cache, monkeypatch)
 
 
 def test_threads_keep_and_recall_at_once(heads, small, own_cache, restart):
-    failures: list[BaseException] = []
+    head = heads("mean+linear")
 
-    def work() -> None:
-        try:
-            for number in range(8):
-                head_cache.keep(f"{number % 2}" * 40, heads["mean+linear"])
-                restart()
-                assert head_cache.recall(f"{number % 2}" * 40, small) is not None
-        except BaseException as error:
-            failures.append(error)
+    def work(_: int) -> None:
+        for number in range(8):
+            head_cache.keep(f"{number % 2}" * 40, head)
+            restart()
+            assert head_cache.recall(f"{number % 2}" * 40, small) is not None
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
     assert len(list((own_cache / "heads").iterdir())) == 2
 
 
@@ -363,10 +332,6 @@ def test_a_fingerprint_changes_with_all_that_a_head_depends_on(small, rows):
 # Writing
 
 
-def filling(text: str) -> Callable[[Path], object]:
-    return lambda place: place.write_text(text)
-
-
 def test_writing_leaves_no_half_file(tmp_path):
     path = tmp_path / "inner" / "file"
 
@@ -377,26 +342,7 @@ def test_writing_leaves_no_half_file(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         caching.write(path, spill)
     assert list(path.parent.iterdir()) == []
-    caching.write(path, filling("whole"))
+    caching.write(path, lambda place: place.write_text("whole"))
     with pytest.raises(KeyboardInterrupt):
         caching.write(path, spill)
     assert [found.read_text() for found in path.parent.iterdir()] == ["whole"]
-
-
-def test_a_reader_never_sees_half_a_file(tmp_path):
-    path, seen = tmp_path / "file", set()
-    caching.write(path, filling("a" * 100_000))
-    stop = threading.Event()
-
-    def read() -> None:
-        while not stop.is_set():
-            seen.add(path.stat().st_size)
-            seen.add(len(path.read_text()))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for letter in "bcd" * 10:
-        caching.write(path, filling(letter * 100_000))
-    stop.set()
-    reader.join()
-    assert seen == {100_000}

@@ -277,9 +277,6 @@ def with_(name: str, make: Callable[[Tensor], Tensor]) -> Change:
     return lambda tensors: tensors.update({name: make(tensors[name])})
 
 
-LAST, DENSE = "classifier.weight", "classifier.dense"
-
-
 DENSE, OUT = "classifier.dense", "classifier.out_proj"
 BOTH = ("classifier.weight", "classifier.bias")
 
