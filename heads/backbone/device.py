@@ -44,19 +44,12 @@ def called(device: torch.device) -> str:
 
 
 def tokens_at_once(device: torch.device) -> int:
-    """How many tokens make a batch.
-
-    On a processor what a layer makes of them should stay in its cache; a GPU has many more units to
-    keep busy.
-    """
+    """Return the tokens of a batch: few stay in a processor's cache, many keep a GPU busy."""
     return 2048 if device == HERE else 16_384
 
 
 def lying_on(device: torch.device, part: Any) -> Any:
-    """A module on a device; itself where it lies there, and what is no module as it is.
-
-    Its numbers are never held twice on the processor.
-    """
+    """Return a module on a device, never twice on the processor; what is no module as it is."""
     if device == HERE or not isinstance(part, nn.Module):
         return part
     there: dict[int, Any] = {

@@ -94,12 +94,9 @@ class InferenceEngine:
 
 
 def backends(backbone: Backbone, precision: str) -> list[Backend]:
-    """Return the backends for a base model, the fastest first, without those that failed.
+    """Return the backends for a base model without those that failed, the fastest first.
 
-    The last one is the processor in 32 bits.
-
-    Args:
-        precision: The setting: auto, exact or fast; or the name of a precision used before.
+    The last one is the processor in 32 bits; for `precision` see `products`.
     """
     lost = _lost.get(backbone.model, {})
     return [way for way in _list_backends(precision) if way not in lost]
@@ -135,12 +132,7 @@ class BackendAgreement:
 
 
 def tried(backbone: Backbone, precision: str, texts: Sequence[Encoded]) -> InferenceEngine:
-    """Return the fastest engine that is as exact as its precision allows.
-
-    Args:
-        precision: The setting: auto, exact or fast; or the name of a precision used before.
-        texts: A few texts on which backends are compared.
-    """
+    """Return the fastest engine that is as exact on a few texts as its precision allows."""
     *others, last = backends(backbone, precision)
     for way in others:
         engine = InferenceEngine(backbone=backbone, way=way)

@@ -83,10 +83,7 @@ def _turn_to_build() -> Iterator[None]:
 
 
 def _keep(key: Key, backbone: Backbone) -> None:
-    """Keeps a model in memory, and lets go of those not asked for longest where they are too many.
-
-    The bundled one, which everybody asks for, stays and does not count.
-    """
+    """Keep a model in memory, and drop those used longest ago; the bundled one does not count."""
     with _looking:
         _loaded[key] = backbone
         _names.add(backbone.id)

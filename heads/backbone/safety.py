@@ -56,14 +56,11 @@ class Checkpoint:
 
 
 def admit(model: str, download: bool = True) -> Checkpoint:
-    """Finds a base model and lets it in, or says in one sentence why not.
+    """Find a base model and admit it, or raise ModelError.
 
     Args:
         model: The bundled model's name, a Hub id, or (in local mode) a folder.
         download: Whether a Hub model that is not on this machine may be fetched.
-
-    Raises:
-        ModelError: It cannot be reached, or must not be loaded.
     """
     check_name(model)
     model = model.strip()
@@ -105,14 +102,11 @@ def check_name(model: object) -> None:
 
 
 def check_no_share(path: str) -> None:
-    r"""Refuses a path to another machine: Windows would show it who the user is by asking for it.
+    r"""Raise ModelError for a path to another machine: asking tells Windows who the user is.
 
     >>> check_no_share(r"\\host\share")
     Traceback (most recent call last):
     heads.errors.ModelError: A path to another machine is not opened. Copy the folder here first.
-
-    Raises:
-        ModelError: It is one; nothing of it has been touched.
     """
     if SHARE.match(path):
         raise ModelError("A path to another machine is not opened.", "Copy the folder here first.")

@@ -66,10 +66,7 @@ class States:
 
     @property
     def end_to_end(self) -> "States":
-        """The windows of a long text as if they were one, (1, T), of T tokens that count.
-
-        What is of a window and not of its tokens is left out.
-        """
+        """Return what is of tokens of the windows of a long text as of one window, (1, T)."""
         assert self.counted is not None
         is_read = self.counted.bool()
 
@@ -137,14 +134,10 @@ class Encoded:
 
 
 def layers_of(output: Any, mask: Tensor) -> tuple[Tensor, ...]:
-    """The states of every layer of an encoder (n, t, d), embeddings first, 0 on padding.
+    """Return the states of every layer of an encoder (n, t, d), embeddings first, 0 on padding.
 
     A model whose layers differ in size answers with its last one only. Where it shortens the
     text (Funnel), every token bears the state of the stretch that it went into.
-
-    Args:
-        output: What a model of Transformers answers.
-        mask: (n, t), 1 on real tokens.
     """
     beside_decoder = getattr(output, "encoder_last_hidden_state", None)
     last = output.last_hidden_state if beside_decoder is None else beside_decoder

@@ -40,11 +40,9 @@ def model_of(checkpoint: Checkpoint) -> tuple[Any, list[str]]:
 def load_weights(
     made: Any, checkpoint: Checkpoint, config: Any, sketch: Any, **options: Any
 ) -> tuple[Any, list[str]]:
-    """Load a model of the class `made`, of which there is a sketch on the meta device.
+    """Load a model of the class `made`; return it and the names of the tensors that its files lack.
 
-    Returns:
-        The model, and the names of the tensors that the files lack: they are random, but the same
-        at every start.
+    Those are random, but the same at every start.
     """
     with IsolatedRng().rolling():
         model, report = made.from_pretrained(
@@ -61,14 +59,11 @@ def load_weights(
 
 
 def check_size(checkpoint: Checkpoint, sketch: Any, base: Any) -> None:
-    """Counts a model without memory, before its weights are read.
+    """Raise ModelError for a model larger than this place allows or than its files, unread yet.
 
     Args:
         sketch: The model on the meta device.
         base: Its base model, whose weights, but for a pooler's, the files must hold.
-
-    Raises:
-        ModelError: It is larger than this place allows, or than its files.
     """
     limits = current_limits()
     parameters = sum(tensor.numel() for tensor in sketch.parameters())
@@ -140,10 +135,7 @@ def pooler_weights(encoder: Any) -> dict[str, torch.Tensor]:
 
 
 def stubborn_tokens(tokenizer: Any) -> frozenset[int]:
-    """The special tokens that stay special in a text, whatever the tokenizer was told.
-
-    SentencePiece vocabularies (DeBERTa, XLNet) hold them as ordinary pieces.
-    """
+    """Return the special tokens that stay special in texts, as in SentencePiece vocabularies."""
     found = set()
     for token, number in zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True):
         if number in tokenizer(f"a {token} b", add_special_tokens=False)["input_ids"]:

@@ -23,13 +23,12 @@ _MOST_TOLD = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerColumns:
-    """Which columns answers come in, and what stands in them.
+    """The columns that answers come in, and what stands in them.
 
     Attributes:
-        probabilities: Whether every class's probability is one.
-        logits: Whether every class's logit is one.
-        abstain_below: How sure it must be to answer; 0 where it always does.
-        notes: What one should know of the columns.
+        probabilities: Whether every class's probability is a column.
+        logits: Whether every class's logit is a column.
+        abstain_below: How sure the head must be to answer; 0 where it always does.
     """
 
     classifier: Classifier
@@ -115,20 +114,16 @@ def answer_columns(
 
 
 def _answer(classifier: Classifier, separator: str) -> Added:
-    """The column of answers: one class, several as the reader of labels parts them, or a number."""
-    problem = classifier.head.problem
+    """Return the column of answers: one class, a number, or several labels in a cell."""
+    problem, classes = classifier.head.problem, classifier.classes
     if not problem.has_classes:
         return Added(name=ANSWER, kind="number")
     if problem.is_exclusive or problem.gives_number:
         return Added(name=ANSWER)
-    return Added(name=ANSWER, kind="labels", separator=_parting(classifier.classes, separator))
-
-
-def _parting(classes: Sequence[str], separator: str) -> str:
-    """What parts labels in a cell and stands in none of them; a list where every sign does."""
+    # A sign that stands in no label; a list if every sign does.
     signs = (separator or SEPARATORS[0], *SEPARATORS)
     free = (sign for sign in signs if sign == LISTS or not any(sign in name for name in classes))
-    return next(free, LISTS)
+    return Added(name=ANSWER, kind="labels", separator=next(free, LISTS))
 
 
 def _renamed(

@@ -31,10 +31,7 @@ def calibrated(classifier: Classifier) -> Classifier:
 
 
 def calibrate(head: TrainedHead) -> TrainedHead:
-    """Return the head with its temperature folded into its last layer, or as it is.
-
-    It stays as it is without a temperature, without a linear layer at its end, and one-versus-rest.
-    """
+    """Return the head with its temperature folded into its last layer, or as it is if it cannot."""
     if CALIBRATED in head.chosen:
         return head
     try:

@@ -64,20 +64,15 @@ class Classifier(display.Displayed):
         return self.head.classes
 
     def refitted(self) -> Generator[Progress, None, "Classifier"]:
-        """Train the head again on all rows that are no test rows, with the settings it has.
-
-        Returns:
-            The classifier to use elsewhere; this one, where its head has learned from them all.
-        """
+        """Train the head again on all rows but test rows; return this one if it has them all."""
         return (yield from self.refit()) if self.refit else self
 
     @torch.no_grad()
     def logits(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-        """One number a text and class, before softmax or sigmoid, (n, c).
+        """Return one number a text and class, before softmax or sigmoid, (n, c).
 
         Args:
             texts: Any number of texts; of a head that learned from vectors an array (n, w).
-            pairs: As many second texts, or none.
 
         Raises:
             DataError: A text is empty, or there are not as many second texts as it needs.
@@ -144,10 +139,7 @@ class Classifier(display.Displayed):
         return resolved.joined(*vectors.chunk(2)) if resolved.pair else vectors
 
     def probabilities(self, texts: Sequence[str], pairs: Sequence[str] = ()) -> Tensor:
-        """One probability a text and class, (n, c): softmax, or sigmoid where several may apply.
-
-        Of one-versus-rest the sigmoids over their sum; numbers stay what they are.
-        """
+        """Return softmax, or sigmoids (one-versus-rest: over their sum), of the logits, (n, c)."""
         return self.head.problem.probabilities(self.logits(texts, pairs))
 
     def predict(

@@ -101,10 +101,8 @@ def load_again(path: Path, backbone: Backbone) -> TrainedHead:
     except OSError:
         written = 0
     key = repr((str(path.absolute()), written, backbone.id, backbone.revision))
-    with _recent_lock:
-        if key in _recent:
-            _recent.move_to_end(key)
-            return _recent[key]
+    if head := _find_recent(key):
+        return head
     head = load(path, backbone)
     if head.base is not None:
         _remember(key, head)
@@ -113,10 +111,8 @@ def load_again(path: Path, backbone: Backbone) -> TrainedHead:
 
 def recall(key: str, backbone: Backbone) -> TrainedHead | None:
     """The head of that name from memory or disk, or None; a broken file counts as none."""
-    with _recent_lock:
-        if key in _recent:
-            _recent.move_to_end(key)
-            return _recent[key]
+    if head := _find_recent(key):
+        return head
     path = path_of(key)
     if not path.is_file():
         return None
@@ -137,6 +133,13 @@ def keep(key: str, head: TrainedHead) -> None:
         make_room(path_of(key).parent, ON_DISK_BYTES)
     except OSError:
         return  # a full or read-only disk costs the next start a few seconds, nothing else
+
+
+def _find_recent(key: str) -> TrainedHead | None:
+    with _recent_lock:
+        if key in _recent:
+            _recent.move_to_end(key)
+        return _recent.get(key)
 
 
 def _remember(key: str, head: TrainedHead) -> None:

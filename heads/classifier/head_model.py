@@ -90,11 +90,7 @@ def _tools(config: HeadConfig) -> dict[str, Any]:
 
 
 def build_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> HeadConfig:
-    """Return the configuration of a recipe on a base model.
-
-    Raises:
-        RecipeError: The recipe does what no single pass of a model over tokens does.
-    """
+    """Return the configuration of a recipe, or raise RecipeError if no single pass computes it."""
     resolved = module.reader.resolved
     check_fits(resolved, backbone)
     reads_decoder = resolved.layers is not None and "decoder" in resolved.layers.asks

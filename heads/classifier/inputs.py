@@ -27,12 +27,7 @@ Batch = tuple[Sequence[int], States]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextStates:
-    """Texts, or pairs as one sequence, with the states that a base model makes of them.
-
-    Attributes:
-        encoded: Their tokens; none of vectors, which no base model has encoded.
-        batches: Their states.
-    """
+    """Texts, or pairs as one sequence, with their states; vectors have no tokens."""
 
     encoded: tuple[Encoded, ...]
     batches: tuple[Batch, ...]
@@ -45,11 +40,7 @@ class TextStates:
         pairs: Sequence[str] = (),
         layers: Collection[int] | None = None,
     ) -> "TextStates":
-        """Encode texts.
-
-        Args:
-            layers: The numbers of those that are kept of windows; None for all.
-        """
+        """Encode texts; of windows only these layers are kept, or all if None."""
         encoded = tuple(backbone.encode(texts, pairs))
         return cls(encoded=encoded, batches=tuple(backbone.passes(encoded, layers=layers)))
 
@@ -112,11 +103,7 @@ class HeadInputs:
     def __init__(
         self, backbone: Backbone, texts: Sequence[str] | Tensor, pairs: Sequence[str] = ()
     ) -> None:
-        """Encode nothing yet.
-
-        Args:
-            texts: Of heads that learned from vectors, those of n texts (n, w).
-        """
+        """Encode nothing yet; of heads that learned from vectors `texts` are those, (n, w)."""
         self._backbone, self._texts, self._pairs = backbone, texts, pairs
         self._states: dict[object, tuple[frozenset[int], tuple[TextStates, ...]]] = {}
         self._layers = frozenset[int]()  # of windows only those are kept that a head reads

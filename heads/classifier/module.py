@@ -67,12 +67,7 @@ class RecipeModule(nn.Module):
         return (read.reads[:, None] @ logits).squeeze(-2)
 
     def vectors(self, states: States, second: States | None = None) -> Tensor:
-        """What the head gets, (n, W).
-
-        Args:
-            states: Of the texts, or of the first texts of siamese pairs.
-            second: Of their second texts; only for those.
-        """
+        """Return what the head gets, (n, W), given the states of texts, or of both of a pair."""
         own = self.reader(states).vectors
         if not self.is_siamese:
             return own
@@ -131,10 +126,10 @@ class TrainedHead:
     classes: tuple[str, ...]
     problem: ProblemType
     trained_on: str
-    rows: int
-    scores: Scores | None
-    training: Mapping[str, Value] | None
     module: RecipeModule
+    rows: int = 0
+    scores: Scores | None = None
+    training: Mapping[str, Value] | None = None
     new: tuple[str, ...] = ()
     chosen: Mapping[str, Value] = field(default_factory=dict)
     temperature: float = 1.0
@@ -148,11 +143,7 @@ class TrainedHead:
     refit: Refit | None = None
 
     def backbone_for(self, backbone: Backbone) -> Backbone:
-        """The base model that it reads by: the frozen one, or a copy with what it has learned.
-
-        Args:
-            backbone: The base model, as it is or with what it has learned with another head.
-        """
+        """Return the frozen base model, or a copy with what it has learned with this head."""
         return backbone.untuned if self.base is None else self.base.onto(backbone)
 
     def __post_init__(self) -> None:
@@ -309,7 +300,7 @@ def assemble(
     *,
     problem: ProblemType,
 ) -> RecipeModule:
-    """Builds a recipe, untrained, after counting it without memory.
+    """Build a recipe, untrained, after counting it without memory.
 
     Raises:
         RecipeError: The recipe does not fit the base model or the labels.

@@ -76,8 +76,8 @@ class NativeHead:
     marks: ConfigExtras
     tensors: Mapping[str, Tensor]
     names: Mapping[str, str]
-    new: tuple[str, ...]
-    mismatched: tuple[str, ...]
+    new: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
     sources: Mapping[str, str]
     reader_tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ _finding = threading.Lock()
 
 
 def native_head(backbone: Backbone) -> NativeHead:
-    """The head that a base model's checkpoint has of its own; what it lacks is random.
+    """Return the head that a base model's checkpoint has of its own; what it lacks is random.
 
     Raises:
         RecipeError: No recipe expresses its family's head.
@@ -156,12 +156,7 @@ def _loaded(backbone: Backbone) -> NativeHead:
 
 
 def _form(backbone: Backbone) -> Form:
-    """The form of the family's own class.
-
-    Raises:
-        RecipeError: There is no such class.
-        CheckpointError: The checkpoint lacks the half of the model that its head stands on.
-    """
+    """Return the form of the family's own class, or raise HeadsError for none or half of it."""
     form = FAMILIES.get(backbone.model_type)
     if form is None:
         what = f"Transformers has no classifier for the family '{backbone.model_type}'."
@@ -188,8 +183,6 @@ def _of_sentences(found: SentenceHead, backbone: Backbone) -> NativeHead:
         marks=_marks(backbone, config),
         tensors=tensors,
         names=found.names,
-        new=(),
-        mismatched=(),
         sources=found.names,
     )
 
@@ -219,17 +212,17 @@ def _exported_head(values: Mapping[str, Any], backbone: Backbone) -> NativeHead:
             what = f"{backbone.id} lacks {CLASSIFIER}{names[ours]} in the shape of {recipe}."
             raise CheckpointError(what, CHOOSE)
     reading = {n: t for n, t in stored.items() if n.startswith(("poolings.0.", "layers."))}
+    tensors = {ours: stored[name] for ours, name in names.items()}
+    names = {ours: f"{CLASSIFIER}{name}" for ours, name in names.items()}
     return NativeHead(
         called=ARCHITECTURE,
         recipe=recipe,
         classes=_classes(config),
         problem=_problem_of(config),
         marks=extras_of(config),
-        tensors={ours: stored[name] for ours, name in names.items()},
-        names={ours: f"{CLASSIFIER}{name}" for ours, name in names.items()},
-        new=(),
-        mismatched=(),
-        sources={ours: f"{CLASSIFIER}{name}" for ours, name in names.items()},
+        tensors=tensors,
+        names=names,
+        sources=names,
         reader_tensors={n.replace("poolings.0.", "pooling."): t for n, t in reading.items()},
     )
 
@@ -276,14 +269,7 @@ def _marks(backbone: Backbone, config: Any) -> ConfigExtras:
 def names_of(
     form: Form, resolved: ResolvedRecipe, chain: nn.Sequential, model: Any
 ) -> dict[str, str]:
-    """Our names of a head's tensors, and what the model of Transformers calls them.
-
-    Args:
-        chain: Our head, on whatever device, as large as the model's own.
-
-    Raises:
-        CheckpointError: The model has not these tensors, or more.
-    """
+    """Return the model's names of a head's tensors by ours, or raise CheckpointError."""
     theirs: Mapping[str, Tensor] = model.state_dict()
     base = model.base_model_prefix
     named = {}

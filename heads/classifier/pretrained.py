@@ -67,9 +67,6 @@ def load_head(path: Path, recipe: ResolvedRecipe, backbone: Backbone) -> Trained
         classes=labels,
         problem=SINGLE_LABEL,
         trained_on=path.name,
-        rows=0,
-        scores=None,
-        training=None,
         module=module.eval().requires_grad_(False),
     )
 
@@ -197,13 +194,7 @@ def is_own(recipe: Recipe | str) -> bool:
 
 
 def load(model: str | Path, base: str, recipe: ResolvedRecipe) -> Classifier:
-    """What `heads.load` does.
-
-    Args:
-        model: A folder, an id of the Hub, or a safetensors file that holds a head alone.
-        base: The base model of a head alone.
-        recipe: The recipe of a head alone.
-    """
+    """Do what `heads.load` does; the base and the recipe are those of a head alone."""
     check_no_share(str(model))
     limits = current_limits()
     if not limits.public:  # what its authors let it read, it reads
@@ -283,9 +274,6 @@ def own_head(backbone: Backbone) -> TrainedHead:
         classes=native.classes,
         problem=problem,
         trained_on=backbone.id,
-        rows=0,
-        scores=None,
-        training=None,
         module=module.eval().requires_grad_(False),
         new=native.new,
         temperature=marks.temperature,

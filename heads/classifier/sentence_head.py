@@ -85,7 +85,7 @@ class SentenceHead:
 
 
 def sentence_head(backbone: Backbone) -> SentenceHead | None:
-    """The head of a folder of sentence-transformers or SetFit; None where it has none of that kind.
+    """Return the head of a folder of sentence-transformers or SetFit, or None if it has none.
 
     Raises:
         CheckpointError: It has one that is pickled, broken, or of no recipe.
@@ -269,13 +269,10 @@ def _of_setfit(
 
 
 def _linear(arrays: Mapping[str, Any], model: str) -> tuple[Tensor, Tensor]:
-    """Coefficients as weights (c, w) and biases (c,) under a softmax.
+    """Return coefficients as weights (c, w) and biases (c,) under a softmax.
 
     Of two classes scikit-learn keeps one row: half of it, and half of it taken off, have the same
-    softmax, the logistic function.
-
-    Raises:
-        CheckpointError: They are not of a linear model.
+    softmax, the logistic function. What is not of a linear model is a CheckpointError.
     """
     weight, bias = arrays[COEF].float(), arrays[INTERCEPT].float().reshape(-1)
     if weight.dim() != 2 or len(weight) != len(bias) or not len(bias):
