@@ -22,10 +22,7 @@ class Table:
     """A table of texts.
 
     Attributes:
-        headers: What stands above each column.
         rows: Their cells, as many in each as there are headers; the first names the row.
-        title: What stands above the table.
-        note: What stands below it.
         recipes: The head that each row is about, which the page opens; "" for a row of none.
     """
 

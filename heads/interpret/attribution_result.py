@@ -33,9 +33,7 @@ class Attribution(display.Displayed):
     """What one head looks at in one text.
 
     Attributes:
-        name: The head: its recipe, or that it came with the checkpoint.
         label: The class that is asked about.
-        answer: What the head answers.
         logit: That class's logit on the text.
         baseline: The same on the text with a blank in the place of every word.
         against: What is explained: "others", the logit less the mean of all others; "runner-up",
@@ -50,7 +48,6 @@ class Attribution(display.Displayed):
         measured_on: "change"; or "logits", where the difference is so small that the error is
             given as a share of the span instead.
         span: How far the largest logit on the text lies above the smallest.
-        steps: The nodes on the path that this took.
         seconds: The time that it took; what heads share is divided between them.
         why_not: Why there are no scores, in a sentence; empty where there are.
         unread: How many tokens the base model left out, since it reads no more.

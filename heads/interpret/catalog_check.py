@@ -38,15 +38,18 @@ class FamilyCheck:
         equal: Whether the logits are the same: to the bit, or within rounding where Transformers
             adds in another order; None where the family was not built.
         max_difference: The largest difference of two logits.
-        exact: Whether not one bit differs.
         reason: Why it was not built or not expressed; empty if it was.
     """
 
     model_type: str
-    equal: bool | None
-    max_difference: float | None
-    exact: bool
-    reason: str
+    equal: bool | None = None
+    max_difference: float | None = None
+    reason: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether not one bit differs."""
+        return self.max_difference == 0
 
 
 def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
@@ -59,7 +62,7 @@ def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
         form = family(model_type)
         if form.reason or model_type in NOT_BUILT:
             form.recipe_for(None)
-            return _not_built(model_type, NOT_BUILT[model_type])
+            return FamilyCheck(model_type=model_type, reason=NOT_BUILT[model_type])
         with quiet():
             model = tiny_model(model_type, labels=CLASSES, **settings)
             backbone, module = rebuilt(model, form)
@@ -71,15 +74,10 @@ def compare_family(model_type: str, **settings: Any) -> FamilyCheck:
                 theirs = torch.cat([model(**backbone.filled(*one)).logits for one in asked])
                 ours = torch.cat([module(backbone.states(*one)) for one in asked])
     except HeadsError as error:
-        return _not_built(model_type, str(error))
+        return FamilyCheck(model_type=model_type, reason=str(error))
     difference = (ours - theirs).abs().max().item()
-    return FamilyCheck(
-        model_type=model_type,
-        equal=difference <= ROUNDING * max(1.0, theirs.abs().max().item()),
-        max_difference=difference,
-        exact=torch.equal(ours, theirs),
-        reason="",
-    )
+    equal = difference <= ROUNDING * max(1.0, theirs.abs().max().item())
+    return FamilyCheck(model_type=model_type, equal=equal, max_difference=difference)
 
 
 def rebuilt(model: Any, form: Form) -> tuple[Backbone, RecipeModule]:
@@ -116,9 +114,3 @@ def texts(config: Any, lengths: tuple[int, ...] = LENGTHS, *, end_place: int = -
         special = [1, *[0] * (length - 1)]
         batch.append(Encoded(inputs={"input_ids": numbers}, special=special, whole_length=length))
     return batch
-
-
-def _not_built(model_type: str, reason: str) -> FamilyCheck:
-    return FamilyCheck(
-        model_type=model_type, equal=None, max_difference=None, exact=False, reason=reason
-    )

@@ -40,11 +40,8 @@ class Counterfactual:
     """One sentence, or one pair, and what the heads say of it.
 
     Attributes:
-        text: The sentence.
-        pair: The second sentence, or nothing.
         pieces: What has become of the words of the original, in order: "same", "added" or
             "removed", and the words.
-        said: What each head says.
         flips: For each head whether its answer is another one than on the original.
     """
 
@@ -116,10 +113,8 @@ def compare_edits(
     """Asks heads about a sentence and about edits of it.
 
     Args:
-        text: The sentence.
         edits: The edited sentences; repeats count once. Where there is a second sentence, an edit
             is of the first, or both as a tuple or with `` ↔ `` between them.
-        pair: The second sentence.
 
     Raises:
         DataError: A sentence is empty, or there is no edit.

@@ -99,18 +99,18 @@ def _scaling(resolved: ResolvedRecipe, other: ResolvedRecipe) -> Iterator[str]:
 
 def same_in_training(first: ResolvedRecipe, second: ResolvedRecipe, backbone: Backbone) -> bool:
     """Whether two recipes differ in nothing but the names of their layers."""
-    return (
-        (first.pooling, first.recipe.layers) == (second.pooling, second.recipe.layers)
-        and first.pooling_options == second.pooling_options
-        and (first.pair, first.loss, first.tune) == (second.pair, second.loss, second.tune)
-        and (_written(first), first.stride) == (_written(second), second.stride)
-        and (first.normalise, first.standardise) == (second.normalise, second.standardise)
-        and first.margin == second.margin
-        and (first.head.solve, first.head.convex) == (second.head.solve, second.head.convex)
-        and first.is_convex == second.is_convex
-        and (not first.head.is_solved or first.head_options == second.head_options)
-        and _layers(first, backbone) == _layers(second, backbone)
-    )
+    is_alike = _training_key(first) == _training_key(second)
+    return is_alike and _layers(first, backbone) == _layers(second, backbone)
+
+
+def _training_key(resolved: ResolvedRecipe) -> tuple[object, ...]:
+    """Return all that training depends on besides the layers of the head."""
+    head = resolved.head
+    reading = (resolved.pooling, resolved.recipe.layers, resolved.pooling_options, resolved.pair)
+    texts = (_written(resolved), resolved.stride, resolved.normalise, resolved.standardise)
+    learning = (resolved.loss, resolved.tune, resolved.margin, resolved.is_convex)
+    solver = (head.solve, head.convex, resolved.head_options if head.is_solved else None)
+    return *reading, *texts, *learning, *solver
 
 
 def equivalent_heads(resolved: ResolvedRecipe, backbone: Backbone) -> Iterator[str]:
@@ -255,7 +255,6 @@ class NamedHead:
         name: What the user calls it.
         called: Its class in Transformers; empty for a recipe.
         says: What its head does, in one sentence; empty for a recipe.
-        resolved: Its recipe.
     """
 
     name: str
@@ -269,7 +268,6 @@ class HeadsApart:
     """Two heads and what sets them apart.
 
     Attributes:
-        heads: The two.
         layers: Of each, those of a pooler that it reads among them.
         says: What sets the second apart from the first, in a sentence or two.
     """

@@ -214,10 +214,8 @@ class ExplanationStep:
     Attributes:
         kind: Which stretch of the way it belongs to.
         name: The layer's name, as in the checkpoint.
-        does: What it does, in a few words.
         shape: What leaves it, for one text; t is the number of tokens.
         parameters: How many numbers it holds.
-        tensors: Its tensors.
     """
 
     kind: Literal["text", "base", "reading", "head", "logits"]
@@ -235,15 +233,12 @@ class Explanation(display.Displayed):
     Attributes:
         says: One sentence each for the pooling, the layers and the head.
         formula: From states to the pooled vector, and from there to the logits.
-        sources: Where each part comes from.
-        steps: From tokens to logits.
         parameters: How many numbers are learned, the base model's not among them.
         base_parameters: How many are learned of the base model, or added to it; 0 where it is
             frozen.
         reads: Each token of the text with the share of the pooled vector that it gave.
         equals: The class of Transformers that the recipe equals, and its file and line.
         twins: Heads that are the same layers under other names.
-        notes: What one should know, a sentence each.
     """
 
     recipe: Recipe
@@ -338,9 +333,7 @@ def explain(
     """Takes a recipe apart on a base model; see `heads.explain`.
 
     Args:
-        classes: How many classes the logits have.
         text: A checked text, to show which tokens are read.
-        pair: Its second text.
         head: The trained head; a learned pooling reads evenly before it is trained.
     """
     reads_by, backbone = head.backbone_for(backbone) if head else backbone, backbone.untuned

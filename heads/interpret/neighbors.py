@@ -39,13 +39,10 @@ class Neighbour:
     """A training example.
 
     Attributes:
-        text: Its text.
-        pair: Its second text, or nothing.
         labels: Its labels; where rows are labelled with numbers, that number.
         similarity: The cosine of its vector and the text's, -1 to 1.
         line: Where it stands in its file; 0 where that is not known.
         times: How often it stands among the training examples, with these labels.
-        is_same: Whether it is the very text asked about.
     """
 
     text: str
@@ -68,12 +65,9 @@ class Neighbourhood(display.Displayed):
     """The training examples that one head sees as most similar to a text.
 
     Attributes:
-        name: The head.
         answer: What the head answers, as a reader would say it.
-        neighbours: The examples, the most similar first.
         searched: Among how many training examples.
         alike: How many of the neighbours have the label that the head answers.
-        numbers: Whether labels are numbers.
     """
 
     name: str
@@ -129,11 +123,6 @@ def find_neighbourhood(
     """The training examples nearest to a text in the space that a head sees it in.
 
     Those of equal text and labels are one neighbour, with how often it stands there.
-
-    Args:
-        number: Which of the heads.
-        texts: The text, and perhaps its second text.
-        most: How many.
 
     Raises:
         DataError: What the head was trained on is not known, or it is of another kind.

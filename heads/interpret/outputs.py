@@ -54,12 +54,9 @@ class HeadOutput:
     """What one head says.
 
     Attributes:
-        name: The head.
-        classes: The names of its classes.
         logits: One number a class.
         probabilities: One number a class; of a head that gives numbers, those.
         answer: The classes that it answers; none or several only where several may apply.
-        problem: How its logits become probabilities and answers.
         temperature: The one at which it is as sure as it is right, found in its training; 1
             where nobody looked for it.
     """

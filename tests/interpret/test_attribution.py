@@ -28,14 +28,9 @@ RECIPES = (
 )  # fmt: skip
 
 
-def small_heads(backbone, rows, recipes):
-    """Heads that are hardly trained."""
-    return classifiers(recipes, rows, backbone)
-
-
 @pytest.fixture(scope="module")
 def heads(backbone, rows):
-    return small_heads(backbone, rows, RECIPES)
+    return classifiers(RECIPES, rows, backbone)
 
 
 def test_scores_add_up_to_the_change_of_the_logit(heads):
@@ -111,15 +106,6 @@ def test_votes_have_no_gradient_and_say_so(heads):
     assert sum(token.read for token in found.tokens) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.slow
-def test_any_class_can_be_asked_for(heads):
-    found = [attributions(heads[1:2], TEXT, label=name)[0] for name in ("x", "Y")]
-    assert [one.label for one in found] == ["x", "y"]
-    assert found[0].logit != found[1].logit
-    with pytest.raises(DataError):
-        attributions(heads[1:2], TEXT, label="w")
-
-
 def raised(head, by):
     """The same head with a number of the text's own added to all of its logits alike."""
 
@@ -177,7 +163,7 @@ def test_what_a_class_is_held_against(heads):
 
 
 def test_of_one_versus_the_rest_a_class_stands_by_itself(small, rows):
-    head = small_heads(small, rows, ["mean+linear?loss=ovr"])[0]
+    head = classifiers(["mean+linear?loss=ovr"], rows, small)[0]
     found = attributions([head], "the cat sat on a mat")[0]
     assert (found.value, found.value_on_blanks, found.against) == (found.logit, found.baseline, "")
     assert attributions([head], "the cat", against="runner-up")[0].rival  # which decides
@@ -186,7 +172,7 @@ def test_of_one_versus_the_rest_a_class_stands_by_itself(small, rows):
 def test_the_mask_behind_a_text_belongs_to_no_text(small, rows):
     for texts in (["the cat sat"], ["the cat sat", "a dog ran"]):
         corpus = rows if len(texts) == 1 else replace(rows, pairs=tuple(reversed(rows.texts)))
-        head = small_heads(small, corpus, ["mask_token+linear"])[0]
+        head = classifiers(["mask_token+linear"], corpus, small)[0]
         (found,) = attributions([head], *texts)
         sides = [token.side for token in found.tokens]
         assert ("pair" in sides) == (len(texts) == 2)
@@ -198,7 +184,7 @@ def siamese(small, rows):
     pairs = tuple(reversed(rows.texts))
     corpus = replace(rows, name="pairs", pairs=pairs, fingerprint="pairs")
     recipes = ["mean+linear", "mean+linear?pair=uv_diff", "max+roberta?pair=diff_prod"]
-    return small_heads(small, corpus, recipes)
+    return classifiers(recipes, corpus, small)
 
 
 def test_pairs_together_and_each_alone(siamese):
@@ -218,7 +204,7 @@ def test_a_siamese_head_needs_two_texts(siamese):
 def test_any_number_of_labels(small, rows):
     targets = tuple((0, 1) if row % 2 else (2,) for row in range(len(rows)))
     corpus = replace(rows, problem=MULTI_LABEL, targets=targets, fingerprint="many")
-    head = small_heads(small, corpus, ["mean+linear"])[0]
+    head = classifiers(["mean+linear"], corpus, small)[0]
     found = attributions([head], "the cat sat on a mat")[0]
     assert found.is_complete
     assert (found.against, found.value) == ("", found.logit)  # no label competes with another
@@ -233,7 +219,7 @@ def test_any_number_of_labels(small, rows):
 def test_every_kind_of_base_model(family, tiny, rows):
     backbone = loading.load(str(tiny(family)))
     recipe = "eos@decoder+roberta" if backbone.decoder_width else "last+roberta"
-    head = small_heads(backbone, rows, [recipe])[0]
+    head = classifiers([recipe], rows, backbone)[0]
     found = attributions([head], "the late cat ran home twice")[0]
     assert found.is_complete
     assert any(token.score for token in found.tokens)
@@ -262,7 +248,7 @@ def test_only_the_thread_that_asks_sees_other_embeddings(small):
 
 
 def test_a_model_without_a_table_of_tokens_is_refused(small, rows):
-    head = small_heads(small, rows, ["mean+linear"])[0]
+    head = classifiers(["mean+linear"], rows, small)[0]
 
     def no_table():
         raise NotImplementedError

@@ -16,7 +16,7 @@ from heads.backbone.backbone import _locks
 from heads.errors import DataError, LimitError
 from heads.events import result
 from heads.inference.selection import SelectedHeads
-from heads.interpret import ablation, attribution, neighbors, outputs
+from heads.interpret import ablation, neighbors, outputs
 from heads.interpret.attribution import attributions
 from heads.interpret.counterfactuals import COMPARED, compare_edits, pieces, suggest_edits
 from heads.interpret.padding import report
@@ -59,11 +59,6 @@ def test_what_takes_too_long_in_however_few_steps_is_refused_before_it_begins(as
         attributions(asked.classifiers, LONG)
     assert time.perf_counter() - begun < 0.5
     assert attributions(asked.classifiers[:1], "Not bad at all.")[0].steps >= 32
-
-
-def test_a_place_that_allows_much_takes_as_many_steps_as_before(asked):
-    ladder = attribution._ladder([asked.classifiers], [LONG])
-    assert ladder == attribution.STEPS
 
 
 def test_edits_are_counted_and_their_tokens_as_well(asked):

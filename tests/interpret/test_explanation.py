@@ -33,10 +33,6 @@ OTHER = [
         "mean+linear?loss=ovr", "cls+bert?loss=ordinal&pair=diff", "attention+linear?loss=ovr",
     )
 ]  # fmt: skip
-UNTRAINED = (
-    "The pooler of all-MiniLM-L6-v2 was never trained: its weights are in the checkpoint, but "
-    "still at their initial values (every bias is 0)."
-)
 TEXT = "the cat sat on a mat."
 
 
@@ -88,7 +84,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 # True of what is built
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
@@ -121,9 +117,16 @@ def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, cl
     }
     assert pretrained == {prefix + name for name in built.pretrained}
     assert set(origins(found).values()) <= set(ORIGINS)
+    values = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert (values["recipe"], values["base_parameters"]) == (str(recipe), 0)
+    for line in (*found.says, *found.notes, *found.sources):
+        assert line.endswith((".", "?")), line
+        assert "  " not in line
+    assert all(step.does for step in found.steps)
+    assert all(found.formula)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(recipe=st.sampled_from(MENU))
 def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT, pair="a dog")
@@ -140,25 +143,7 @@ def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: R
     assert all(share >= 0 for _, share in found.reads)
 
 
-@settings(max_examples=60)
-@given(recipe=st.sampled_from(MENU + OTHER))
-def test_an_explanation_is_plain_and_in_sentences(small: Backbone, recipe: Recipe) -> None:
-    found = explain(recipe, small, classes=3, text=TEXT)
-    values = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert values["recipe"] == str(recipe)
-    assert set(values) == {
-        *("recipe", "model", "classes", "says", "formula", "sources", "steps", "parameters"),
-        *("base_parameters", "reads", "equals", "twins", "notes"),
-    }
-    assert values["base_parameters"] == 0
-    for line in (*found.says, *found.notes, *found.sources):
-        assert line.endswith((".", "?")), line
-        assert "  " not in line
-    assert all(step.does for step in found.steps)
-    assert all(found.formula)
-
-
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(recipe=st.sampled_from(MENU))
 def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, lacking, classes=3)
@@ -168,16 +153,6 @@ def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe
         assert recipe.head in explain(other, lacking, classes=3).twins
         said = difference(recipe, other, lacking)
         assert said.endswith("any difference in their numbers is chance.")
-
-
-def test_every_recipe_of_the_menu_can_be_explained_on_the_bundled_model(
-    backbone: Backbone, seconds: Callable[[], float]
-) -> None:
-    for recipe in MENU[:: len(MENU) // 25]:
-        found = explain(recipe, backbone, classes=3)
-        assert found.parameters == sum(step.parameters for step in found.steps[2:])
-        assert found.steps[1].parameters == backbone.parameters
-    assert seconds() < 10
 
 
 def test_nothing_is_built_for_an_explanation(backbone: Backbone) -> None:
@@ -423,7 +398,7 @@ def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
     assert "is chance" not in difference("cls+logistic", "cls+logistic?C=0.1", small)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(one=st.sampled_from(MENU + OTHER), other=st.sampled_from(MENU + OTHER))
 def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
     said = difference(one, other, small)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import rewrite, save_tiny
@@ -181,7 +182,7 @@ def test_a_batch_is_padded_where_the_class_wants_it() -> None:
     assert "padded on the left" in finding("xlnet", "in_batch").title
 
 
-@pytest.mark.parametrize("family", LEARNED_POSITIONS)
+@pytest.mark.parametrize("family", slow.but_each(3, LEARNED_POSITIONS))
 def test_learned_positions_count_padding(family: str) -> None:
     one = subject_of(family)
     alone = PaddedInput(rows=one.texts[:1])

@@ -44,7 +44,6 @@ class PerturbationEffect:
         changes: Whether the logits change or fail to come; None where it could not be tried.
         worst: The question with the largest difference, or the one that the model did not take.
         difference: The largest difference between two logits, if there were any.
-        error: What the model said when it did not take a question.
         remedy: What undoes the change: naming the pad token, or counting positions anew.
     """
 

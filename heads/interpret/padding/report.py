@@ -3,7 +3,6 @@
 Every change is measured against the same text alone, on the class of Transformers as it is.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from heads import display
 from heads.backbone.models import CHOOSE_ANOTHER
 from heads.errors import ModelError, RecipeError
 from heads.interpret.budget import check_passes, products_of
-from heads.interpret.padding.cases import Perturbation, perturbations
+from heads.interpret.padding.cases import perturbations
 from heads.interpret.padding.reasons import (
     LogitScale,
     PerturbationEffect,
@@ -36,12 +35,10 @@ class PaddingFinding:
     Attributes:
         case: Its name: repeated, right_padded, left_padded, in_batch, no_mask, ends_in_eos,
             pad_is_eos, unequal_eos, no_pad_token or truncated.
-        title: What was changed, in plain words.
-        changes: Whether the logits change or fail to come; None where it could not be tried.
+        changes: Whether the logits change or fail to come; None where it could not be tried. Where
+            they do, `why` and `advice` are a sentence each.
         difference: The largest difference between two logits; None where there are none.
         relative: The same as a share of the range in which the model's logits lie.
-        why: The reason in one sentence; empty where nothing changes.
-        advice: What to do, in one sentence; empty where nothing changes.
         error: What the model said when it did not take the input; empty if it did.
     """
 
@@ -61,15 +58,11 @@ class PaddingReport(display.Displayed):
 
     Attributes:
         model: What was examined: an id, a folder or a family.
-        model_type: Its family.
-        class_name: Its class in Transformers.
         tiny: Whether it is a small random model that stands for its family.
         head_is_new: Whether its head, or a part of it, is random as the checkpoint lacks it.
-        recipe: The recipe that equals the class; empty where there is none.
-        no_recipe: Why there is none; empty where there is one.
+        recipe: The recipe that equals the class; empty where `no_recipe` says why there is none.
         spread: The range in which its logits lie.
         least: The difference above which it is a finding, and not rounding.
-        notes: What else one must know, a sentence each.
     """
 
     model: str
@@ -109,7 +102,9 @@ def examine(model: str) -> PaddingReport:
     """What `heads.examine` does: every change of the input, its effect, and the reason."""
     subject = admitted(model)
     cases = list(perturbations(subject))
-    _check_size(subject, cases)
+    tokens = sum(one.tokens for case in cases for one in (case.plain, *case.changed))
+    asked = TRIES * tokens, products_of(subject.model.base_model)
+    check_passes(*asked, f"Examining {subject.name}", "Choose a smaller model.")
     try:
         measure = scale(subject)
     except ModelError as error:
@@ -130,13 +125,6 @@ def examine(model: str) -> PaddingReport:
         findings=tuple(_finding(subject, each, outcomes, measure) for each in outcomes.values()),
         notes=tuple(_notes(subject, measure)),
     )
-
-
-def _check_size(subject: Subject, cases: Sequence[Perturbation]) -> None:
-    """Refuses a model on which the cases, what mends them and why would take too long."""
-    tokens = sum(one.tokens for case in cases for one in (case.plain, *case.changed))
-    asked = TRIES * tokens, products_of(subject.model.base_model)
-    check_passes(*asked, f"Examining {subject.name}", "Choose a smaller model.")
 
 
 def _finding(

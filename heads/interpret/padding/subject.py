@@ -44,11 +44,9 @@ class PaddedInput:
         rows: Token numbers; what is asked about is the first row.
         side: Where a row that is not the longest is filled up.
         padding: How many places more than the longest row has.
-        masked: Whether the attention mask is given.
         counted: Whether position numbers are given that begin where the text does.
         pad: The token that the config shall name as padding, and with which rows are filled up;
             "own" is the one that it came with.
-        seed: Where torch's random numbers begin.
     """
 
     rows: tuple[Row, ...]
@@ -70,11 +68,9 @@ class Subject:
     """A classifier with two texts that it can read.
 
     Attributes:
-        name: What the user called it.
         form: What the catalogue says of its family, or None.
         texts: Token numbers of a short text and of a longer one.
         ends: Whether a text ends in a token that its tokenizer puts there.
-        eos: The number of its end-of-text token, if it has one.
         filler: The number of the token that fills a batch up.
         side: Where its tokenizer, or else its class, has a batch filled up.
         room: How many places it has.
