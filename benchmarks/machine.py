@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from benchmarks.reports import Row
@@ -37,7 +38,7 @@ def facts() -> Found:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory": _memory_bytes() / 1e9,
+        "memory": psutil.virtual_memory().total / 1e9,
         "system": f"{platform.system()} {platform.machine()}",
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "versions": versions,
@@ -111,13 +112,6 @@ def _processor() -> str:
     extra = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in known.get("flags", "").split()]
     told = [f"family {family[0]} model {family[1]}", *extra] if all(family) else extra
     return f"{name} ({', '.join(told)})" if told else name
-
-
-def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
 
 
 def _version(name: str) -> str:

@@ -42,7 +42,7 @@ from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
-from heads.training.finetuning.checkpoints import Checkpoints
+from heads.training.finetuning.checkpoints import FINISHED, Checkpoints
 from heads.training.fitters import successive_halving
 
 TEXTS = ("the cat sat", "a dog ran home", "it was late")
@@ -169,7 +169,7 @@ def _caches(
     (words,) = (place / "cache" / "words").glob("*.safetensors")
     known = copy.deepcopy(baseline_cells._opened(words))  # the file itself is written over
     head_cache.keep("0" * 40, head)
-    Checkpoints(place / "work", "cell").save_result({"weights": torch.arange(999.0)}, "key")
+    Checkpoints(place / "work", "cell").save(FINISHED, {"weights": torch.arange(999.0)}, "key")
 
     def features() -> Any:
         found = last(extract(recipes, TEXTS, (), backbone))
@@ -195,7 +195,7 @@ def _caches(
         return dict(found.module.state_dict()), found.facts
 
     def checkpoint() -> Any:
-        found = Checkpoints(place / "work", "cell").load_result("key")
+        found = Checkpoints(place / "work", "cell").load(FINISHED, "key")
         return found or {"weights": torch.arange(999.0)}
 
     features(), texts(), states()

@@ -44,9 +44,13 @@ class States:
     vectors: Tensor | None = None
     counted: Tensor | None = None
 
+    def to(self, device: torch.device) -> "States":
+        """Return the same states on a device; not copied if they are there."""
+        return self._each(lambda values: values.to(device))
+
     def here(self) -> "States":
-        """The same on the processor."""
-        return self._each(lambda values: values.to(HERE))
+        """Return the same states on the processor."""
+        return self.to(HERE)
 
     def in_32_bits(self) -> "States":
         """Return the same states as 32-bit floats; not copied if they are."""

@@ -130,22 +130,7 @@ class Scale(nn.Module):
         return f"factor={self.factor:g}"
 
 
-class Traced(nn.Module):
-    """A layer whose `compute` takes its tensors as arguments, in the order of their names here.
-
-    It computes one layer from (n, w), and k copies at once from (k, n, w) where every tensor has
-    the copies in front: so a stack of copies needs to know nothing else of it.
-    """
-
-    def forward(self, values: Tensor) -> Tensor:
-        return self.compute(values, *self.parameters())
-
-    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
-        """What leaves the layer, given what enters it and its tensors."""
-        raise NotImplementedError
-
-
-class Directions(Traced):
+class Directions(nn.Module):
     """A linear layer without a bias whose weights are scaled to length 1: (n, w) to (n, c)."""
 
     def __init__(self, width: int, classes: int) -> None:
@@ -153,15 +138,14 @@ class Directions(Traced):
         self.width, self.classes = width, classes
         self.weight = nn.Parameter(torch.randn(classes, width) * INITIAL_STD)
 
-    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
-        (weight,) = tensors
-        return values @ nn.functional.normalize(weight, dim=-1).mT
+    def forward(self, values: Tensor) -> Tensor:
+        return values @ nn.functional.normalize(self.weight, dim=-1).mT
 
     def extra_repr(self) -> str:
         return f"width={self.width}, classes={self.classes}"
 
 
-class Residual(Traced):
+class Residual(nn.Module):
     """What enters it, and two layers of it added: x + W₂ relu(W₁ x + b₁) + b₂, (n, w) to (n, w).
 
     Attributes:
@@ -176,16 +160,15 @@ class Residual(Traced):
         self.weight_out = nn.Parameter(torch.randn(width, hidden) * INITIAL_STD)
         self.bias_out = nn.Parameter(torch.zeros(width))
 
-    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
-        weight_in, bias_in, weight_out, bias_out = tensors
-        inner = (values @ weight_in.mT + bias_in.unsqueeze(-2)).relu()
-        return values + inner @ weight_out.mT + bias_out.unsqueeze(-2)
+    def forward(self, values: Tensor) -> Tensor:
+        inner = (values @ self.weight_in.mT + self.bias_in).relu()
+        return values + inner @ self.weight_out.mT + self.bias_out
 
     def extra_repr(self) -> str:
         return f"width={self.width}, hidden={self.hidden}"
 
 
-class Cuts(Traced):
+class Cuts(nn.Module):
     """One number cut into ordered classes: (n, 1) to the logarithms of (n, c) probabilities.
 
     P(class ≤ k) = sigmoid(θₖ − f), θ₁ < θ₂ < … What is learned is θ₁ and, of every further one,
@@ -199,18 +182,17 @@ class Cuts(Traced):
         steps[:1] = 1 - classes / 2  # one apart, with 0 in their middle
         self.steps = nn.Parameter(steps)
 
-    def compute(self, values: Tensor, *tensors: Tensor) -> Tensor:
-        (steps,) = tensors
+    def forward(self, values: Tensor) -> Tensor:
         if values.shape[-1] != 1:
             raise RuntimeError(f"{values.shape[-1]} numbers cannot be cut into ordered classes.")
-        if steps.shape[-1] == 0:  # of one class there is no doubt
+        if len(self.steps) == 0:  # of one class there is no doubt
             return torch.zeros_like(values)
-        gaps = steps[..., 1:].clamp(-10, 10).exp()
-        cuts = torch.cat([steps[..., :1], gaps], dim=-1).cumsum(dim=-1).unsqueeze(-2)
+        gaps = self.steps[1:].clamp(-10, 10).exp()
+        cuts = torch.cat([self.steps[:1], gaps]).cumsum(dim=0)
         below = nn.functional.logsigmoid(cuts - values)  # ln P(class ≤ k)
         above = nn.functional.logsigmoid(values - cuts)  # ln P(class > k)
         # σ(a) − σ(b) = σ(a) σ(−b) (1 − exp(b − a)), of which no part vanishes.
-        between = below[..., 1:] + above[..., :-1] + (1 - (-gaps).exp()).log().unsqueeze(-2)
+        between = below[..., 1:] + above[..., :-1] + (1 - (-gaps).exp()).log()
         return torch.cat([below[..., :1], between, above[..., -1:]], dim=-1)
 
     def extra_repr(self) -> str:

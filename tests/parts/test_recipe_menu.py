@@ -170,46 +170,27 @@ def test_many_ways_of_writing_are_one_recipe(text, canonical):
     assert resolve(canonical).recipe == recipe == Recipe.parse(canonical)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "mean",
-        "mean+",
-        "+linear",
-        "mean++linear",
-        "mean+linear+linear",
-        "mean@+linear",
-        "mean@-1+linear",
-        "mean@1.5+linear",
-        "4mean+linear",
-        "mean+linear?dropout",
-        "mean+linear?dropout=",
-        "mean+linear?=0.1",
-        "mean+linear?dropout=0.1?k=2",
-        "mean+linear?dropout=0.1&dropout=0.2",
-        "mean+linear?dropout=<b>",
-        "mean/../linear",
-        "pooling=mean",
-    ],
-)
+NO_RECIPES = """
+mean mean+ +linear mean++linear mean+linear+linear mean@+linear mean@-1+linear mean@1.5+linear
+4mean+linear mean+linear?dropout mean+linear?dropout= mean+linear?=0.1 mean+linear?dropout=0.1?k=2
+mean+linear?dropout=0.1&dropout=0.2 mean+linear?dropout=<b> mean/../linear pooling=mean
+"""
+
+
+@pytest.mark.parametrize("text", NO_RECIPES.split())
 def test_what_is_not_in_the_grammar_is_refused_with_a_hint(text):
     with pytest.raises(RecipeError) as caught:
         Recipe.parse(text)
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{long}",
-        "{long}+linear",
-        "mean+{long}",
-        "mean@{long}+linear",
-        "mean+linear?{long}",
-        "mean+linear?{long}=1",
-        "mean+linear?dropout={long}",
-    ],
-)
+TOO_LONG = """
+{long} {long}+linear mean+{long} mean@{long}+linear mean+linear?{long} mean+linear?{long}=1
+mean+linear?dropout={long}
+"""
+
+
+@pytest.mark.parametrize("text", TOO_LONG.split())
 def test_an_error_repeats_no_more_than_80_letters_of_what_was_written(text):
     with pytest.raises(RecipeError) as caught:
         resolve(text.format(long="x" * 9999))

@@ -19,7 +19,7 @@ from heads.interruption import Interrupted
 from heads.parts.resolve import resolve
 from heads.settings import ExperimentConfig
 from heads.training.finetuning import checkpoints, cost
-from heads.training.finetuning.checkpoints import Checkpoints, folder_of, spent
+from heads.training.finetuning.checkpoints import BEGUN, FINISHED, Checkpoints, folder_of, spent
 from heads.training.finetuning.cost import pace_of
 from heads.training.finetuning.fitter import FineTuningFitter
 from heads.training.finetuning.learning import TuningRun
@@ -87,19 +87,19 @@ def test_what_was_spent_before_a_kill_is_counted(tmp_path: Path) -> None:
     for _ in range(2):
         kept = Checkpoints(tmp_path, "cell")
         kept._told -= 10.0  # seconds ago
-        kept.save_result({"done": 1}, "key")
+        kept.save(FINISHED, {"done": 1}, "key")
     assert spent(folder_of(tmp_path, "cell")) == pytest.approx(20.0, abs=2.0)
 
 
 def test_a_checkpoint_that_cannot_be_read_or_written_costs_no_training(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path, "cell")
-    kept.save_checkpoint({"steps": 1}, "key")
+    kept.save(BEGUN, {"steps": 1}, "key")
     (path,) = tmp_path.glob("*/*.begun.pt")
     for content in (b"", b"text\n", b"\0" * 100):
         path.write_bytes(content)
-        assert kept.load_checkpoint("key") is None
+        assert kept.load(BEGUN, "key") is None
     (tmp_path / "file").write_text("no folder")
-    Checkpoints(tmp_path / "file", "cell").save_checkpoint({"steps": 1}, "key")
+    Checkpoints(tmp_path / "file", "cell").save(BEGUN, {"steps": 1}, "key")
 
 
 # --- How long it takes is told of texts of every length.

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,6 +24,9 @@ EVERY = 20.0  # seconds of training that a kill may cost
 SHARE = 20  # times as long as writing the last one took: large base models are written less often
 WHAT = "A checkpoint of a training"
 CLOCK = "seconds"
+Kind = Literal["begun", "finished"]
+BEGUN: Kind = "begun"  # a checkpoint of a training that is under way
+FINISHED: Kind = "finished"  # what a training came to
 UNREADABLE = (
     RuntimeError, OSError, EOFError, ValueError, LookupError, UnpicklingError, zipfile.BadZipFile,
 )  # fmt: skip  # what reading a broken file raises
@@ -41,37 +44,8 @@ class Checkpoints:
         self._written = self._told = time.monotonic()
         self._took = 0.0
 
-    def load_result(self, *key: object) -> dict[str, Any] | None:
-        """What a training came to, if it is over."""
-        return self._read("finished", key)
-
-    def save_result(self, values: Mapping[str, Any], *key: object) -> None:
-        """Keeps what a training came to; its checkpoint is not needed any more."""
-        self._write("finished", key, values)
-        if self._folder is not None:
-            self._path("begun", key).unlink(missing_ok=True)
-
-    def load_checkpoint(self, *key: object) -> dict[str, Any] | None:
-        """The last checkpoint of a training, if there is one."""
-        return self._read("begun", key)
-
-    def is_due(self) -> bool:
-        """Whether a kill would now cost more than it should."""
-        since = time.monotonic() - self._written
-        return self._folder is not None and since >= max(EVERY, SHARE * self._took)
-
-    def save_checkpoint(self, values: Mapping[str, Any], *key: object) -> None:
-        """Writes a checkpoint in the place of the one before."""
-        begun = time.monotonic()
-        self._write("begun", key, values)
-        self._written = time.monotonic()
-        self._took = self._written - begun
-
-    def _path(self, kind: str, key: tuple[object, ...]) -> Path:
-        assert self._folder is not None
-        return self._folder / f"{named(*key)}.{kind}.pt"
-
-    def _read(self, kind: str, key: tuple[object, ...]) -> dict[str, Any] | None:
+    def load(self, kind: Kind, *key: object) -> dict[str, Any] | None:
+        """Return what was saved of a training; None where nothing whole is there."""
         if self._folder is None or not (path := self._path(kind, key)).is_file():
             return None
         try:
@@ -84,13 +58,16 @@ class Checkpoints:
         except UNREADABLE:
             return None  # not whole: trained again
 
-    def _write(self, kind: str, key: tuple[object, ...], values: Mapping[str, Any]) -> None:
-        """Writes a file, and how long it took to come there; a full disk costs no training."""
+    def save(self, kind: Kind, values: Mapping[str, Any], *key: object) -> None:
+        """Save a checkpoint in the place of the one before, or the result in place of both.
+
+        How long it took to come there is saved beside it. A full disk costs no training.
+        """
         if self._folder is None:
             return
-        now = time.monotonic()
-        seconds = spent(self._folder) + now - self._told
-        self._told = now
+        begun = time.monotonic()
+        seconds = spent(self._folder) + begun - self._told
+        self._told = begun
 
         def fill(place: Path) -> None:
             with place.open("wb") as file:  # torch refuses names that begin with a dot
@@ -99,6 +76,19 @@ class Checkpoints:
         with contextlib.suppress(DataError), writing(WHAT):
             write(self._path(kind, key), fill)
             write_json(self._folder / CLOCK, round(seconds, 3))
+        if kind == FINISHED:
+            self._path(BEGUN, key).unlink(missing_ok=True)
+        self._written = time.monotonic()
+        self._took = self._written - begun
+
+    def is_due(self) -> bool:
+        """Return True if a kill would now cost more than it should."""
+        since = time.monotonic() - self._written
+        return self._folder is not None and since >= max(EVERY, SHARE * self._took)
+
+    def _path(self, kind: Kind, key: tuple[object, ...]) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{named(*key)}.{kind}.pt"
 
 
 def folder_of(workspace: Path | None, cell: str) -> Path | None:

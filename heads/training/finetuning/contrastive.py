@@ -26,7 +26,7 @@ from heads.parts import registry
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.rng import IsolatedRng
 from heads.training.finetuning.base import Training, TuningFitter
-from heads.training.finetuning.checkpoints import Checkpoints
+from heads.training.finetuning.checkpoints import FINISHED, Checkpoints
 from heads.training.finetuning.learning import TuningSettings
 from heads.training.fitters.base import (
     Chosen,
@@ -111,7 +111,7 @@ class ContrastiveFitter(TuningFitter):
             raise RecipeError(f"{what}classes, and its rows have one.", "Add rows of another.")
         checkpoints = Checkpoints(task.workspace, str(self.resolved))
         key = (training.key(self.backbone), seed, reads.tolist(), is_kept)
-        if (done := checkpoints.load_result(*key)) is not None:
+        if (done := checkpoints.load(FINISHED, *key)) is not None:
             return done
         from heads.training.finetuning.setfit_trainer import PAIRS, learn_pairs
 
@@ -124,7 +124,7 @@ class ContrastiveFitter(TuningFitter):
             "base": dict(module.tuned_base().tensors) if is_kept else None,
             "peak": peak,
         }
-        checkpoints.save_result(done, *key)
+        checkpoints.save(FINISHED, done, *key)
         return done
 
 

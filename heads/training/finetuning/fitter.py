@@ -24,7 +24,7 @@ from heads.errors import RecipeError
 from heads.events import result
 from heads.rng import IsolatedRng
 from heads.training.finetuning.base import Training, TuningFitter
-from heads.training.finetuning.checkpoints import Checkpoints
+from heads.training.finetuning.checkpoints import BEGUN, FINISHED, Checkpoints
 from heads.training.finetuning.learning import TuningRun, TuningSettings
 from heads.training.fitters import adamw
 from heads.training.fitters.base import (
@@ -100,13 +100,13 @@ class _Work:
     def search(self, asked: Tensor) -> Generator[TriedSettings, None, SearchResult]:
         """Trains while the development loss falls, with a look after every pass."""
         key = (self._key, self._training.seed, "search")
-        done = self._kept.load_result(*key)
+        done = self._kept.load(FINISHED, *key)
         if done is not None:
             points = [TriedSettings(**one) for one in done["points"]]
             yield from points
             return self._found(points, done["best"], (done["parts"], done["held"]))
         run, points, best = self._begun(self._training.seed), list[TriedSettings](), 0
-        kept = self._kept.load_checkpoint(*key)
+        kept = self._kept.load(BEGUN, *key)
         factor, top = 1.0, (Tensor(), Tensor())  # `top`: parts and logits of the best look
         if kept is not None:
             run.load_checkpoint(kept["run"])
@@ -119,7 +119,7 @@ class _Work:
                 if self._kept.is_due():
                     told = [one.as_json() for one in points]
                     state = {"points": told, "best": best, "factor": factor, "top": list(top)}
-                    self._kept.save_checkpoint({**state, "run": run.checkpoint()}, *key)
+                    self._kept.save(BEGUN, {**state, "run": run.checkpoint()}, *key)
             point, logits, factor = self._looked(run, asked, factor)
             points.append(replace(point, seed=self._training.number, parts=None))
             if len(points) == 1 or point.finite_loss < points[best].finite_loss:
@@ -128,9 +128,8 @@ class _Work:
             if len(points) - 1 - best >= PATIENCE or not math.isfinite(point.finite_loss):
                 break
         told = [one.as_json() for one in points]
-        self._kept.save_result(
-            {"points": told, "best": best, "parts": top[0], "held": top[1]}, *key
-        )
+        done = {"points": told, "best": best, "parts": top[0], "held": top[1]}
+        self._kept.save(FINISHED, done, *key)
         return self._found(points, best, top)
 
     def _found(
@@ -173,10 +172,10 @@ class _Work:
     ) -> dict[str, Any]:
         """Trains so many passes, and answers if it has not diverged; or finds what was kept."""
         key = (self._key, seed, "fit", epochs, asked.tolist(), is_kept)
-        before = self._kept.load_result(*key)
+        before = self._kept.load(FINISHED, *key)
         if before is not None:
             return before
-        run, kept = self._begun(seed), self._kept.load_checkpoint(*key)
+        run, kept = self._begun(seed), self._kept.load(BEGUN, *key)
         if kept is not None:
             run.load_checkpoint(kept)
         losses = list[float]()
@@ -184,7 +183,7 @@ class _Work:
             for loss in run.learn():
                 losses.append(loss)
                 if self._kept.is_due():
-                    self._kept.save_checkpoint(run.checkpoint(), *key)
+                    self._kept.save(BEGUN, run.checkpoint(), *key)
         logits = run.module.answers(self._texts, self._rows, self._task.check)
         loss = scaled_loss(self._task, self._rows, logits)
         constant = constant_loss(self._task, self._rows)
@@ -199,7 +198,7 @@ class _Work:
                 "base": base and {"tensors": base.tensors, "adapter": base.adapter},
                 "peak": run.memory.peak,
             }
-        self._kept.save_result(done, *key)
+        self._kept.save(FINISHED, done, *key)
         return done
 
     def _begun(self, seed: int) -> TuningRun:

@@ -134,7 +134,7 @@ class TunedRecipe(nn.Module):
             return self._backbone.forward(batch)
         assert texts.kept is not None
         kept = texts.kept.states(numbers)
-        return self._cut.states(self._backbone, batch, _on(kept, self._backbone.device))
+        return self._cut.states(self._backbone, batch, kept.to(self._backbone.device))
 
     def answers(
         self, texts: Texts, rows: Tensor, check: Callable[[], None] | None = None
@@ -223,15 +223,6 @@ def _add_adapter(
 
 def _copied(tensor: Tensor) -> Tensor:
     return tensor.detach().to(HERE, copy=True)
-
-
-def _on(states: States, device: torch.device) -> States:
-    """States on a device."""
-    if device == HERE:
-        return states
-    names = ("mask", "unpadded", "content", "eos")
-    moved = {name: getattr(states, name).to(device) for name in names}
-    return replace(states, **moved, hidden=tuple(one.to(device) for one in states.hidden))
 
 
 def _learning(model: nn.Module) -> Iterator[nn.Module]:

@@ -12,15 +12,26 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 from torch.nn.functional import layer_norm
 
 from heads.backbone.device import HERE
 from heads.errors import RecipeError
-from heads.parts.modules import Normalise, Repeat, Scale, Traced, is_learned, is_plain, leaves
+from heads.parts.modules import (
+    Cuts,
+    Directions,
+    Normalise,
+    Repeat,
+    Residual,
+    Scale,
+    is_learned,
+    is_plain,
+    leaves,
+)
 from heads.rng import IsolatedRng
 
 BANK = 2**22  # numbers that one bank of masks holds, whoever asks for them
+MAPPED = (Directions, Residual, Cuts)  # layers of our own whose copies torch maps over
 LINE = 32  # numbers by which the places in a bank differ: whole lines of the cache
 
 
@@ -175,8 +186,10 @@ def _layer_logits(
         if not shift:
             return even * gain[:, None]
         return torch.addcmul(shift[0][:, None], even, gain[:, None])
-    if isinstance(layer, Traced):
-        return layer.compute(values, *tensors)
+    if isinstance(layer, MAPPED):
+        names = [name for name, _ in layer.named_parameters()]
+        own = dict(zip(names, tensors, strict=True))
+        return vmap(lambda own, rows: functional_call(layer, own, (rows,)))(own, values)
     if isinstance(layer, nn.Dropout):
         return drop_out(values, layer.p, rngs) if rngs and layer.p else values
     if isinstance(layer, Repeat):
@@ -211,9 +224,7 @@ def _is_known(layer: nn.Module) -> bool:
     """Return True if a layer need not be run by its own forward."""
     if not (is_plain(layer, type(layer)) and is_learned(layer)):
         return False
-    if isinstance(layer, Traced):
-        return type(layer).forward is Traced.forward
-    if type(layer) in (nn.Linear, nn.Dropout, Repeat, Normalise, Scale, nn.Identity):
+    if type(layer) in (*MAPPED, nn.Linear, nn.Dropout, Repeat, Normalise, Scale, nn.Identity):
         return True
     if type(layer) is nn.LayerNorm:
         return layer.elementwise_affine
