@@ -138,7 +138,7 @@ def test_the_form_of_columns_says_them(columns):
 
 def test_as_many_values_say_which_data_as_chosen_takes():
     asked = [f"{SAMPLE}aspects", "auto", "text", "label", "", "", "", "|", [], ""]
-    assert len(asked) == 2 + data_form.ALL
+    assert len(asked) == data_form.FIELDS
     assert data_form.chosen(*asked).corpus.problem is MULTI_LABEL
     asked[7] = "columns"
     with pytest.raises(DataError, match="No 0/1 columns are chosen"):

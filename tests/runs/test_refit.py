@@ -21,7 +21,7 @@ from heads.events import result
 from heads.interfaces.cli.app import main
 from heads.interfaces.web import downloads
 from heads.interfaces.web.location import Location
-from heads.interfaces.web.places.open_lane import prepared
+from heads.interfaces.web.places.lane_answers import prepare_file
 from heads.parts.resolve import resolve
 from heads.runs import trainer
 from heads.runs.leaderboard import Leaderboard
@@ -136,7 +136,7 @@ def test_a_push_gives_it(
 def test_the_page_gives_it(board: Leaderboard) -> None:
     wanted = result(board.classifier("cls+bert").refitted()).logits(TEXTS)
     opened = replace(Location.of(""), run=board.run, recipes=("cls+bert",), lane=1)
-    *_, (_, file) = prepared(opened, downloads.FOLDER)
+    *_, (_, file) = prepare_file(opened, downloads.FOLDER)
     with zipfile.ZipFile(file["value"]) as archive:
         place = Path(file["value"]).parent / "unpacked"
         archive.extractall(place)

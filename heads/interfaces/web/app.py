@@ -11,6 +11,7 @@ import gradio as gr
 
 from heads.interfaces.views.html import render
 from heads.interfaces.web import endpoints, temporary_files
+from heads.interfaces.web.guards import Values, by_name
 from heads.interfaces.web.location import OPENING, Location
 from heads.interfaces.web.page_sections import PageParts
 from heads.interfaces.web.places import builder, learn, open_lane, try_it, your_data
@@ -57,7 +58,7 @@ def build() -> Page:
             learn.build(PageParts(query=query, opening=opening))
         try_it.arriving(blocks, opening, first, place, mine)
         blocks.unload(panel.left)
-        your_data.came(blocks, arrival, jobs)
+        blocks.load(**arrival.arrives).then(**arrival.rereads).then(**arrival.probes)
         router.focus(**arrival.shows)
         mine.change(None, mine, None, js="(mine) => { heads.tells(mine); }", **QUIET)
         router.input(None, mine, mine, js="(mine) => [heads.hears(mine)]", **QUIET).then(
@@ -76,21 +77,22 @@ def build() -> Page:
 def _routes(router: gr.HTML, place: try_it.Try, mine: Any) -> Any:
     """Back, Forward and links within the page restore what was there."""
 
-    def restored(left: str, there: str, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
-        now, at = Location.of(there or ""), len(place.answers)
+    def restored(left: str, there: str, mine: Any, request: gr.Request) -> Iterator[Values]:
+        now = Location.of(there or "")
         if now.asks_the_same(Location.of(left or "")):
-            yield [gr.skip()] * len(outputs)
+            yield {}
             return
-        for one in place.handlers.with_settings(now, mine, request):
+        for values in place.handlers.with_settings(now, mine, request):
             # Where one is stands already, and may be elsewhere by now; but a run may be gone.
-            where = gr.skip() if one[at] == now.query else one[at]
-            yield [*one[:at], where, *one[at + 1 :]]
+            if values.get("query") == now.query:
+                values["query"] = gr.skip()
+            yield values
 
     # At once, and in the browser: what is done next is done there, not where one was before.
     router.select(None, None, place.query, js="() => heads.search()", **QUIET)
-    outputs = [*place.answers, place.query, *place.settings]
     # Not in one queue with what asks heads: a change of place waits for nobody's training.
     settings: dict[str, Any] = {"trigger_mode": "always_last", **pool("infer"), **QUIET}
     # Two inputs stand for what the browser says of the address.
     settings["js"] = "(query, there, mine) => [...heads.fromTo(), mine]"
-    return router.select(restored, [place.query, router, mine], outputs, **settings)
+    inputs = [place.query, router, mine]
+    return router.select(**by_name(restored, inputs, place.outputs), **settings)

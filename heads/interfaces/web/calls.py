@@ -32,25 +32,16 @@ _tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds tasks weakly
 
 @dataclass(kw_only=True, eq=False)
 class Call:
-    """A call of a handler, from its post to its last step.
+    """A call of a handler, from its post to its last step."""
 
-    Attributes:
-        address: Where it came from.
-        since: When it was posted, by the visitors' clock.
-        visitors: Who reads answers.
-        event: Its id in Gradio's queue, once that is known.
-        session: Session of its page.
-        slots: Slots that it computes in; None if it only waits.
-    """
-
-    address: str
-    since: float
-    visitors: Visitors
-    event: str = ""
-    session: str = ""
-    slots: Slots | None = None
-    _spent: float = 0.0
-    _entered: float = 0.0
+    address: str  # where it came from
+    since: float  # when it was posted, by the visitors' clock
+    visitors: Visitors  # who read answers
+    event: str = ""  # its id in Gradio's queue, once that is known
+    session: str = ""  # of its page
+    slots: Slots | None = None  # that it computes in; None if it only waits
+    _spent: float = 0.0  # seconds in slots
+    _entered: float = 0.0  # when it got its slot
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def check(self) -> None:

@@ -30,12 +30,7 @@ from heads.interfaces.web.arguments import Texts, check_types, expand_options
 from heads.interfaces.web.guards import show_progress, unchecked
 from heads.interfaces.web.slots import pool, pools
 from heads.interfaces.web.temporary_files import exporting
-from heads.interfaces.web.training_process import (
-    TrainingPlace,
-    TrainingSlots,
-    waiting,
-    worked,
-)
+from heads.interfaces.web.training_process import TrainingPlace, TrainingSlots, waiting, worked
 from heads.interfaces.web.visitors import address_of
 from heads.options import CompareOptions, EvaluateOptions, FileOptions, PredictOptions, TrainOptions
 from heads.runs.folder import RunFolder
@@ -355,11 +350,7 @@ def compare(
     returns="The steps from tokens to logits with their tensors, and each token's share.",
 )
 def explain(
-    recipe: str,
-    text: str = TEXT,
-    pair: str = "",
-    model: str = BUNDLED,
-    sample: str = "",
+    recipe: str, text: str = TEXT, pair: str = "", model: str = BUNDLED, sample: str = ""
 ) -> dict[str, Any]:
     return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
@@ -374,10 +365,7 @@ def families() -> list[dict[str, Any]]:
 
 
 @check_types
-@described(
-    api.difference,
-    returns="The two names and the difference, a few sentences.",
-)
+@described(api.difference, returns="The two names and the difference, a few sentences.")
 def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
@@ -395,12 +383,7 @@ def padding(model: str) -> dict[str, Any]:
 @expand_options
 @described(api.Inspector.attribute, api.compare)
 def inspect(
-    text: str,
-    pair: str = "",
-    *,
-    heads: api.Inspector,
-    label: str = "",
-    against: str = "others",
+    text: str, pair: str = "", *, heads: api.Inspector, label: str = "", against: str = "others"
 ) -> dict[str, Any]:
     """Shows which tokens move each head's answer, and its nearest training examples.
 

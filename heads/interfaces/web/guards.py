@@ -1,12 +1,15 @@
 """What stands between a handler and the page: errors in one sentence, never a traceback."""
 
+import contextlib
 import csv
+import functools
 import html
+import inspect
 import io
 import logging
 import secrets
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 import gradio as gr
@@ -25,6 +28,7 @@ from heads.settings import current_limits
 
 Result = TypeVar("Result")
 Asks = TypeVar("Asks", bound=Component)
+Values = dict[str, Any]  # of components, by names that a place of the page gives them
 BEAT = 0.25  # seconds between two pictures of progress
 LONGEST = 600  # characters of a sentence
 log = logging.getLogger("heads")
@@ -73,6 +77,28 @@ def notice(error: Exception) -> Notice:
     if isinstance(error, gr.Error):  # Gradio's own, which may hold what somebody has sent
         return Notice(as_text(error.message))
     return Notice(plain(sentence(error)), visible=not isinstance(error, Interrupted))
+
+
+def by_name(handler: Callable[..., Any], inputs: Any, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an event whose handler returns, or yields, `Values` of its outputs.
+
+    Outputs that are not among the values stay as they are.
+    """
+
+    def name(values: Values) -> Any:
+        return {outputs[name]: value for name, value in values.items()} or gr.skip()
+
+    @functools.wraps(handler)
+    def answer(*arguments: Any) -> Any:
+        return name(handler(*arguments))
+
+    @functools.wraps(handler)
+    def stream(*arguments: Any) -> Any:
+        with contextlib.closing(handler(*arguments)) as steps:
+            yield from map(name, steps)
+
+    call = stream if inspect.isgeneratorfunction(handler) else answer
+    return {"fn": call, "inputs": inputs, "outputs": [*outputs.values()]}
 
 
 def show_progress(

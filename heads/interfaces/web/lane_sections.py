@@ -43,9 +43,14 @@ class LaneSection:
     load: str
 
 
-PANEL = "heads.interfaces.web.places.open_lane"
+PLACES = "heads.interfaces.web.places"
 CORE_SECTIONS = tuple(
-    LaneSection(name=name, title=title, draw=f"{PANEL}:draw_{name}", load=f"{PANEL}:{load}")
+    LaneSection(
+        name=name,
+        title=title,
+        draw=f"{PLACES}.open_lane:draw_{name}",
+        load=f"{PLACES}.lane_answers:{load}",
+    )
     for name, title, load in (
         ("why", "Why", "why"),
         ("how", "How", "how"),

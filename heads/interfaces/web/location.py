@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from heads.backbone.models import BUNDLED
 from heads.data.samples import PAIR_RECIPES, RECIPES, SAMPLES
+from heads.errors import RecipeError
 from heads.interfaces.web.lane_sections import lane_sections
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
@@ -114,6 +115,18 @@ class Location:
             "raw": self.raw,
             **source,
         }
+
+    @property
+    def is_lane_open(self) -> bool:
+        """Whether one of the lanes is open."""
+        return 1 <= self.lane <= len(self.recipes)
+
+    @property
+    def open_recipe(self) -> str:
+        """The recipe of the open lane; raises RecipeError if none is open."""
+        if not self.is_lane_open:
+            raise RecipeError("No head is open.", "Click on one.")
+        return self.recipes[self.lane - 1]
 
     @property
     def usual_recipes(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import ipaddress
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,20 +89,12 @@ class Refused(Exception):
 
 @dataclass(kw_only=True, eq=False)
 class Gate:
-    """The middleware.
+    """The middleware."""
 
-    Attributes:
-        app: Gradio's application.
-        visitors: Who reads answers; noted here.
-        endpoints: Returns the parameters of each endpoint by its name.
-        most: Bytes that the arguments of a call may have.
-    """
-
-    app: ASGIApp
-    visitors: Visitors
+    app: ASGIApp  # Gradio's
+    visitors: Visitors  # who read answers; noted here
     endpoints: Callable[[], Endpoints]
-    most: int = field(default_factory=lambda: current_limits().body_bytes)
-    _known: Endpoints = field(default_factory=dict)
+    most: int = field(default_factory=lambda: current_limits().body_bytes)  # of a call's arguments
     _faults: Recent[str] = field(default_factory=lambda: Recent(MOST_NOTED))  # by event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,8 +112,10 @@ class Gate:
                 receive = await self._note_call(scope, receive, route, answer)
             elif scope["path"].rstrip("/") == CANCEL:
                 receive = await self._note_cancel(receive)
-            with self._note_reader(scope) as left:
-                await self.app(scope, _watched(receive, left), answer.send)
+            with contextlib.ExitStack() as reader:
+                if (stream := stream_of(scope)) is not None:
+                    reader.enter_context(self.visitors.reading(stream))
+                await self.app(scope, _watched(receive, reader.close), answer.send)
         except Refused as refused:
             await answer.refuse(refused)
         except ClientDisconnect:
@@ -159,9 +153,8 @@ class Gate:
         then refuses it by itself, and its caller reads the sentence like that of any other fault.
         """
         check_name(sent.get("session_hash"))
-        self._known = self._known or self.endpoints()
         name = f"/{route['name']}" if route["name"] else str(sent.get("fn_index"))
-        given, parameters = sent.get("data"), self._known.get(name)
+        given, parameters = sent.get("data"), self.endpoints().get(name)
         if route["name"] and parameters is None:
             raise Refused(404, FAULT)
         try:
@@ -181,15 +174,6 @@ class Gate:
         if isinstance(event, str) and NAME.fullmatch(event):
             self.visitors.cancel(event)
         return replayed(body, receive)
-
-    @contextlib.contextmanager
-    def _note_reader(self, scope: Scope) -> Iterator[Callable[[], None]]:
-        """Note that an answer is read; yields what to call once nobody reads it any more."""
-        key = stream_of(scope)
-        with contextlib.ExitStack() as stack:
-            if key is not None:
-                stack.enter_context(self.visitors.reading(key))
-            yield stack.close
 
 
 def find_endpoints(page: Any) -> Endpoints:

@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageParts:
-    """What a section is built on.
+    """What a section is built on."""
 
-    Attributes:
-        query: What is asked, as the query of the address; see `Location`.
-        opening: What the page shows before anybody asks.
-    """
-
-    query: gr.Textbox
-    opening: Opening
+    query: gr.Textbox  # what is asked, as the query of the address; see `Location`
+    opening: Opening  # what the page shows before anybody asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

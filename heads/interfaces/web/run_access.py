@@ -11,12 +11,15 @@ import hashlib
 import re
 import secrets
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heads.errors import HeadsError, LimitError
 from heads.evaluation.metrics import SCORES
 from heads.runs.folder import RunFolder, all_runs, named
 from heads.settings import current_limits
+
+if TYPE_CHECKING:
+    from heads.runs.leaderboard import Leaderboard
 
 MOST = 100
 MOST_MINE = 30  # runs that a browser remembers
@@ -94,6 +97,13 @@ def visible(mine: Any) -> list[RunFolder]:
 def opened(name: Any) -> RunFolder:
     """Return the run of a whole id, which nobody can guess; raise DataError if there is none."""
     return named(name if isinstance(name, str) else "", is_public=current_limits().public)
+
+
+def board_of(run: str) -> "Leaderboard":
+    """Return the leaderboard of a run; raise DataError if there is none."""
+    from heads.runs.leaderboard import leaderboard
+
+    return leaderboard(opened(run))
 
 
 def choices(mine: Any) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import gradio as gr
@@ -42,16 +42,9 @@ class _Blocks(gr.Blocks):
 
 
 class Page:
-    """The page, and its server once it is launched.
+    """The page, and its server once it is launched."""
 
-    Attributes:
-        blocks: The page as Gradio has it.
-        opening: What is filled in after the page is served.
-        visitors: Who reads answers.
-        url: Address of the server.
-    """
-
-    opening: Opening
+    opening: Opening  # what is filled in after the page is served
 
     def __init__(self, **settings: Any) -> None:
         """Prepare the environment, and begin a page with settings of `gradio.Blocks`."""
@@ -75,7 +68,8 @@ class Page:
             max_file_size=limits.upload_bytes, show_error=False, ssr_mode=False, run_history=False,
             theme=THEME, css=CSS, head=HEAD, footer_links=["api", "settings"],
         )  # fmt: skip
-        app = Gate(app=app, visitors=self.visitors, endpoints=partial(find_endpoints, self.blocks))
+        endpoints = cache(partial(find_endpoints, self.blocks))
+        app = Gate(app=app, visitors=self.visitors, endpoints=endpoints)
         for wrap_app in plugins.load_each("middleware", required=True):
             app = wrap_app(app, self)
         return app

@@ -51,13 +51,10 @@ class Filling:
 
 
 class Opening:
-    """All that is filled in later.
-
-    Attributes:
-        arrived: Tells in the browser whether the page came with everything in it.
-    """
+    """All that is filled in later."""
 
     def __init__(self) -> None:
+        # Tells in the browser whether the page came with everything in it.
         self.arrived = gr.Textbox("", visible=False)
         self._fillings: list[Filling] = []
         self._lock = threading.Lock()

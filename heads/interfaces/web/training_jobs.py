@@ -44,34 +44,21 @@ class Course:
 
     The time left is what the worker expects before it begins, corrected by how much longer (or
     shorter) than expected encoding and the heads trained so far have taken.
-
-    Attributes:
-        says: What is under way.
-        share: Fraction of the work done (0 to 1).
-        done: Number of heads trained, or eliminated in a race.
-        planned: Number of heads in all.
-        tuned: Recipes that fine-tune the base model: each takes long, and they come last.
-        splits: Number of seeds, or folds, of every head.
-        metric: Metric of the scores.
-        scores: Score and the ends of its interval, for each head trained so far.
-        heads: Expected seconds of each head to be trained.
-        encoding: Expected seconds of encoding the texts.
-        seconds: Expected seconds of the whole training.
-        threads: How many heads are trained at once.
     """
 
-    says: str = "Starting"
-    share: float = 0.0
-    done: int = 0
-    planned: int = 0
-    tuned: frozenset[str] = frozenset()
-    splits: int = 1
-    metric: MetricName = "accuracy"
+    says: str = "Starting"  # what is under way
+    share: float = 0.0  # fraction of the work done (0 to 1)
+    done: int = 0  # heads trained, or eliminated in a race
+    planned: int = 0  # heads in all
+    tuned: frozenset[str] = frozenset()  # recipes that fine-tune: each takes long, and comes last
+    splits: int = 1  # seeds, or folds, of every head
+    metric: MetricName = "accuracy"  # of the scores
+    # Score and the ends of its interval, for each head trained so far.
     scores: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    heads: dict[str, float] = field(default_factory=dict[str, float])
-    encoding: float = 0.0
-    seconds: float = 0.0
-    threads: int = 1
+    heads: dict[str, float] = field(default_factory=dict[str, float])  # expected seconds of each
+    encoding: float = 0.0  # expected seconds of encoding the texts
+    seconds: float = 0.0  # expected seconds of the whole training
+    threads: int = 1  # heads that are trained at once
     _begun: float = 0.0  # when the expectation came, on the monotonic clock
     _ends: float = 0.0  # when the training is expected to end, on the same clock
     _encoded: tuple[float, float] = (0.0, 0.0)  # fraction of the texts, and the seconds it took
@@ -124,17 +111,15 @@ class Course:
 
     def _move(self, tuned: str = "", part: float = 0.0) -> None:
         """Move the bar, of which a race may have taken some before; renew the time left."""
-        done = sum(self._cost(name) for name in self.scores) + part * self._cost(tuned)
+        of_tuned = part * self.heads.get(tuned, 0.0)
+        done = sum(self.heads.get(name, 0.0) for name in self.scores) + of_tuned
         counted = self.done / max(1, self.planned)
         if self.heads:
             # The cheap heads come first: bars of costs alone would hardly move at first.
             counted = max(done / sum(self.heads.values()), counted if counted >= 1 else counted / 2)
         self.share = max(self.share, BEGUN + (TRAINED - BEGUN) * min(1.0, counted))
         self._encoded = 1.0, self._encoded[1]
-        self._renew(part * self._cost(tuned))
-
-    def _cost(self, name: str) -> float:
-        return self.heads.get(name, 0.0)
+        self._renew(of_tuned)
 
     def _renew(self, of_tuned: float = 0.0) -> None:
         """Expect the end anew: the work left, times how much longer than expected the rest took.
@@ -148,7 +133,7 @@ class Course:
         # A few seconds as expected steady the ratio while little is measured.
         expected, taken = CALIBRATION + fraction * self.encoding, CALIBRATION + encoding
         for name, seconds in self._taken.items():
-            expected += self._cost(name)
+            expected += self.heads.get(name, 0.0)
             # A fine-tuned head has all threads, any other head one of them.
             taken += seconds if name in self.tuned else seconds / self.threads
         left = [cost for name, cost in self.heads.items() if name not in self.scores]
@@ -187,44 +172,28 @@ class Course:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class TrainingJob:
-    """One training.
-
-    Attributes:
-        run: What is trained.
-        course: How far it is.
-        stop: Ends it when set.
-        address: From where it was begun.
-        seen: When a page looked at it last.
-        pages: Those that show it, by their sessions.
-        error: Why it failed, in a sentence.
-        is_over: Whether it has ended, one way or another.
-        recipes: All that are planned, once that is known.
-    """
+    """One training."""
 
     run: RunFolder
-    course: Course = field(default_factory=Course)
-    address: str = ""
-    stop: threading.Event = field(default_factory=threading.Event)
-    pages: set[str] = field(default_factory=set)
-    seen: float = field(default_factory=time.monotonic)
-    error: str = ""
-    is_over: bool = False
-    recipes: "Sequence[ResolvedRecipe]" = ()
+    course: Course = field(default_factory=Course)  # how far it is
+    address: str = ""  # from where it was begun
+    stop: threading.Event = field(default_factory=threading.Event)  # ends it when set
+    pages: set[str] = field(default_factory=set)  # those that show it, by their sessions
+    seen: float = field(default_factory=time.monotonic)  # when a page looked at it last
+    error: str = ""  # why it failed, in a sentence
+    is_over: bool = False  # one way or another
+    recipes: "Sequence[ResolvedRecipe]" = ()  # all that are planned, once that is known
 
 
 class TrainingJobs:
-    """All trainings that this server has begun.
-
-    Attributes:
-        starting: Seconds that a worker takes until it works, by the last one.
-    """
+    """All trainings that this server has begun."""
 
     def __init__(self, slots: TrainingSlots) -> None:
         self._slots = slots
         self._jobs: dict[str, TrainingJob] = {}
         self._closed = Recent[bool](MOST_CLOSED)
         self._lock = threading.Lock()
-        self.starting = STARTING
+        self.starting = STARTING  # seconds that a worker took until it worked, the last time
         atexit.register(self.end)
 
     def begin(self, run: RunFolder, address: str = "", page: str = "") -> TrainingJob:
@@ -296,11 +265,11 @@ class TrainingJobs:
 
     def end(self) -> None:
         """Ends all of them, and waits a moment until they have."""
-        jobs: Sequence[TrainingJob] = [job for job in self._jobs.values() if not job.is_over]
+        jobs = [job for job in self._jobs.values() if not job.is_over]
         for job in jobs:
             job.stop.set()
         end = time.monotonic() + 3
-        while any(not job.is_over for job in jobs) and time.monotonic() < end:
+        while not all(job.is_over for job in jobs) and time.monotonic() < end:
             time.sleep(0.05)
 
     def _work(self, job: TrainingJob) -> None:

@@ -39,29 +39,20 @@ class AlreadyTraining(LimitError):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainingPlace:
-    """A training that runs or waits.
+    """A training that runs or waits."""
 
-    Attributes:
-        address: Whose it is.
-        stop: Ends it when set.
-    """
-
-    address: str
-    stop: threading.Event
+    address: str  # whose it is
+    stop: threading.Event  # ends it when set
 
 
 @dataclass(kw_only=True, slots=True)
 class TrainingSlots:
     """Who trains now, and who waits: first come, first served, and the second of one address after
     the first of all others.
-
-    Attributes:
-        most: How many train at once.
-        each: How many of one address run or wait; 0 for any number.
     """
 
-    most: int
-    each: int = 0
+    most: int  # how many train at once
+    each: int = 0  # how many of one address run or wait; 0 for any number
     _places: list[TrainingPlace] = field(default_factory=list)  # in the order in which they came
     _training: set[TrainingPlace] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -12,7 +12,7 @@ from heads.errors import HeadsError
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions, answering, line
-from heads.interfaces.web.places.try_it import SETTINGS, TryHandlers, _turned, settings_of
+from heads.interfaces.web.places.try_it import TryHandlers, _turned, settings_of
 
 TEXTS = st.text(max_size=30)
 
@@ -55,10 +55,9 @@ def test_links_of_earlier_versions_are_read():
 def test_warm_heads_answer_in_one_step():
     list(answering(PendingQuestion(asked=OPENING)))
     (shown,) = answering(PendingQuestion(asked=OPENING))
-    assert shown.error == ""
-    assert shown.lanes.count('class="lane"') == 4
-    assert '<option value="mean">' in shown.line
-    assert "of the sample “Sentiment”" in shown.under
+    assert shown["lanes"].count('class="lane"') == 4
+    assert '<option value="mean">' in shown["line"]
+    assert "of the sample “Sentiment”" in shown["under"]
 
 
 @pytest.mark.parametrize(
@@ -72,25 +71,25 @@ def test_warm_heads_answer_in_one_step():
 )
 def test_what_cannot_be_answered_is_said_and_the_answers_stay(query, says):
     *_, shown = answering(PendingQuestion(asked=Location.of(query)))
-    assert says in shown.error
-    assert 'role="alert"' in shown.error
-    assert shown.lanes is None
+    assert says in shown["error"]
+    assert 'role="alert"' in shown["error"]
+    assert "lanes" not in shown
 
 
 def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
     *_, shown = answering(
         PendingQuestion(asked=Location.of("?text=a&recipes=mean+linear,attention+knn"))
     )
-    assert shown.error == ""
-    assert "cannot be trained together" in shown.lanes
-    assert shown.lanes.count(" held-out texts (") == 1
+    assert "error" not in shown
+    assert "cannot be trained together" in shown["lanes"]
+    assert shown["lanes"].count(" held-out texts (") == 1
 
 
 def test_a_cancelled_lane_is_left_out_and_the_others_answer():
     asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
     *_, shown = answering(PendingQuestion(asked=asked, cancelled={1}))
-    assert "cancelled" in shown.lanes
-    assert shown.lanes.count(" held-out texts (") == 1
+    assert "cancelled" in shown["lanes"]
+    assert shown["lanes"].count(" held-out texts (") == 1
 
 
 def test_a_lane_can_be_cancelled_however_its_head_came_there():
@@ -102,8 +101,8 @@ def test_a_lane_can_be_cancelled_however_its_head_came_there():
     next(stream)
     handlers.cancel(event, visitor)
     *_, values = stream
-    assert "cancelled" in values[2]
-    assert values[2].count(" held-out texts (") == 1
+    assert "cancelled" in values["lanes"]
+    assert values["lanes"].count(" held-out texts (") == 1
 
 
 def test_another_question_ends_the_one_that_is_waited_for():
@@ -115,17 +114,17 @@ def test_another_question_ends_the_one_that_is_waited_for():
     handlers.interrupted("a", "", visitor)  # the page itself has filled the box
     assert not handlers.questions.of("me").is_over
     handlers.interrupted("b", "", visitor)
-    assert all("held-out" not in str(values[2]) for values in stream)
+    assert all("held-out" not in str(values) for values in stream)
     *_, values = handlers.answers(replace(asked, recipes=("mean+linear",)), visitor)
-    assert values[2].count(" held-out texts (") == 1
+    assert values["lanes"].count(" held-out texts (") == 1
 
 
 def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
     handlers, visitor = TryHandlers(PendingQuestions()), SimpleNamespace(session_hash="me")
     *_, values = handlers.with_settings(Location.of("?run=gone&text=a"), [], visitor)
-    assert "no such run" in values[0]
-    assert "those of a sample" in values[0]
-    assert values[2].count(" held-out texts (") == 4
+    assert "no such run" in values["error"]
+    assert "those of a sample" in values["error"]
+    assert values["lanes"].count(" held-out texts (") == 4
 
 
 def test_no_more_heads_than_lanes_are_asked():
@@ -140,16 +139,16 @@ def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():
     assert _turned(OPENING, "", "sample:aspects", "").text.startswith("Lovely colour")
     pairs = _turned(OPENING, "", "sample:pairs", "")
     assert (pairs.sample, bool(pairs.pair)) == ("pairs", True)
-    assert len(settings_of(pairs)) == SETTINGS
+    assert settings_of(pairs)["pair"]["visible"]
 
 
 def test_a_choice_does_not_take_back_the_next_one_in_its_menu():
     handlers, visitor = TryHandlers(PendingQuestions()), SimpleNamespace(session_hash="a")
     task = "sample:pairs"
-    steps = handlers.turned(OPENING.query, OPENING.text, "", "", task, "", False, visitor)
-    settings = next(steps)[-SETTINGS:]
-    assert settings[5] == gr.skip()  # by then the menu may show another task
-    assert settings[1]["value"]
+    steps = handlers.turned(visitor, OPENING.query, OPENING.text, "", "", task, "", False)
+    settings = next(steps)
+    assert "source" not in settings  # by then the menu may show another task
+    assert settings["pair"]["value"]
 
 
 def test_a_draft_follows_menus_and_line():

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from gradio_client.exceptions import AppError
 import heads
 from heads.data.samples import SAMPLES
 from heads.interfaces.web import endpoints, temporary_files
-from heads.interfaces.web.places import answer_file
+from heads.interfaces.web.places import answer_file, result_folds
+from heads.interfaces.web.places.your_data import Visit, draw_place
+from heads.interfaces.web.training_jobs import TrainingJobs
+from heads.interfaces.web.training_process import TrainingSlots
 from heads.settings import cache_folder, served_folder
 
 
@@ -135,6 +139,22 @@ def test_the_fold_answers_scores_and_keeps_nothing(monkeypatch, table, run):
     *_, (_, told, take) = answer_file.answered(str(path), query)
     assert "is not a file" in told
     assert not take["visible"]
+
+
+def test_a_finished_run_is_shown_once_and_its_heads_open(monkeypatch, run):
+    monkeypatch.setenv("HEADS_RUNS", str(run.place))
+    run("sentiment")
+    visit, jobs = Visit("?place=data&result=sentiment"), TrainingJobs(TrainingSlots(most=1))
+    shown = draw_place(visit, jobs)
+    assert shown["result_area"]["visible"]
+    assert "<dt>Use</dt>" in shown["result"]
+    assert "mean+linear" in str(shown["plot"])
+    assert set(shown) > set(result_folds.names())
+    visit = replace(visit, last=shown["last"])
+    assert set(draw_place(visit, jobs)) == {"rail", "job", "timer"}  # the rest stands there
+    opened = draw_place(replace(visit, query=f"{visit.query}&head=cls%2Blinear"), jobs)
+    assert "cls+linear" in opened["head"]
+    assert not set(opened) & set(result_folds.names())
 
 
 def test_what_comes_back_ends_as_what_was_sent():

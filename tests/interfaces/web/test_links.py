@@ -9,7 +9,7 @@ from served import page_here
 
 from heads.interfaces.web.lane_sections import SectionParts
 from heads.interfaces.web.location import Location
-from heads.interfaces.web.places import answers, builder, open_lane
+from heads.interfaces.web.places import answers, builder, lane_answers, open_lane
 from heads.interfaces.web.places.answers import PendingQuestions
 from heads.interfaces.web.places.try_it import TryHandlers
 from heads.interruption import interruptible
@@ -27,7 +27,8 @@ def asking():
 def told(steps):
     """All that a handler shows, as one text."""
     with interruptible(lambda: None):
-        return " ".join(str(one) for step in steps for one in step)
+        values = [step.values() if isinstance(step, dict) else step for step in steps]
+    return " ".join(str(value) for step in values for value in step)
 
 
 def test_a_link_fetches_nothing_and_a_click_answers(fake, tiny, asking):
@@ -40,7 +41,7 @@ def test_a_link_fetches_nothing_and_a_click_answers(fake, tiny, asking):
     assert OFFER in told(asking.changed(*typed, VISITOR)), "nor does typing"
     assert OFFER in told(asking.typed(*typed, VISITOR))
     menu = "a/tiny", "sample:topic", "joint", False
-    assert OFFER in told(asking.turned(*typed, *menu, VISITOR)), "nor another choice"
+    assert OFFER in told(asking.turned(VISITOR, *typed, *menu)), "nor another choice"
     assert fake.asked == []
     assert "<strong>" in told(asking.loaded(*typed, LOAD, VISITOR))
     assert fake.downloads("a/tiny")
@@ -54,7 +55,7 @@ def test_the_choice_in_the_menu_is_a_click(fake, tiny, asking):
     fake.models["a/tiny"] = Repository(folder=tiny())
     menu = "a/tiny", "sample:sentiment", "joint", False
     asked = Location.of("?recipes=mean+centroid")
-    shown = told(asking.turned(asked.query, "good", "", *menu, VISITOR))
+    shown = told(asking.turned(VISITOR, asked.query, "good", "", *menu))
     assert OFFER not in shown
     assert fake.downloads("a/tiny")
 
@@ -68,7 +69,7 @@ def test_an_opened_lane_and_the_builder_fetch_nothing(fake, tiny):
         inputs = [""] * {"why": 2, "compare": 1}.get(show, 0)
         shown = told(panel.load(link, SectionParts(outputs=[]), inputs, VISITOR))
         assert "The base model a/tiny is not loaded." in shown
-    assert "is not loaded" in told([[open_lane.edited(link, "bad")]])
+    assert "is not loaded" in told([[lane_answers.answer_edits(link, "bad")]])
     assert "is not loaded" in told(panel.prepared(link.query, "folder", VISITOR))
     draft = {"recipe": "mean+linear", "lane": 1}
     assert "is not loaded" in builder.draw_draft(link, draft)
@@ -100,6 +101,7 @@ def test_what_is_no_model_is_said_at_once(asking, model):
     assert ("another machine" in shown) == ("host" in model)
 
 
+@pytest.mark.slow
 def test_in_chromium_a_link_waits_for_its_button(fake, tiny, chrome):
     fake.models["a/tiny"] = Repository(folder=tiny())
     with page_here() as here:

@@ -126,8 +126,8 @@ def test_a_secret_names_its_run_and_nothing_tells_it(owned):
         assert secret.encode() not in path.name.encode()
         assert path.is_dir() or secret.encode() not in path.read_bytes()
     jobs = TrainingJobs(TrainingSlots(most=1))
-    query = f"?place=data&result={run.id}"
-    shown = your_data.seen(query, [secret], "", your_data.FOREST, "", "", jobs=jobs)
+    visit = your_data.Visit(f"?place=data&result={run.id}", [secret])
+    shown = your_data.draw_place(visit, jobs)
     assert run.id in str(shown)
     assert secret not in str(shown)
     assert [name for _, name in run_access.choices([secret])] == [run.id]
@@ -200,7 +200,9 @@ def test_a_stranger_with_the_link_can_neither_resume_nor_stop_nor_delete(owned, 
     for mine in forged(run)[::4]:
         assert ONLY in stranger.clicks("job", do="stop", run=run.id, mine=mine)
     assert ONLY in stranger.clicks("runs", do="delete", run=run.id, mine=[run.id])
-    assert waited(lambda: (run.read("end.json") or {}).get("state") == "finished")
+    assert ONLY not in owner.clicks("job", do="stop", run=run.id, mine=["other", secret])
+    assert waited(lambda: run.read("end.json") is not None and not run.is_busy, 20)
+    assert run.read("end.json")["state"] in ("stopped", "finished")
 
     assert ONLY in stranger.clicks("runs", do="delete", run=run.id, mine=[run.id])
     assert run.path.is_dir()
@@ -217,13 +219,3 @@ def test_a_run_whose_model_has_made_room_says_so_and_fetches_nothing(owned, page
     said = Visitor(page_url).clicks("runs", do="resume", run=run.id, mine=[secret])
     assert "someone/gone is not on this machine any more." in said
     assert not run.is_busy
-
-
-def test_the_owner_stops_his_run_from_the_strip(owned, page_url):
-    run, secret = owned
-    owner = Visitor(page_url)
-    owner.clicks("runs", do="resume", run=run.id, mine=[secret])
-    assert waited(lambda: run.is_busy)
-    assert ONLY not in owner.clicks("job", do="stop", run=run.id, mine=["other", secret])
-    assert waited(lambda: run.read("end.json") is not None and not run.is_busy, 20)
-    assert run.read("end.json")["state"] in ("stopped", "finished")

@@ -64,7 +64,7 @@ def test_who_comes_later_finds_the_examples_in_the_page_itself(page):
 def test_who_came_before_gets_the_example_by_an_event(page):
     first = next(one for one in page.opening._fillings if not one.is_sent)
     (example,) = answering(PendingQuestion(asked=OPENING))
-    assert first.sent()[1] == example.verdict
+    assert first.sent()[1] == example["verdict"]
     send = next(fn for fn in page.blocks.fns.values() if fn.name == "send")
     handler = send.fn.__wrapped__
     assert len(handler("")) == len(handler("yes")) == len(send.outputs)

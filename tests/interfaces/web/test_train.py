@@ -16,7 +16,7 @@ import slow
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError
-from heads.interfaces.web import guards, run_access, training_process, uploads
+from heads.interfaces.web import guards, run_access, training_jobs, training_process, uploads
 from heads.interfaces.web.guards import as_csv
 from heads.interfaces.web.places import your_data
 from heads.interfaces.web.places.settings_form import (
@@ -34,7 +34,6 @@ from heads.runs.spec import RunRequest
 from heads.settings import ExperimentConfig
 
 WAYS = (["joint"], ["softmax"], ["frozen"])
-DEFAULTS = [field.default for field in FORM]
 
 
 @pytest.fixture
@@ -91,23 +90,51 @@ def test_a_foreign_id_opens_nothing(name):
         uploads.path_of(name)
 
 
+def request(data=None, grid="small", own=(), seeds=3, ways=WAYS, **form):
+    """What the form asks of some data, with settings other than the defaults."""
+    values = [form.get(field.name, field.default) for field in FORM]
+    return build_request(data, "", grid, list(own), seeds, *ways, *values)
+
+
 @pytest.mark.parametrize("value", [-1, 51, float("nan"), None, "3", True, [3]])
 def test_a_setting_out_of_its_range_is_a_sentence(value):
     with pytest.raises(LimitError) as refused:
-        build_request(None, "", "small", [], value, *WAYS, *DEFAULTS)
+        request(seeds=value)
     assert "Seeds, with a test set" in refused.value.what
 
 
-def test_a_plan_asks_for_its_heads_and_refuses_none(few):
+def test_a_form_asks_for_its_heads_ways_and_settings(few):
     data = read(few)
-    asked = build_request(data, "", OWN, ["mean+linear", "cls+linear"], 3, *WAYS, *DEFAULTS)
+    asked = request(data, OWN, ["mean+linear", "cls+linear"])
     assert (asked.recipes, asked.data) == (("mean+linear", "cls+linear"), data)
     assert asked.tune == ("frozen",)
-    ways = (*WAYS[:2], ["frozen", "lora"])
-    tuned = build_request(data, "", "small", [], 3, *ways, *DEFAULTS)
-    assert tuned.tune == ("frozen", "lora")
-    with pytest.raises(HeadsError, match="No head is chosen"):
-        build_request(None, "", OWN, [], 3, *WAYS, *DEFAULTS)
+    ways = (*WAYS[:2], ["frozen", "full", "bitfit"])
+    assert request(data, ways=ways).tune == ("frozen", "full", "bitfit")
+    asked = request(grid="tunes", ways=ways)
+    assert (asked.recipes, asked.tune) == (("mean+linear",), ("frozen", "full", "bitfit"))
+    config = request(race=True, precision="fast").config
+    assert (config.race, config.precision) == (True, "fast")
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({"grid": OWN}, "No head is chosen"),
+        ({"ways": ([], ["softmax"], ["frozen"])}, "Tick at least one way in."),
+        ({"ways": (None, ["softmax"], ["frozen"])}, "Tick at least one way in."),
+        ({"ways": (["joint"], [], ["frozen"])}, "Tick at least one loss."),
+        ({"ways": (["joint"], ["softmax"], [])}, "Tick at least the head alone."),
+        *(({"precision": wrong}, "Precision") for wrong in ("double", None, 1, ["fast"])),
+    ],
+)
+def test_a_form_that_asks_for_nothing_is_a_sentence(form, says):
+    with pytest.raises(HeadsError, match=says):
+        request(**form)
+
+
+def test_public_mode_bounds_the_time(public):
+    assert request().config.budget_seconds == PUBLIC_SECONDS
+    assert request(budget_seconds=10).config.budget_seconds == 10
 
 
 def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
@@ -126,47 +153,11 @@ def test_the_menu_of_what_is_learned_has_what_is_installed() -> None:
     ],
 )
 def test_settings_are_shown_where_they_apply(sample, hidden):
-    names = ["seeds", "pairs", "losses", *(field.name for field in FORM)]
-    *updates, last_updates = update_settings(read(SAMPLES[sample].path))
-    assert not any("value" in update for update in last_updates)
-    values = dict(zip(names, updates, strict=True))
+    values = update_settings(read(SAMPLES[sample].path))
+    assert not any("value" in update for update in values["last_updates"].values())
     assert hidden <= {name for name, value in values.items() if value.get("visible") is False}
     metrics = values["metric"]["choices"]
     assert ("spearman" in metrics) == (sample == "similarity")
-
-
-@pytest.mark.parametrize(
-    ("ways", "says"),
-    [
-        (([], ["softmax"], ["frozen"]), "Tick at least one way in."),
-        ((None, ["softmax"], ["frozen"]), "Tick at least one way in."),
-        ((["joint"], [], ["frozen"]), "Tick at least one loss."),
-        ((["joint"], ["softmax"], []), "Tick at least the head alone."),
-    ],
-)
-def test_nothing_ticked_is_said(ways, says):
-    with pytest.raises(HeadsError, match=says):
-        build_request(None, "", "small", [], 3, *ways, *DEFAULTS)
-
-
-def test_public_mode_bounds_the_time(public):
-    assert (
-        build_request(None, "", "small", [], 3, *WAYS, *DEFAULTS).config.budget_seconds
-        == PUBLIC_SECONDS
-    )
-    form = [10 if field.name == "budget_seconds" else field.default for field in FORM]
-    assert build_request(None, "", "small", [], 3, *WAYS, *form).config.budget_seconds == 10
-
-
-def test_race_and_precision_stand_on_the_form():
-    names = [field.name for field in FORM]
-    form = [{"race": True, "precision": "fast"}.get(field.name, field.default) for field in FORM]
-    config = build_request(None, "", "small", [], 3, *WAYS, *form).config
-    assert (config.race, config.precision) == (True, "fast")
-    for wrong in ("double", None, 1, ["fast"]):
-        form[names.index("precision")] = wrong
-        with pytest.raises(HeadsError, match="Precision"):
-            build_request(None, "", "small", [], 3, *WAYS, *form)
 
 
 def test_a_course_never_goes_back_and_tells_the_time_left():
@@ -228,27 +219,13 @@ def test_a_course_says_how_far_a_tuned_head_is():
 
 
 def test_an_estimate_of_what_is_no_longer_chosen_is_dropped(monkeypatch):
-    monkeypatch.setattr(your_data, "_estimated", lambda _, stop, *given: [given[0]] * 3)
+    monkeypatch.setattr(your_data, "_estimated", lambda _, stop, *given: {"find": given[0]})
     pending, jobs = your_data.PendingEstimate(), TrainingJobs(TrainingSlots(most=1))
     late, soon = (your_data.probed(jobs, pending, held) for held in ("first", "second"))
     for answers in (late, soon):
-        button, *_ = next(answers)
-        assert "measuring" in button["value"]
-    assert next(soon) == ["second"] * 3
-    assert all("value" not in one for one in next(late))
-
-
-def test_a_grid_of_ways_is_what_is_ticked():
-    form = (["joint"], ["softmax"], ["frozen", "full", "bitfit"])
-    asked = build_request(None, "", "tunes", [], 3, *form, *DEFAULTS)
-    assert (asked.recipes, asked.tune) == (("mean+linear",), ("frozen", "full", "bitfit"))
-
-
-def test_a_course_says_what_the_scores_are():
-    course = Course()
-    cell = {"event": "cell", "metric": "spearman", "score": 0.5, "low": -0.125, "high": 0.75}
-    course.hear(cell | {"recipe": "mean+linear", "done": 1, "planned": 4})
-    assert course.best == "mean+linear leads with 0.500 so far"
+        assert "measuring" in next(answers)["find"]["value"]
+    assert next(soon) == {"find": "second"}
+    assert next(late) == {}
 
 
 def test_a_race_moves_the_bar_and_nothing_moves_it_back():
@@ -257,7 +234,8 @@ def test_a_race_moves_the_bar_and_nothing_moves_it_back():
     course.hear({"event": "progress", "says": says, "share": 0.58})
     assert course.says == says
     cell = {"event": "cell", "recipe": "cls+linear", "score": 0.5, "low": 0.4, "high": 0.6}
-    course.hear(cell | {"done": 1, "planned": 5})
+    course.hear(cell | {"done": 1, "planned": 5, "metric": "spearman"})
+    assert course.best == "cls+linear leads with 0.500 so far"
     assert course.share == 0.58
     course.hear(cell | {"recipe": "mean+linear", "done": 5, "planned": 5})  # three are eliminated
     assert course.share == pytest.approx(0.95)
@@ -281,46 +259,42 @@ def test_a_training_goes_on_by_itself_and_is_found_by_its_run(new_run):
     assert run.read("end.json")["state"] == "finished"
 
 
-def test_a_training_is_stopped_and_one_in_line_never_begins(new_run):
-    first, second = new_run(["cls+mlp", "mean+mlp"]), new_run()
+@pytest.fixture
+def endless(monkeypatch):
+    """Trainings that have no worker, and end when they are stopped."""
+    endless = lambda run, stop, seconds: iter(lambda: stop.wait(0.02) or [], True)  # noqa: E731
+    monkeypatch.setattr(training_jobs, "worked", endless)
+
+
+def test_a_training_is_stopped_and_one_in_line_never_begins(new_run, endless):
+    first, second = new_run(), new_run()
     jobs = TrainingJobs(TrainingSlots(most=1))
     job, waits = jobs.begin(first), jobs.begin(second)
     jobs.stop(second.id)
     assert ended(waits, 5)
+    assert not job.is_over
     jobs.stop(first.id)
     assert ended(job, 10)
-    assert second.read("end.json") is None
-    assert first.read("end.json")["state"] == "stopped"
+    assert not waits.recipes
 
 
-def test_in_public_mode_a_training_that_nobody_looks_at_ends(new_run, public, monkeypatch):
-    from heads.interfaces.web import training_jobs
-
-    monkeypatch.setattr(training_jobs, "LEASE", 0.5)
-    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(TrainingSlots(most=1))
-    assert ended(jobs.begin(run), 20)
-    assert run.read("end.json")["state"] == "stopped"
-
-
-@pytest.mark.parametrize("way", ["before it began", "before its first look", "while it looks"])
-def test_in_public_mode_a_training_ends_soon_after_its_page_whenever_that_is_closed(
-    way, new_run, public, monkeypatch
+@pytest.mark.parametrize("left", ["never", "before it began", "before a look", "while it looks"])
+def test_in_public_mode_a_training_ends_once_nobody_looks(
+    left, new_run, public, monkeypatch, endless
 ):
-    from heads.interfaces.web import training_jobs
-
-    monkeypatch.setattr(training_jobs, "LEASE", 60.0)
+    monkeypatch.setattr(training_jobs, "LEASE", 0.5 if left == "never" else 60.0)
     monkeypatch.setattr(training_jobs, "SOON", 0.2)
-    run, jobs = new_run(["cls+mlp", "mean+mlp", "max+mlp"]), TrainingJobs(TrainingSlots(most=1))
-    if way == "before it began":
+    run, jobs = new_run(), TrainingJobs(TrainingSlots(most=1))
+    if left == "before it began":
         jobs.left("page")
     job = jobs.begin(run, "address", "page")
-    if way != "before it began":
+    if left in ("before a look", "while it looks"):
         jobs.left("page")
-    if way == "while it looks":  # what the page had asked is answered after it was closed
+    if left == "while it looks":  # what the page had asked is answered after it was closed
         assert jobs.of(run.id, "page") is job
         assert jobs.running([run.id], "page") == [job]
     assert ended(job, 20)
-    assert run.read("end.json")["state"] == "stopped"
+    assert job.stop.is_set()
 
 
 def test_a_training_that_fails_says_why(new_run):
@@ -368,31 +342,16 @@ def test_whatever_ends_it_the_worker_is_gone_within_a_second_and_results_stay(
     assert not run.is_busy
 
 
-def test_a_beat_comes_while_the_worker_is_silent(new_run, monkeypatch):
-    run = new_run()
-    events = training_process.worked(run, threading.Event())
-    next(events)  # the process has begun, and still imports
-    before = time.monotonic()
-    next(events)
-    assert time.monotonic() - before < 2 * training_process.BEAT
-    events.close()
-
-
-def test_a_worker_that_dies_or_fails_says_so(new_run, tmp_path):
-    run = new_run()
-    events = training_process.worked(run, threading.Event())
-    (run.path / "run.json").write_text("{", "utf-8")
-    with pytest.raises(DataError, match=r"is broken: run\.json"):
-        list(events)
-
-
-def test_a_killed_worker_is_noticed(new_run, monkeypatch):
+def test_a_silent_worker_has_beats_and_a_killed_one_is_noticed(new_run, monkeypatch):
     run, started, begun = new_run(), [], training_process._started
     monkeypatch.setattr(
         training_process, "_started", lambda run: started.append(begun(run)) or started[-1]
     )
     events = training_process.worked(run, threading.Event())
+    next(events)  # the process has begun, and still imports
+    before = time.monotonic()
     next(events)
+    assert time.monotonic() - before < 2 * training_process.BEAT
     started[0].send_signal(signal.SIGKILL)
     with pytest.raises(DataError, match="ended before its time"):
         list(events)
@@ -430,9 +389,8 @@ def test_in_public_mode_nobody_finds_the_run_of_another(new_run, public):
         with pytest.raises(DataError, match="no such run"):
             run_access.opened(guess)
         jobs = TrainingJobs(TrainingSlots(most=1))
-        query = f"?place=data&result={guess}"
-        shown = your_data.seen(query, [], "", your_data.FOREST, "", "", jobs=jobs)
-        assert "few" not in str(shown)
+        visit = your_data.Visit(f"?place=data&result={guess}", [])
+        assert "few" not in str(your_data.draw_place(visit, jobs))
     assert run_access.visible([{"x": 1}, 7, "nonsense"]) == []
 
 

@@ -58,7 +58,6 @@ def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
     from heads.inference.predict import iter_prediction
     from heads.interfaces.views.sections import find_subject
     from heads.interfaces.views.whole_files import answered as shown
-    from heads.runs.leaderboard import leaderboard
 
     scorings = list[Scoring]()
 
@@ -68,7 +67,7 @@ def _answered(name: str, location: Location) -> Iterator[tuple[Any, Any]]:
             scorings.append(Scoring.of(stream, head, texts))
         return scorings[0] if scorings else None
 
-    file, board = uploads.path_of(name), leaderboard(run_access.opened(location.result))
+    file, board = uploads.path_of(name), run_access.board_of(location.result)
     with exporting(keeps=ENDINGS) as folder:
         target = folder / f"{file.stem}-answers{answered_ending(file)}"
         head = find_subject(board, location.head).head

@@ -1,21 +1,20 @@
 """What answers a question under Try, as it comes to be known: verdict, lanes, line."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import gradio as gr
-
+from heads import api
 from heads.data.samples import SAMPLES
 from heads.errors import HeadsError
 from heads.events import Progress
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import failed
+from heads.interfaces.web.guards import Values, failed
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.visitors import Recent
@@ -33,17 +32,11 @@ TRAINS = "Training these heads for the first time"
 
 @dataclass(kw_only=True, slots=True)
 class PendingQuestion:
-    """What a visitor waits for.
-
-    Attributes:
-        asked: What is asked.
-        cancelled: The lanes that are not waited for any more, from 1.
-        is_over: Whether the visitor has asked something else meanwhile, or is gone.
-    """
+    """What a visitor waits for."""
 
     asked: Location
-    cancelled: set[int] = field(default_factory=set)
-    is_over: bool = False
+    cancelled: set[int] = field(default_factory=set)  # lanes not waited for any more, from 1
+    is_over: bool = False  # the visitor has asked something else meanwhile, or is gone
 
 
 class PendingQuestions:
@@ -78,63 +71,39 @@ class PendingQuestions:
 # --- From a question to what is shown, as it comes to be known.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What answers a question; None leaves as it is what stands there.
-
-    Attributes:
-        error: What is wrong with the question, at its field.
-        verdict: The sentence above the lanes.
-        lanes: The lanes.
-        line: The menus of pooling and head.
-        under: What stands under the lanes.
-    """
-
-    error: Any = ""
-    verdict: Any = None
-    lanes: Any = None
-    line: Any = None
-    under: Any = None
-
-    def values(self) -> list[Any]:
-        """In the order of `Try.answers`."""
-        given = (self.error, self.verdict, self.lanes, self.line, self.under)
-        return [gr.skip() if one is None else one for one in given]
-
-
-LINE = 3  # the place of the line among these values
-
-
-def answering(question: PendingQuestion) -> Iterator[Shown]:
-    """Yield what heads say as it comes; those that were never trained are trained first."""
+def answering(question: PendingQuestion) -> Iterator[Values]:
+    """Yield values of `Try.answers` as heads answer; untrained heads are trained first."""
     asked = question.asked
     needs_pair = asked.has_pairs and not asked.run
     try:
         if not asked.text.strip() or (needs_pair and not asked.pair.strip()):
             second = "Type the second sentence as well, or choose another task."
             missing = EMPTY if not asked.text.strip() else second
-            yield Shown(error=failure(missing))
+            yield {"error": failure(missing)}
         else:
             yield from _answered(question)
     except Exception as error:
-        yield Shown(error=failed(error))
+        yield {"error": failed(error)}
 
 
-def offering(asked: Location) -> Iterator[Shown]:
+def offering(asked: Location) -> Iterator[Values]:
     """What stands in place of the answer until somebody loads the base model that a link names."""
     found = view.waiting(asked.recipes, "waits for its base model")
-    yield Shown(
-        verdict=base_models.offer(asked),
-        lanes=view.lanes(found, asked.lane),
-        under=under(asked),
-    )
+    lanes = view.lanes(found, asked.lane)
+    yield {"verdict": base_models.offer(asked), "lanes": lanes, "under": under(asked)}
 
 
-def _answered(question: PendingQuestion) -> Iterator[Shown]:
+def _answered(question: PendingQuestion) -> Iterator[Values]:
     """Ask the heads in turn; one that cannot answer says why in its own lane."""
+    from heads.interpret.comparison import iter_comparison
+
     lanes = _Lanes(question=question)
     try:
-        with closing(_comparing(question.asked, lanes.is_cancelled)) as events:
+        chosen = question.asked.asked
+        text, pair = chosen.pop("text"), chosen.pop("pair")
+        options = CompareOptions(**chosen)
+        events = iter_comparison(text, pair, options, is_cancelled=lanes.is_cancelled)
+        with closing(events):
             for event in events:
                 if question.is_over:
                     break
@@ -143,40 +112,28 @@ def _answered(question: PendingQuestion) -> Iterator[Shown]:
     except HeadsError:
         if lanes.is_told:
             is_loaded = base_models.is_at_hand(question.asked)
-            yield Shown(verdict="" if is_loaded else base_models.offer(question.asked))
+            yield {"verdict": "" if is_loaded else base_models.offer(question.asked)}
         raise
     if lanes.problem and not (lanes.is_done or question.is_over or question.cancelled):
         raise lanes.problem
     if lanes.started and not lanes.is_done:
         # What is asked now may be wrong, and leave the lanes as they are.
-        yield Shown(lanes=lanes.drawn(is_over=True), verdict="")
+        yield {"lanes": lanes.drawn(is_over=True), "verdict": ""}
 
 
 @dataclass(kw_only=True, slots=True)
 class _Lanes:
-    """The lanes while their heads are trained and asked.
-
-    Attributes:
-        question: What is asked.
-        lanes: The lanes as they are now.
-        begun: When it was asked.
-        shown: When the lanes were last shown.
-        started: When each head was first worked at.
-        problem: What is wrong with the first head that cannot answer.
-        are_trained: Whether any head had to be trained.
-        is_told: Whether it was shown how far the base model is.
-        is_done: Whether the comparison was shown.
-    """
+    """The lanes while their heads are trained and asked."""
 
     question: PendingQuestion
-    lanes: list[view.Lane] = field(init=False)
-    begun: float = field(default_factory=time.monotonic)
-    shown: float = 0.0
-    started: dict[int, float] = field(default_factory=dict[int, float])
-    problem: HeadsError | None = None
-    are_trained: bool = False
-    is_told: bool = False
-    is_done: bool = False
+    lanes: list[view.Lane] = field(init=False)  # as they are now
+    begun: float = field(default_factory=time.monotonic)  # when it was asked
+    shown: float = 0.0  # when the lanes were last shown
+    started: dict[int, float] = field(default_factory=dict[int, float])  # work at each head
+    problem: HeadsError | None = None  # of the first head that cannot answer
+    are_trained: bool = False  # any head had to be trained
+    is_told: bool = False  # it was shown how far the base model is
+    is_done: bool = False  # the comparison was shown
 
     def __post_init__(self) -> None:
         self.lanes = view.waiting(self.question.asked.recipes)
@@ -185,15 +142,15 @@ class _Lanes:
         """Return True if a lane is not waited for any more."""
         return number + 1 in self.question.cancelled
 
-    def show(self, event: "Progress | HeadAnswered | Compared") -> Shown | None:
-        """Return what to show once something has come; None where that can wait."""
+    def show(self, event: "Progress | HeadAnswered | Compared") -> Values:
+        """Return what to show once something has come; nothing where that can wait."""
         from heads.interpret.comparison import Compared, HeadAnswered, HeadProgress
 
         asked, now = self.question.asked, time.monotonic()
         if isinstance(event, Compared):
             self.is_done, picture = True, shown(event.comparison, asked)
             is_whole = not (self.problem or self.question.cancelled)
-            return picture if is_whole else replace(picture, lanes=self.drawn())
+            return picture if is_whole else picture | {"lanes": self.drawn()}
         is_late, is_due = now - self.begun >= PATIENCE, now - self.shown >= BEAT
         if isinstance(event, HeadAnswered | HeadProgress):
             self.started.setdefault(event.number, now)
@@ -201,11 +158,11 @@ class _Lanes:
             self._put(event, now)
             is_due |= isinstance(event, HeadAnswered)
             if not (self.are_trained and is_late and is_due):  # else all is there at once
-                return None
+                return {}
             self.shown = now
-            return Shown(lanes=self.drawn(), verdict=busy(TRAINS), under=under(asked))
+            return {"lanes": self.drawn(), "verdict": busy(TRAINS), "under": under(asked)}
         self.is_told |= is_late
-        return Shown(verdict=busy(event.says)) if is_late else None
+        return {"verdict": busy(event.says)} if is_late else {}
 
     def _put(self, event: "HeadAnswered | HeadProgress", now: float) -> None:
         """Write into its lane what a head says, why it says nothing, or how far it is."""
@@ -233,22 +190,9 @@ class _Lanes:
         return view.lanes(lanes, self.question.asked.lane)
 
 
-def _comparing(
-    asked: Location, is_cancelled: "Callable[[int], bool] | None" = None
-) -> "Generator[Progress | HeadAnswered | Compared, None, None]":
-    from heads.interpret.comparison import iter_comparison
-
-    named = asked.asked
-    text, pair = named.pop("text"), named.pop("pair")
-    return iter_comparison(text, pair, CompareOptions(**named), is_cancelled=is_cancelled)
-
-
 def compared(asked: Location) -> "Comparison":
     """Return what the heads of a place say, all at once."""
-    from heads.interpret.comparison import Compared
-
-    (found,) = (one for one in _comparing(asked) if isinstance(one, Compared))
-    return found.comparison
+    return api.compare(**asked.asked)
 
 
 def _left(share: float, seconds: float) -> str:
@@ -259,17 +203,17 @@ def _left(share: float, seconds: float) -> str:
     return f"about {max(1, round(left))} s left"
 
 
-def shown(comparison: "Comparison", asked: Location) -> Shown:
+def shown(comparison: "Comparison", asked: Location) -> Values:
     """All of it, once every head has answered."""
     predictions = comparison.predictions[:MOST]
     found = [view.lane(one, number) for number, one in enumerate(predictions, start=1)]
     data = run_access.title_of(asked.run) if asked.run else ""
-    return Shown(
-        verdict=view.verdict(comparison, can_compare=True),
-        lanes=view.lanes(found, asked.lane),
-        line=line(asked),
-        under=under(asked, view.trained_on(comparison, data)),
-    )
+    return {
+        "verdict": view.verdict(comparison, can_compare=True),
+        "lanes": view.lanes(found, asked.lane),
+        "line": line(asked),
+        "under": under(asked, view.trained_on(comparison, data)),
+    }
 
 
 def line(asked: Location, lane: int | None = None) -> Any:

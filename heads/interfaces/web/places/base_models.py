@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import gradio as gr
+
 from heads import plugins
 from heads.backbone.hub import cached_folder
 from heads.backbone.models import BUNDLED, MODELS
@@ -23,6 +25,14 @@ def choices() -> list[tuple[str, str]]:
         found.append((not fetched, f"{base.name} ({base.millions}M, {state})", base.id))
     ranked = [(title, name) for _, title, name in sorted(found, key=lambda one: one[0])]
     return ranked + [choice for source in plugins.load_base_models() for choice in source.choices()]
+
+
+def draw_menu(**look: Any) -> gr.Dropdown:
+    """Draw the menu of base models, in which another one may be written."""
+    return gr.Dropdown(
+        choices(), value=BUNDLED, label="Base model", allow_custom_value=True, interactive=True,
+        **look,
+    )  # fmt: skip
 
 
 def model_of(asked: Location) -> str:

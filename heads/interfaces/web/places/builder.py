@@ -10,12 +10,13 @@ import gradio as gr
 from heads.errors import HeadsError, RecipeError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
-from heads.interfaces.web.guards import clicked, failed, plain, sentence
+from heads.interfaces.web.guards import Values, by_name, clicked, failed, plain, sentence
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import base_models
-from heads.interfaces.web.places.answers import LINE, line
-from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, SAME, SETTINGS, Try
+from heads.interfaces.web.places.answers import line
+from heads.interfaces.web.places.try_it import ASKS, CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
+from heads.recipe import Recipe
 
 Draft = dict[str, Any]  # a recipe, and the lane that it is for; 0 for a new one
 
@@ -99,14 +100,14 @@ def _sketched(asked: Location, draft: Draft) -> dict[str, Any]:
         "options": []
         if asked.run or own
         else [
-            {"name": name, "title": name.replace("_", " "), "value": _shown(value)}
+            {
+                "name": name,
+                "title": name.replace("_", " "),
+                "value": str(value).lower() if isinstance(value, bool) else str(value),
+            }
             for name, value in known.items()
         ],
     }
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 def apply_menus(draft: Draft, given: dict[str, str]) -> Draft:
@@ -115,16 +116,14 @@ def apply_menus(draft: Draft, given: dict[str, str]) -> Draft:
 
     if given.get("recipe"):  # of a run
         return draft | {"recipe": given["recipe"]}
-    layer, options = "", ""
+    recipe = Recipe(pooling=given.get("pooling") or "mean", head=given.get("head") or "linear")
     with contextlib.suppress(HeadsError):
         before = resolve(draft["recipe"]).recipe
-        layer, (_, _, options) = before.layers, str(before).partition("?")
-    pooling, head = given.get("pooling") or "mean", given.get("head") or "linear"
-    recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{head}"
-    for option in filter(None, options.split("&")):
-        with contextlib.suppress(HeadsError):
-            recipe = str(resolve(f"{recipe}{'&' if '?' in recipe else '?'}{option}").recipe)
-    return draft | {"recipe": recipe}
+        recipe = replace(recipe, layers=before.layers)
+        for option in before.options:
+            with contextlib.suppress(HeadsError):
+                recipe = resolve(replace(recipe, options=(*recipe.options, option))).recipe
+    return draft | {"recipe": str(recipe)}
 
 
 def apply_form(draft: Draft, given: dict[str, str]) -> Draft:
@@ -138,13 +137,11 @@ def apply_form(draft: Draft, given: dict[str, str]) -> Draft:
         if name.startswith("option_") and value.strip()
     }
     if recipe == draft["recipe"] and ("layer" in given or options):
-        body, _, tail = recipe.partition("?")
-        reading, _, head = body.partition("+")
-        pooling, _, layer = reading.partition("@")
-        layer = given.get("layer", layer)
-        others = [one for one in tail.split("&") if one and one.partition("=")[0] not in options]
-        tail = "&".join([*(f"{name}={value}" for name, value in options.items()), *others])
-        recipe = f"{pooling}{f'@{layer}' * bool(layer)}+{head}{f'?{tail}' * bool(tail)}"
+        with contextlib.suppress(HeadsError):  # it is no recipe at all
+            before = Recipe.parse(recipe)
+            chosen = (dict(before.options) | options).items()
+            layers = given.get("layer", before.layers)
+            recipe = str(replace(before, layers=layers, options=tuple(chosen)))
     with contextlib.suppress(HeadsError):  # what does not fit is said where the draft is drawn
         recipe = str(resolve(recipe).recipe)
     return draft | {"recipe": recipe}
@@ -178,14 +175,12 @@ class BuilderHandlers:
     def __init__(self, place: Try) -> None:
         self._handlers = place.handlers
 
-    def chose(self, query: str, event: gr.EventData, request: gr.Request) -> Iterator[list[Any]]:
+    def chose(self, query: str, event: gr.EventData, request: gr.Request) -> Iterator[Values]:
         """Answer with another pooling or head in a lane, or show another lane in the menus."""
         asked, given = Location.of(query), clicked(event)
-        same = [gr.skip()] * (len(SAME) + SETTINGS)
-        lane = min(int(given["lane"]) if given.get("lane", "").isdecimal() else 1, MOST)
-        lane = lane if lane <= len(asked.recipes) else 0
+        lane = _lane_of(given, asked)
         if given.get("changed") == "lane":
-            yield [*same[:LINE], line(asked, lane), *same[LINE + 1 :]]
+            yield {"line": line(asked, lane)}
             return
         try:
             draft = apply_menus({"recipe": asked.recipes[lane - 1], "lane": lane}, given)
@@ -196,51 +191,52 @@ class BuilderHandlers:
             with contextlib.suppress(HeadsError):  # of a run that is gone
                 # Of menus that are as before the browser would keep the choice.
                 for drawn_anew in ("", line(asked, lane)):
-                    yield [problem, *same[1:LINE], drawn_anew, *same[LINE + 1 :]]
+                    yield {"error": problem, "line": drawn_anew}
             return
-        settings = [gr.skip()] * SETTINGS  # what is typed meanwhile stays
-        yield from self._handlers.answers(now, request, settings, menus=menus)
+        yield from self._handlers.answers(now, request, menus=menus)
 
-    def opened(self, query: str, event: gr.EventData) -> list[Any]:
+    def opened(self, query: str, event: gr.EventData) -> Values:
         """Open the panel with the head of the lane that the menus show."""
         given = clicked(event)
         if given.get("do") != "build":
-            return [gr.skip()] * 3
+            return {}
         asked = Location.of(query)
-        lane = int(given["lane"]) if given.get("lane", "").isdecimal() else 1
-        lane = lane if lane <= len(asked.recipes) else 0
+        lane = _lane_of(given, asked)
         new = {"recipe": asked.recipes[lane - 1], "lane": lane}
-        return [gr.update(visible=True), draw_draft(asked, new), new]
+        return {"area": gr.update(visible=True), "preview": draw_draft(asked, new), "draft": new}
 
-    def wrote(self, query: str, draft: Draft, event: gr.EventData) -> list[Any]:
+    def wrote(self, query: str, draft: Draft, event: gr.EventData) -> Values:
         """Draw the draft anew after a change of its recipe, its layer or an option."""
         new = apply_form(draft, clicked(event))
-        return [gr.skip(), draw_draft(Location.of(query), new), new]
+        return {"preview": draw_draft(Location.of(query), new), "draft": new}
 
     def used(
         self, query: str, draft: Draft, mine: Any, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    ) -> Iterator[Values]:
         """Put the draft into its lane, or remove the lane; the heads answer anew."""
         asked, given = Location.of(query), clicked(event)
-        same = [gr.skip()] * (len(SAME) + SETTINGS + 1)
         if given.get("do") not in (None, "remove"):
-            yield same
+            yield {}
             return
         try:
-            is_gone = given.get("do") == "remove"
-            asked = (
-                remove_lane(asked, draft)
-                if is_gone
-                else place_draft(asked, apply_form(draft, given))
-            )
+            if given.get("do") == "remove":
+                asked = remove_lane(asked, draft)
+            else:
+                asked = place_draft(asked, apply_form(draft, given))
         except Exception as error:
             gr.Warning(plain(sentence(error)))
-            yield same
+            yield {}
             return
         area = gr.update(visible=False)  # once: it may be opened again before all have answered
         for values in self._handlers.with_settings(asked, mine, request):
-            yield [*values, area]
+            yield values | {"area": area}
             area = gr.skip()
+
+
+def _lane_of(given: dict[str, str], asked: Location) -> int:
+    """Return the number of the lane that a form is for, from 1; 0 for a new one."""
+    lane = int(given["lane"]) if given.get("lane", "").isdecimal() else 1
+    return lane if lane <= len(asked.recipes) else 0
 
 
 def remove_lane(asked: Location, draft: Draft) -> Location:
@@ -257,16 +253,17 @@ def build(place: Try, mine: gr.BrowserState) -> None:
     draft, building = gr.State({"recipe": "mean+linear", "lane": 1}), BuilderHandlers(place)
     # Every event is sent, one after the other: "always_last" would send the first one's data again.
     run: dict[str, Any] = {"trigger_mode": "multiple", **QUIET}
-    answers = [*place.answers, place.query, *place.settings]
-    line = place.answers[LINE]
-    line.input(building.chose, place.query, answers, **run | ASKS)
+    query, line = place.query, place.answers["line"]
+    drawn: dict[str, Any] = {"area": area, "preview": preview, "draft": draft}
+    line.input(**by_name(building.chose, query, place.outputs), **run | ASKS)
     run |= pool("builder")
-    line.click(building.opened, place.query, [area, preview, draft], **run).success(
+    line.click(**by_name(building.opened, query, drawn), **run).success(
         None, None, None, js="() => heads.focus('builder')", **QUIET
     )
-    preview.input(building.wrote, [place.query, draft], [area, preview, draft], **run)
+    preview.input(**by_name(building.wrote, [query, draft], drawn), **run)
+    uses = by_name(building.used, [query, draft, mine], {**place.outputs, "area": area})
     for event in (preview.submit, preview.click):
-        event(building.used, [place.query, draft, mine], [*answers, area], **run | ASKS)
+        event(**uses, **run | ASKS)
 
     def closed(event: gr.EventData) -> Any:
         is_close = clicked(event).get("do") == "close-builder"

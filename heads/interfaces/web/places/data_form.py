@@ -12,30 +12,30 @@ from heads.data.labels import flag_columns
 from heads.data.table import Columns, Table, listed
 from heads.interfaces.views import dataset
 from heads.interfaces.web import uploads
-from heads.interfaces.web.guards import failed, sentence
+from heads.interfaces.web.guards import Values, failed, sentence
 from heads.interfaces.web.slots import QUIET
 
 # --- The menus: which column is what, and what the labels are.
 
-ALL = 8  # five columns by name, what the labels are, the 0/1 columns, the order of the classes
+FIELDS = 10  # that say which data: see `build`
 NONE = ("none", "")
 
 
-def menus_of(table: Table, columns: Columns, form: str = "") -> list[Any]:
+def menus_of(table: Table, columns: Columns, form: str = "") -> Values:
     """The menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
     form = form or dataset.form_of(columns)
     label, labels, order = show_label_menus(form)
-    return [
-        gr.update(choices=names, value=columns.vectors or columns.text),
-        label | gr.update(choices=names, value=columns.label or None),
-        gr.update(choices=[NONE, *names], value=columns.pair),
-        gr.update(choices=[NONE, *names], value=columns.split),
-        gr.update(choices=[NONE, *names], value=columns.group),
-        gr.update(value=form),
-        labels | gr.update(choices=names, value=list(columns.labels)),
-        order | gr.update(value=", ".join(columns.order)),
-    ]
+    return {
+        "text": gr.update(choices=names, value=columns.vectors or columns.text),
+        "label": label | gr.update(choices=names, value=columns.label or None),
+        "pair": gr.update(choices=[NONE, *names], value=columns.pair),
+        "split": gr.update(choices=[NONE, *names], value=columns.split),
+        "group": gr.update(choices=[NONE, *names], value=columns.group),
+        "form": form,
+        "labels": labels | gr.update(choices=names, value=list(columns.labels)),
+        "order": order | gr.update(value=", ".join(columns.order)),
+    }
 
 
 def show_label_menus(form: str) -> list[Any]:
@@ -58,61 +58,31 @@ HEADERS = {"auto": None, "names": True, "row": False}
 FIRST_LINES = [("find out", "auto"), ("names of columns", "names"), ("a row", "row")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataInputs:
-    """The components that say which data.
+def build(held: gr.BrowserState) -> dict[str, Any]:
+    """Draw the menus of columns, folded.
 
-    Attributes:
+    Args:
         held: The random id of the file, or the name of a sample; the file itself lies elsewhere.
             A browser remembers it, so a reload finds it again.
-        first: What the first line is.
-        text: The column of the texts, and so on.
-        group: The column of what belongs together.
-        form: What the labels are.
-        labels: The 0/1 columns, where they are that.
-        order: The classes from low to high, where a row has one.
+
+    Returns:
+        The components that say which data, by name, in the order of what `chosen` takes.
     """
-
-    held: gr.BrowserState
-    first: gr.Dropdown
-    text: gr.Dropdown
-    label: gr.Dropdown
-    pair: gr.Dropdown
-    split: gr.Dropdown
-    group: gr.Dropdown
-    form: gr.Dropdown
-    labels: gr.Dropdown
-    order: gr.Textbox
-
-    def all(self) -> list[Any]:
-        """In the order of `chosen`."""
-        return [self.held, self.first, *self.menus()]
-
-    def menus(self) -> list[Any]:
-        """What reading a file sets."""
-        names = [self.text, self.label, self.pair, self.split, self.group]
-        return [*names, self.form, self.labels, self.order]
-
-
-def build(held: gr.BrowserState) -> DataInputs:
-    """Draws the menus of columns, folded, and returns what says which data."""
-    with gr.Accordion("Columns", open=False, elem_id="columns") as columns:
+    with gr.Accordion("Columns", open=False, elem_id="columns") as area:
         with gr.Row():
-            menus = ("Text", "Label", "Second text", "Split", "Group")
-            text, label, pair, split, group = (
-                gr.Dropdown([NONE], value="", label=name, interactive=True, min_width=130)
-                for name in menus
-            )
+            menus = {"text": "Text", "label": "Label", "pair": "Second text", "split": "Split",
+                     "group": "Group"}  # fmt: skip
+            columns = {
+                name: gr.Dropdown([NONE], value="", label=title, interactive=True, min_width=130)
+                for name, title in menus.items()
+            }
             first = gr.Dropdown(
                 FIRST_LINES, value="auto", label="First line", interactive=True, min_width=130
             )
         with gr.Row():
+            forms = [(says, form) for form, says in dataset.FORMS.items()]
             form = gr.Dropdown(
-                [(says, form) for form, says in dataset.FORMS.items()],
-                value="one",
-                label="Labels are",
-                interactive=True,
-                min_width=200,
+                forms, value="one", label="Labels are", interactive=True, min_width=200
             )
             labels = gr.Dropdown(
                 [], value=[], multiselect=True, label="Label columns", visible=False, min_width=280,
@@ -123,26 +93,20 @@ def build(held: gr.BrowserState) -> DataInputs:
                 max_lines=1, min_width=280,
             )  # fmt: skip
     # Gradio before 6.30 loses updates of components in an accordion that was never opened.
-    columns.expand(show_label_menus, form, [label, labels, order], queue=False, **QUIET)
-    return DataInputs(
-        held=held, first=first, text=text, label=label, pair=pair, split=split, group=group,
-        form=form, labels=labels, order=order,
-    )  # fmt: skip
+    shown = [columns["label"], labels, order]
+    area.expand(show_label_menus, form, shown, queue=False, **QUIET)
+    return {
+        "held": held, "first": first, **columns, "form": form, "labels": labels, "order": order
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A file as the page shows it.
+    """A file as the page shows it."""
 
-    Attributes:
-        view: How it was read, or what is wrong with it.
-        data: The rows; None where they cannot be used.
-        menus: The values of `DataInputs.menus`.
-    """
-
-    view: Any
-    data: Data | None = None
-    menus: list[Any] = field(default_factory=lambda: [gr.skip()] * ALL)
+    view: Any  # how it was read, or what is wrong with it
+    data: Data | None = None  # None where the rows cannot be used
+    menus: Values = field(default_factory=Values)  # of the columns
 
 
 def guessed(name: str, first: str = "auto") -> Read:
@@ -159,7 +123,7 @@ def guessed(name: str, first: str = "auto") -> Read:
 
 
 def changed(*asked: Any) -> Read:
-    """The file once more, under other columns; takes the values of `DataInputs.all`."""
+    """The file once more, under other columns; takes what `chosen` takes."""
     try:
         data = chosen(*asked)
     except Exception as error:

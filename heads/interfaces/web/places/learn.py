@@ -30,10 +30,7 @@ def draw_weights(parts: PageParts) -> None:
         recipe = gr.Dropdown(
             ["cls+bert"], value="cls+bert", label="Head", allow_custom_value=True, interactive=True
         )
-        model = gr.Dropdown(
-            base_models.choices(), value=BUNDLED, label="Base model", allow_custom_value=True,
-            interactive=True,
-        )  # fmt: skip
+        model = base_models.draw_menu()
     found = gr.HTML("", elem_id="weights")
     parts.opening.fills([recipe, found], _weights_of_bert)
     gr.on([recipe.input, model.input], weights, [recipe, model], found, **LEARNS, **QUIET)

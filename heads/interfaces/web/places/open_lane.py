@@ -1,22 +1,19 @@
 """An opened lane: why the head says so, how it is made, its numbers, and how to take it along."""
 
-import contextlib
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from heads import plugins
-from heads.data.samples import SAMPLES
-from heads.errors import HeadsError, RecipeError
-from heads.events import Progress, result
+from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
-from heads.interfaces.views.html import busy, render
-from heads.interfaces.web import downloads, run_access
-from heads.interfaces.web.guards import as_csv, clicked, failed, saves, show_progress
+from heads.interfaces.views.html import render
+from heads.interfaces.web import downloads
+from heads.interfaces.web.guards import clicked, saves
 from heads.interfaces.web.lane_sections import CORE_SECTIONS, SectionParts, lane_sections
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.page_sections import draw_section
@@ -24,357 +21,16 @@ from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestions
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
-from heads.interfaces.web.temporary_files import exporting
-from heads.parts.resolved_recipe import JOINT
-
-if TYPE_CHECKING:
-    from heads.classifier.classifier import Classifier
-    from heads.inference.selection import SelectedHeads
-    from heads.interpret.outputs import HeadOutput
 
 ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
 TEMPERATURE = "Temperature, from 0.1 (−1) to 10 (1) on a log scale; 0 leaves the logits as they are"
 LOOKS, EXPORTS = pool("looks"), pool("export")
-WHY = ("status", "label", "against", "tokens", "near", "layers", "anew", "lines", "flips")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
 Stream = Generator[Any, None, None]
 
 
-def load_lane_heads(
-    asked: Location, recipes: Sequence[str]
-) -> "Generator[Progress, None, SelectedHeads]":
-    """Load or train the heads of lanes, raw if the page shows raw logits; yield progress."""
-    from heads.inference.selection import HeadRequest, select_heads
-
-    base_models.check_at_hand(asked)
-    request = HeadRequest(recipes=recipes, run=asked.run and run_access.opened(asked.run).id)
-    if not asked.run:
-        names = [_entering(recipe, asked) for recipe in recipes]
-        pair, sample = asked.pair if asked.has_pairs else "", asked.sample
-        request = HeadRequest(recipes=names, pair=pair, model=asked.model, sample=sample)
-    heads = yield from select_heads(request)
-    if not asked.raw or asked.show == "take":  # an exported head stays calibrated
-        return heads
-    raw = (replace(lane, head=lane.head.raw or lane.head) for lane in heads.classifiers)
-    return replace(heads, classifiers=tuple(raw))
-
-
-def load_open_head(
-    asked: Location,
-) -> "Generator[Progress, None, tuple[SelectedHeads, Classifier, str]]":
-    """Load or train the head of the open lane; return it, and the second text that it reads."""
-    heads = yield from load_lane_heads(asked, [of_lane(asked)])
-    (classifier,) = heads.classifiers
-    return heads, classifier, _second_text(asked, classifier)
-
-
-def _second_text(asked: Location, classifier: "Classifier") -> str:
-    return asked.pair if classifier.head.needs_pairs else ""
-
-
-def _entering(recipe: str, asked: Location) -> str:
-    """A recipe as two texts enter it: where it can, each by itself."""
-    from heads.parts.resolve import resolve
-    from heads.runs.grids import entering
-
-    if asked.pairs == JOINT or not asked.pair.strip():
-        return recipe
-    with contextlib.suppress(HeadsError):
-        return str(entering(resolve(recipe), asked.pairs))
-    return recipe
-
-
-def of_lane(asked: Location) -> str:
-    """Return the recipe of the open lane; raise RecipeError if none is open."""
-    if not is_open(asked):
-        raise RecipeError("No head is open.", "Click on one.")
-    return asked.recipes[asked.lane - 1]
-
-
-# --- Why.
-
-
-def why(asked: Location, label: str, against: str) -> Stream:
-    """What the components of this section show, in the order of `WHY`, as it comes to be known."""
-    try:
-        # What stands there of another text goes at once.
-        yield _only(status=busy("Loading the head"), tokens="", near="", layers="")
-        opened = yield from show_progress(load_open_head(asked), _status)
-        yield from _why(asked, *opened, label, against)
-    except Exception as error:
-        gone = gr.update(visible=False)
-        yield _only(status=failed(error), tokens="", near="", layers="", anew=gone)
-
-
-def _only(**given: Any) -> list[Any]:
-    """Values for some of the components; the others stay as they are."""
-    return [given.get(name, gr.skip()) for name in WHY]
-
-
-def _status(event: Progress) -> list[Any]:
-    return _only(status=busy(event.says, event.share))
-
-
-def _why(
-    asked: Location,
-    heads: "SelectedHeads",
-    classifier: "Classifier",
-    second: str,
-    label: str,
-    against: str,
-) -> Stream:
-    from heads.interfaces.views import interpretation
-    from heads.interpret.ablation import ablate_layers
-    from heads.interpret.attribution import attributions
-    from heads.interpret.comparison import script_notes
-    from heads.interpret.counterfactuals import suggest_edits
-    from heads.interpret.neighbors import find_neighbours
-
-    problem = classifier.head.problem
-    classes = classifier.head.classes if problem.has_classes else ()
-    label = label if label in classes else ""
-    yield _only(status=busy("Following every token through the base model"))
-    (found,) = attributions(heads.classifiers, asked.text, second, label, against or "others")
-    notes = list(script_notes([asked.text, second], classifier.backbone.tokenizer))
-    if found.unread:
-        notes.insert(0, found.says.removeprefix(replace(found, unread=0).says).strip())
-    yield _only(
-        status=busy("Looking for the nearest training examples"),
-        label=gr.update(choices=[ANSWERED, *classes], value=label, visible=bool(classes)),
-        against=gr.update(visible=len(classes) > 2),
-        tokens=interpretation.attribution(
-            replace(found, unread=0), is_number=not problem.has_classes, notes=notes
-        ),
-        anew=gr.update(visible=heads.run is not None),
-        lines="\n".join(suggest_edits(asked.text)),
-        flips="",
-    )
-    near = yield from show_progress(find_neighbours(heads, asked.text, second), _status)
-    yield _only(near=interpretation.neighbours(near))
-    # A head of a sample is trained anew in seconds; one of a run when that is asked for.
-    without = yield from show_progress(
-        ablate_layers(heads, asked.text, second, retrain=heads.run is None), _status
-    )
-    yield _only(status="", layers=interpretation.ablations(without))
-
-
-def retrained(asked: Location) -> Stream:
-    """What the head says with a layer taken out and trained anew without it."""
-    from heads.interfaces.views import interpretation
-    from heads.interpret.ablation import ablate_layers
-
-    try:
-        heads, _, second = result(load_open_head(asked))
-        events = ablate_layers(heads, asked.text, second)
-        found = yield from show_progress(events, lambda event: busy(event.says, event.share))
-        yield interpretation.ablations(found)
-    except Exception as error:
-        yield failed(error)
-
-
-def edited(asked: Location, lines: str) -> Any:
-    """What all heads side by side say of edits, one a line."""
-    from heads.interfaces.views import interpretation
-    from heads.interpret.counterfactuals import compare_edits
-
-    try:
-        heads = result(load_lane_heads(asked, asked.recipes))
-        edits = [line for line in (lines or "").splitlines() if line.strip()]
-        second = _second_text(asked, heads.classifiers[0])
-        return interpretation.edits(compare_edits(heads.classifiers, asked.text, edits, second))
-    except Exception as error:
-        return failed(error)
-
-
-# --- How, and the numbers.
-
-
-def how(asked: Location) -> Stream:
-    """Yield the chain of the head, from tokens to logits."""
-    from heads.interfaces.views import explanation
-    from heads.interpret.explanation import explain
-
-    try:
-        _, classifier, second = result(load_open_head(asked))
-        head, classes = classifier.head, len(classifier.head.classes)
-        found = explain(
-            head.asked,
-            classifier.backbone,
-            classes=classes,
-            text=asked.text,
-            pair=second,
-            head=head,
-        )
-        title = run_access.title_of(asked.run) if asked.run else SAMPLES[asked.sample].title
-        yield [explanation.explanation(found, title)]
-    except Exception as error:
-        yield [failed(error)]
-
-
-def compare_lanes(asked: Location, other: str) -> Stream:
-    """Yield the menu of the other lanes, and the open head beside one of them.
-
-    Args:
-        other: The recipe of the other lane. Default: the first that answers differently.
-    """
-    from heads.interfaces.views import interpretation
-    from heads.interpret.attribution import attributions
-    from heads.interpret.counterfactuals import compare_edits, leave_out_each_word
-    from heads.interpret.differences import difference
-    from heads.interpret.outputs import head_outputs
-
-    try:
-        recipe = of_lane(asked)
-        others = [name for name in asked.recipes if name != recipe]
-        if not others:
-            raise RecipeError("There is no other head to compare with.", "Add a lane.")
-        yield [gr.skip(), busy("Comparing the two heads")]
-        rivals = [other] if other in others else others
-        classifiers = result(load_lane_heads(asked, [recipe, *rivals])).classifiers
-        second_text = _second_text(asked, classifiers[0])
-        outputs = head_outputs(classifiers, asked.text, second_text)
-        rival_at = _choose_rival(classifiers, outputs)
-        both = first, second = classifiers[0], classifiers[rival_at]
-        output, rival_output = outputs[0], outputs[rival_at]
-        label, rival = ("".join(o.answer[:1]) for o in (output, rival_output))
-        if rival in ("", label):  # both say the same: against the runner-up of the open head
-            logits = zip(output.logits, output.classes, strict=True)
-            rival = max((pair for pair in logits if pair[1] != label), default=(0.0, ""))[1]
-        if first.head.classes == second.head.classes:
-            evidence = attributions(both, asked.text, second_text, label, rival or "runner-up")
-        else:  # of each head its own answer
-            evidence = [attributions([one], asked.text, second_text)[0] for one in both]
-        edits = leave_out_each_word(asked.text)
-        counterfactuals = compare_edits(both, asked.text, edits, second_text) if edits else None
-        rival_recipe = rivals[rival_at - 1]
-        lanes = [asked.lane, 1 + asked.recipes.index(rival_recipe)]
-        has_own = first.head.is_own or second.head.is_own
-        apart = "" if has_own else difference(first.head.asked, second.head.asked, first.backbone)
-        yield [
-            gr.update(choices=others, value=rival_recipe),
-            interpretation.side_by_side(
-                both, (output, rival_output), evidence, counterfactuals, lanes, apart
-            ),
-        ]
-    except Exception as error:
-        yield [gr.skip(), failed(error)]
-
-
-def _choose_rival(classifiers: "Sequence[Classifier]", outputs: "Sequence[HeadOutput]") -> int:
-    """Return the index of the head to compare with the first: one that answers differently."""
-    from heads.classifier.prediction import is_close
-
-    answers = [
-        None if is_close(output.probabilities, classifier.head) else output.answer
-        for classifier, output in zip(classifiers, outputs, strict=True)
-    ]
-    # The answer of a random head means nothing, so it is taken only where there is no other.
-    known = [n for n in range(1, len(classifiers)) if not classifiers[n].head.new] or [1]
-    return next((n for n in known if answers[n] != answers[0]), known[0])
-
-
-def numbers(asked: Location) -> Stream:
-    """Yield every class with its numbers, the temperature, and what the head says at it."""
-    from heads.classifier.prediction import cuts_of
-    from heads.interfaces.views import interpretation
-    from heads.interpret.outputs import read_output
-
-    try:
-        classifier, said = _predict_lane(asked)
-        cuts = cuts_of(classifier.head) if said.problem.has_label_sets else ()
-        yield [
-            interpretation.numbers(read_output(said), cuts),
-            gr.update(visible=said.problem.has_classes, value=0),
-            _tempered(asked, said, 0),
-        ]
-    except Exception as error:
-        yield [failed(error), gr.skip(), ""]
-
-
-def _numbers_csv(query: str) -> str:
-    """Return every class with its numbers as CSV."""
-    from heads.interfaces.views import interpretation
-
-    _, said = _predict_lane(Location.of(query))
-    return as_csv(*interpretation.number_rows(said))
-
-
-def tempered(asked: Location, power: Any) -> Any:
-    """What the head says at a temperature, or what is wrong with that."""
-    from heads.errors import DataError
-
-    try:
-        if not isinstance(power, int | float) or not -1 <= power <= 1:
-            what = "The temperature goes from −1 to 1, as a power of ten."
-            raise DataError(what, "Type a number between them, or move the slider.")
-        _, said = _predict_lane(asked)
-        return _tempered(asked, said, power)
-    except Exception as error:
-        return failed(error)
-
-
-def _predict_lane(asked: Location) -> "tuple[Classifier, HeadOutput]":
-    """Return the head of the open lane and what it answers."""
-    from heads.interpret.outputs import head_outputs
-
-    _, classifier, second = result(load_open_head(asked))
-    (output,) = head_outputs([classifier], asked.text, second)
-    return classifier, output
-
-
-def _tempered(asked: Location, said: "HeadOutput", power: float) -> Any:
-    from heads.interfaces.views import interpretation
-    from heads.interpret.outputs import read_output
-
-    if not said.problem.has_classes:
-        return ""
-    return interpretation.tempered(read_output(said, 10**power), view.COLOURS[asked.lane - 1])
-
-
-# --- Take it.
-
-
-def prepared(asked: Location, form: str) -> Stream:
-    """Write and verify the head, and hand the file over."""
-    hidden = gr.update(visible=False)
-
-    def show(event: Progress) -> list[Any]:
-        return [busy(event.says, event.share), hidden]
-
-    try:
-        with exporting() as folder:
-            _, classifier, _ = yield from show_progress(load_open_head(asked), show)
-            classifier = yield from show_progress(classifier.refitted(), show)
-            yield [busy("Writing and checking the file"), hidden]
-            path, says, code = downloads.written(classifier, form, folder)
-            where = "beside" if f'"{path.stem}"' in code else "in"
-            told = render("exported.html", lines=says, code=code, where=where)
-            yield [told, gr.update(visible=True, value=str(path))]
-    except Exception as error:
-        yield [failed(error), hidden]
-
-
-def takes(asked: Location) -> Stream:
-    """Yield the forms in which a head can be taken along; nothing is written yet."""
-    hidden = gr.update(visible=False)
-    # Until they are known: of a form that is no choice any more Gradio would make an error.
-    yield [gr.skip(), gr.update(interactive=False), "", hidden]
-    try:
-        _, classifier, _ = result(load_open_head(asked))
-        forms = downloads.forms_of(classifier)
-        form = gr.update(choices=forms, value=forms[0])
-        yield [form, gr.update(interactive=True), "", hidden]
-    except Exception as error:
-        yield [gr.skip(), gr.skip(), failed(error), hidden]
-
-
 # --- What of it is waited for.
-
-
-def is_open(asked: Location) -> bool:
-    """Whether one of the lanes is open."""
-    return 1 <= asked.lane <= len(asked.recipes)
 
 
 def opens_the_same(one: Location, other: Location) -> bool:
@@ -410,7 +66,7 @@ class PanelHandlers:
             if opens_the_same(before.asked, asked):
                 return [gr.skip()] * 2
             before.is_over = True
-            if not is_open(asked):  # the next panel is another one
+            if not asked.is_lane_open:  # the next panel is another one
                 self.questions.end(request.session_hash or "")
         return update_panel(asked)
 
@@ -420,7 +76,7 @@ class PanelHandlers:
         """Yield the values of the open section's components; none where they stand already."""
         visitor = request.session_hash or ""
         before = self.questions.of(visitor)
-        if not is_open(asked) or (before and _stands(before, asked)):
+        if not asked.is_lane_open or (before and _stands(before, asked)):
             return
         if not self._may_load(visitor, asked):
             yield from _load_section(asked, inputs)  # it says why not
@@ -450,20 +106,25 @@ class PanelHandlers:
 
     def turned(self, query: str, label: str, against: str, request: gr.Request) -> Stream:
         """Another class is asked about, or against another one."""
+        from heads.interfaces.web.places.lane_answers import why
+
         asked = Location.of(query)
         question = self.questions.begin(request.session_hash or "", asked)
         yield from until_over(question, why(asked, label, against))
 
     def trained_anew(self, query: str, request: gr.Request) -> Stream:
         """The head without each of its layers, which it is trained without."""
+        from heads.interfaces.web.places.lane_answers import retrain
+
         asked = Location.of(query)
-        yield from until_over(self._under_way(asked, request), retrained(asked))
+        yield from until_over(self._under_way(asked, request), retrain(asked))
 
     def prepared(self, query: str, form: str, request: gr.Request) -> Stream:
         """The head as a file."""
+        from heads.interfaces.web.places.lane_answers import prepare_file
+
         asked = Location.of(query)
-        found = prepared(asked, form)
-        yield from until_over(self._under_way(asked, request), found)
+        yield from until_over(self._under_way(asked, request), prepare_file(asked, form))
 
     def left(self, request: gr.Request) -> None:
         """The page is closed."""
@@ -541,11 +202,15 @@ def draw_why(place: Try, asking: PanelHandlers) -> SectionParts:
     run: dict[str, Any] = {"trigger_mode": "always_last", **LOOKS, **QUIET}
     outputs = [status, label, against, tokens, near, layers, anew, lines, flips]
     gr.on([label.input, against.input], asking.turned, asked, outputs, **run)
-    ask.click(
-        lambda query, lines: edited(Location.of(query), lines), [place.query, lines], flips, **run
-    )
+    ask.click(_answer_edits, [place.query, lines], flips, **run)
     anew.click(asking.trained_anew, place.query, layers, **run)
     return SectionParts(outputs=outputs, inputs=(label, against))
+
+
+def _answer_edits(query: str, lines: str) -> Any:
+    from heads.interfaces.web.places.lane_answers import answer_edits
+
+    return answer_edits(Location.of(query), lines)
 
 
 def draw_compare(place: Try, handlers: PanelHandlers) -> SectionParts:
@@ -556,6 +221,8 @@ def draw_compare(place: Try, handlers: PanelHandlers) -> SectionParts:
     view = gr.HTML("", elem_id="side-by-side")
 
     def chosen(query: str, other: str) -> Stream:
+        from heads.interfaces.web.places.lane_answers import compare_lanes
+
         yield from compare_lanes(Location.of(query), other or "")
 
     other.input(chosen, [place.query, other], [other, view], **LOOKS, **QUIET)
@@ -567,15 +234,27 @@ def draw_numbers(place: Try, handlers: PanelHandlers) -> SectionParts:
     table = gr.HTML("", elem_id="numbers")
     # Hidden boxes in a tab are shown once the tab is opened by a click, so none is kept here.
     button = gr.Button("Save as CSV", size="sm")
-    saves(button, _numbers_csv, [place.query], "head-to-head.csv", "looks")
+    saves(button, _save_numbers, [place.query], "head-to-head.csv", "looks")
     power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
     warm = gr.HTML("", elem_id="warm")
     outputs = [table, power, warm]
     power.change(
-        lambda query, power: tempered(Location.of(query), power), [place.query, power], warm,
-        preprocess=False, trigger_mode="always_last", **LOOKS, **QUIET,
+        _warm, [place.query, power], warm, preprocess=False, trigger_mode="always_last",
+        **LOOKS, **QUIET,
     )  # fmt: skip
     return SectionParts(outputs=outputs)
+
+
+def _save_numbers(query: str) -> str:
+    from heads.interfaces.web.places.lane_answers import numbers_csv
+
+    return numbers_csv(Location.of(query))
+
+
+def _warm(query: str, power: Any) -> Any:
+    from heads.interfaces.web.places.lane_answers import apply_temperature
+
+    return apply_temperature(Location.of(query), power)
 
 
 def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:
@@ -594,9 +273,9 @@ def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:
 
 def update_panel(asked: Location) -> list[Any]:
     """Return the heading of the panel, empty if it is closed, and an update of its open tab."""
-    if not is_open(asked):
+    if not asked.is_lane_open:
         return ["", gr.skip()]
-    recipe = of_lane(asked)
+    recipe = asked.open_recipe
     head = render(
         "lane_head.html", mark=view.COLOURS[asked.lane - 1], title=view.title_of(recipe),
         recipe=recipe,
@@ -626,7 +305,7 @@ def _wire(
             return [gr.skip()] * 3
         return [*update_panel(asked), asked.query]
 
-    for component in (place.lanes, panel[0], place.answers[1]):
+    for component in (place.answers["lanes"], panel[0], place.answers["verdict"]):
         component.click(opened, place.query, [*panel, place.query], **QUIET).success(
             None, place.query, None, js="(query) => heads.reveal(query)", **QUIET
         )

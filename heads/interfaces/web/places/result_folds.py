@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.components.plot import PlotData
@@ -20,28 +20,36 @@ from heads.interfaces.views.sections import (
     result_sections,
 )
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import as_csv, failed, saves
+from heads.interfaces.web.guards import Values, as_csv, failed, saves
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import answer_file
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
+
+if TYPE_CHECKING:
+    from heads.interfaces.views.charts import Chart
 
 BOARDS = pool("boards")
 NUMBERS = "numbers"  # the section whose table opens heads, and which stays open when one is
 MAX_CELLS = 2_000_000  # of a file that the browser writes
 
 
-def count_folds() -> int:
-    """Return the number of folds: the sections, and the one in which a file is answered."""
-    return len(result_sections()) + 1
+def plotted(chart: "Chart") -> PlotData:
+    """Return a chart as Gradio takes one, with its configuration."""
+    return PlotData(type="plotly", plot=json.dumps(chart.figure))
 
 
-def hide_all() -> list[Any]:
+def names() -> list[str]:
+    """List the names of all folds: of the sections, and of the one in which a file is answered."""
+    return [*(f"fold-{section.name}" for section in result_sections()), "answer-file"]
+
+
+def hide_all() -> Values:
     """Hide all folds: there is no result."""
-    return [gr.update(visible=False, open=False)] * count_folds()
+    return {name: gr.update(visible=False, open=False) for name in names()}
 
 
-def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = True) -> list[Any]:
+def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = True) -> Values:
     """Write the short answers about a head on the folds and close them.
 
     Args:
@@ -60,11 +68,11 @@ def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = Tr
         if closes or section.name != NUMBERS:
             update["open"] = False
         updates.append(gr.update(**update))
-    return [*updates, answer_file.label(suffix)]
+    return dict(zip(names(), [*updates, answer_file.label(suffix)], strict=True))
 
 
-def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion], gr.HTML]:
-    """Draw the folds; return them, and the table whose names open heads."""
+def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[dict[str, gr.Accordion], gr.HTML]:
+    """Draw the folds; return them by name, and the table whose names open heads."""
     folds, answers = [], {}
     for section in result_sections():
         name = section.name
@@ -83,14 +91,12 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[list[gr.Accordion],
         fold.expand(_open_section(section), [query, mine], outputs, **BOARDS, **QUIET)
         folds.append(fold)
     folds.append(answer_file.build(query))
-    return folds, answers[NUMBERS]
+    return dict(zip(names(), folds, strict=True)), answers[NUMBERS]
 
 
 def _find_subject(query: str, mine: Any = None) -> SectionSubject:
-    from heads.runs.leaderboard import leaderboard
-
     location = Location.of(query)
-    board = leaderboard(run_access.opened(location.result))
+    board = run_access.board_of(location.result)
     return find_subject(board, location.head, run_access.visible(mine))
 
 
@@ -102,10 +108,7 @@ def _open_section(section: ResultSection) -> Callable[[str, Any], list[Any]]:
             answer, charts = section.find_answer(subject), section.draw_charts(subject)
         except Exception as error:
             return [gr.update(visible=False)] * count + [failed(error)]
-        plots = [
-            gr.update(value=PlotData(type="plotly", plot=json.dumps(chart.figure)), visible=True)
-            for chart in charts
-        ]
+        plots = [gr.update(value=plotted(chart), visible=True) for chart in charts]
         plots += [gr.update(value=None, visible=False)] * (count - len(plots))
         says = [" ".join(filter(None, (chart.says, chart.note, chart.key))) for chart in charts]
         return [*plots, render("answer.html", says=says, answer=answer, opens=True)]

@@ -9,7 +9,7 @@ from heads.backbone.models import BUNDLED
 from heads.data.dataset import Data
 from heads.errors import RecipeError
 from heads.evaluation.metrics import metrics_of
-from heads.interfaces.web.guards import unchecked
+from heads.interfaces.web.guards import Values, by_name, unchecked
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.slots import QUIET
 from heads.interfaces.web.startup import Opening
@@ -112,12 +112,7 @@ LEARNED = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsInputs:
-    """The components that say which heads.
-
-    Attributes:
-        form: One a setting of an experiment, in the order of `FORM`.
-        last_updates: The last updates of `update_settings`, without values.
-    """
+    """The components that say which heads."""
 
     model: gr.Dropdown
     grid: gr.Radio
@@ -126,29 +121,37 @@ class SettingsInputs:
     pairs: gr.CheckboxGroup
     losses: gr.CheckboxGroup
     tunes: gr.CheckboxGroup
-    form: list[Any]
-    last_updates: gr.State
+    form: dict[str, Any]  # one for each setting of an experiment in `FORM`, by its name
+    last_updates: gr.State  # of `update_settings`, without values
 
     def all(self) -> list[Any]:
         """In the order of `build_request`."""
         ways = [self.pairs, self.losses, self.tunes]
-        return [self.model, self.grid, self.own, self.seeds, *ways, *self.form]
+        return [self.model, self.grid, self.own, self.seeds, *ways, *self.form.values()]
 
-    def updated_components(self) -> list[Any]:
-        """Return the components that `update_settings` updates, in its order."""
-        return [self.seeds, self.pairs, self.losses, *self.form, self.last_updates]
+    def updated_components(self) -> dict[str, Any]:
+        """Return the components that `update_settings` updates, by their names."""
+        names = ("seeds", "pairs", "losses", "last_updates")
+        return {name: getattr(self, name) for name in names} | self.form
+
+    def changes(self) -> list[Any]:
+        """Return the events that change what is asked."""
+        # A recipe that is typed is a change, and to Gradio no input.
+        events = [self.grid.input, self.own.change, self.model.input]
+        events += [self.pairs.input, self.losses.input, self.tunes.change]
+        sliders = [one for one in (self.seeds, *self.form.values()) if isinstance(one, gr.Slider)]
+        others = [one for one in self.form.values() if not isinstance(one, gr.Slider)]
+        return [*events, *(one.release for one in sliders), *(one.input for one in others)]
 
 
-def update_settings(data: Data) -> list[Any]:
-    """Return updates that show the settings that apply to some data.
-
-    Returns:
-        One for each of `SettingsInputs.updated_components`.
-    """
+def update_settings(data: Data) -> Values:
+    """Return updates that show the settings that apply to some data."""
     problem, has_test = data.corpus.problem, bool(data.columns.split)
     is_one = problem is SINGLE_LABEL
+    updates: Values = {field.name: gr.update(visible=True) for field in FORM}
     shown = {
         "seeds": has_test,
+        "pairs": bool(data.corpus.pairs),
         "folds": not has_test,
         "repetitions": not has_test,
         "per_class": is_one,
@@ -159,20 +162,13 @@ def update_settings(data: Data) -> list[Any]:
     }
     losses = [one for one in LOSSES if one[1] != ORDINAL or data.corpus.ordered]
     metrics = ["auto", *metrics_of(problem, ordered=data.corpus.ordered)]
-    updates = [
-        gr.update(visible=has_test),
-        gr.update(visible=bool(data.corpus.pairs)),
-        gr.update(visible=is_one, choices=losses),
-        *(
-            gr.update(choices=metrics, value="auto")
-            if field.name == "metric"
-            else gr.update(visible=shown.get(field.name, True))
-            for field in FORM
-        ),
-    ]
+    updates |= {name: gr.update(visible=is_shown) for name, is_shown in shown.items()}
+    updates["losses"] = gr.update(visible=is_one, choices=losses)
+    updates["metric"] = gr.update(choices=metrics)
     # These are sent again later; a value would take back what was chosen in the meantime.
-    last_updates = [{key: update[key] for key in update if key != "value"} for update in updates]
-    return [*updates, last_updates]
+    last_updates = {name: dict(update) for name, update in updates.items()}
+    updates["metric"]["value"] = "auto"
+    return updates | {"last_updates": last_updates}
 
 
 def build(opening: Opening) -> SettingsInputs:
@@ -180,65 +176,33 @@ def build(opening: Opening) -> SettingsInputs:
     with gr.Accordion("Settings", open=False, elem_id="settings") as settings:
         with gr.Row():
             with gr.Column(min_width=280):
-                model = gr.Dropdown(
-                    base_models.choices(),
-                    value=BUNDLED,
-                    label="Base model",
-                    info="It stays as it is, unless more than the head is to be learned.",
-                    allow_custom_value=True,
-                    interactive=True,
-                )
+                info = "It stays as it is, unless more than the head is to be learned."
+                model = base_models.draw_menu(info=info)
                 seeds, folds = (_control(name, is_slider=True) for name in ("seeds", "folds"))
             with gr.Column(min_width=280):
                 grid = gr.Radio(GRID, value="small", label="Heads", elem_id="grid")
                 own = gr.Dropdown(
-                    list(FIRST),
-                    value=list(FIRST),
-                    label="Your own choice",
-                    info="pooling+head: type to search, or write your own.",
-                    multiselect=True,
-                    allow_custom_value=True,
-                    interactive=True,
-                    visible=False,
-                )
+                    list(FIRST), value=list(FIRST), label="Your own choice",
+                    info="pooling+head: type to search, or write your own.", multiselect=True,
+                    allow_custom_value=True, interactive=True, visible=False,
+                )  # fmt: skip
         with gr.Row():
-            pairs = gr.CheckboxGroup(
-                WAYS,
-                value=[JOINT],
-                label="Two texts a row enter",
-                info="Every head is trained in each way ticked. Only for data with second texts.",
-                min_width=280,
-                elem_id="ways",
-            )
-            losses = gr.CheckboxGroup(
-                LOSSES,
-                value=[SOFTMAX],
-                label="Loss",
-                info="Every head is trained with each loss that is ticked. Several labels or "
-                "numbers decide for themselves.",
-                min_width=280,
-                elem_id="losses",
-            )
+            info = "Every head is trained in each way ticked. Only for data with second texts."
+            pairs = _tick_boxes(WAYS, JOINT, "Two texts a row enter", info, "ways")
+            info = "Every head is trained with each loss that is ticked. "
+            info += "Several labels or numbers decide for themselves."
+            losses = _tick_boxes(LOSSES, SOFTMAX, "Loss", info, "losses")
         missing = [
             f"{part.title}: pip install {part.library}"
             for part in tuning.values()
             if not part.is_installed
         ]
-        hint = (
-            f" Not installed: {', '.join(missing)}."
-            if missing and not current_limits().public
-            else ""
-        )
-        tunes = gr.CheckboxGroup(
-            LEARNED,
-            value=[FROZEN],
-            label="What is learned",
-            info="Every head is trained in each way that is ticked. All but the first learn the "
-            "base model too, which takes minutes to hours a head where there is no GPU; the button "
-            f"says how long.{hint}",
-            min_width=280,
-            elem_id="tunes",
-        )
+        info = "Every head is trained in each way that is ticked. All but the first learn the "
+        info += "base model too, which takes minutes to hours a head where there is no GPU; "
+        info += "the button says how long."
+        if missing and not current_limits().public:
+            info += f" Not installed: {', '.join(missing)}."
+        tunes = _tick_boxes(LEARNED, FROZEN, "What is learned", info, "tunes")
         controls: dict[str, Any] = {"folds": folds}
         others = [field.name for field in FORM if field.name != "folds"]
         with gr.Accordion("How they are compared", open=False) as comparison, gr.Row():
@@ -253,17 +217,14 @@ def build(opening: Opening) -> SettingsInputs:
         pairs=pairs,
         losses=losses,
         tunes=tunes,
-        form=[controls[field.name] for field in FORM],
-        last_updates=gr.State([]),
+        form={field.name: controls[field.name] for field in FORM},
+        last_updates=gr.State({}),
     )
-    *components, last_updates = inputs.updated_components()
-
-    def resend(updates: list[Any]) -> list[Any]:
-        return updates or [gr.skip()] * len(components)
-
     # Gradio before 6.30 loses updates of components in an accordion that was never opened.
+    resend = lambda updates: updates  # noqa: E731
+    resends = by_name(resend, inputs.last_updates, inputs.updated_components())
     events = [settings.expand, comparison.expand]
-    gr.on(events, resend, last_updates, components, queue=False, trigger_mode="multiple", **QUIET)
+    gr.on(events, **resends, queue=False, trigger_mode="multiple", **QUIET)
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
 
     def chosen(grid: str, ticked: list[str]) -> list[Any]:
@@ -279,6 +240,13 @@ def build(opening: Opening) -> SettingsInputs:
 
     grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **QUIET)
     return inputs
+
+
+def _tick_boxes(
+    choices: list[tuple[str, str]], value: str, label: str, info: str, name: str
+) -> gr.CheckboxGroup:
+    look: dict[str, Any] = {"label": label, "info": info, "min_width": 280, "elem_id": name}
+    return gr.CheckboxGroup(choices, value=[value], **look)
 
 
 def _grids() -> list[tuple[str, str]]:

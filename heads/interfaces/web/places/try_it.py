@@ -1,7 +1,7 @@
 """Try: one sentence, up to four heads side by side, answered while one types."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,14 +12,13 @@ from heads.errors import HeadsError
 from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access
-from heads.interfaces.web.guards import clicked, failed
+from heads.interfaces.web.guards import Values, by_name, clicked, failed
 from heads.interfaces.web.location import MOST, OPENING, Location
 from heads.interfaces.web.page_sections import PageParts, draw_page_sections
 from heads.interfaces.web.places import base_models
 from heads.interfaces.web.places.answers import (
     PendingQuestion,
     PendingQuestions,
-    Shown,
     answering,
     chips,
     line,
@@ -34,9 +33,7 @@ from heads.parts.resolved_recipe import JOINT, SIAMESE
 ASKS = pool("infer")
 CLICKS = "heads.delegate(element, trigger)"
 SAMPLE, RUN = "sample:", "run:"
-SAME: list[Any] = [gr.skip()] * 6  # for each answer and where one is: a stream yields something
 MOST_AGREED = 1_000  # visitors whose choice of a base model is remembered
-SETTINGS = 8  # components that show what is asked: see `settings_of`
 WAYS = [("separately (siamese)", SIAMESE), ("as one sequence (joint)", JOINT)]
 
 
@@ -45,32 +42,23 @@ WAYS = [("separately (siamese)", SIAMESE), ("as one sequence (joint)", JOINT)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """The components of the place that others need.
+    """The components of the place that others need."""
 
-    Attributes:
-        query: Where one is; see `Location`.
-        text: The sentence.
-        pair: The second one.
-        answers: Those that answer, in the order of `Shown.values`.
-        settings: Those that show what is asked: see `settings_of`.
-        handlers: What asks the heads; it knows what each visitor waits for.
-        loaded: The event that loads the base model of a link, for others to follow.
-    """
-
-    query: gr.Textbox
-    text: gr.Textbox
-    pair: gr.Textbox
-    lanes: gr.HTML
-    under: gr.HTML
-    answers: list[Any]
-    settings: list[Any]
-    handlers: "TryHandlers"
-    loaded: Any = None
+    query: gr.Textbox  # where one is; see `Location`
+    answers: dict[str, gr.HTML]  # error, verdict, lanes, line and under
+    settings: dict[str, Any]  # what is asked: see `settings_of`
+    handlers: "TryHandlers"  # which know what each visitor waits for
+    loaded: Any = None  # the event that loads the base model of a link, for others to follow
 
     @property
     def inputs(self) -> list[Any]:
         """What every question is made of."""
-        return [self.query, self.text, self.pair]
+        return [self.query, self.settings["text"], self.settings["pair"]]
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What a question may change."""
+        return {**self.answers, "query": self.query, **self.settings}
 
 
 def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState) -> Try:
@@ -79,14 +67,9 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         gr.HTML(render("try_head.html"))
         source = gr.Dropdown(
             samples(),  # runs are known once torch is
-            value=SAMPLE + OPENING.sample,
-            label="Task",
-            show_label=False,
-            container=False,
-            interactive=True,
-            min_width=240,
-            elem_id="task",
-        )
+            value=SAMPLE + OPENING.sample, label="Task", show_label=False, container=False,
+            interactive=True, min_width=240, elem_id="task",
+        )  # fmt: skip
     with gr.Column(elem_id="ask"):  # a row would come later, and push all down
         text = gr.Textbox(
             OPENING.text, label="Sentence", show_label=False, container=False, lines=1, max_lines=6,
@@ -102,10 +85,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
     error = gr.HTML("", elem_id="question-error")
     tries = gr.HTML(chips(OPENING), elem_id="tries", js_on_load=CLICKS)
     with gr.Column(elem_id="line"):
-        model = gr.Dropdown(
-            base_models.choices(), value=OPENING.model, label="Base model", allow_custom_value=True,
-            interactive=True, container=False, show_label=False, elem_id="model",
-        )  # fmt: skip
+        model = base_models.draw_menu(container=False, show_label=False, elem_id="model")
         line = gr.HTML("", elem_id="parts", js_on_load=f"{CLICKS}; heads.refocus(element, watch)")
         raw = gr.Checkbox(False, label="raw logits", container=False, elem_id="raw")
     verdict = gr.HTML(busy(SAYS), elem_id="verdict", min_height=28, js_on_load=CLICKS)
@@ -113,13 +93,15 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
     below = gr.HTML(under(OPENING), elem_id="under", js_on_load=CLICKS)
     draw_page_sections("try", PageParts(query=query, opening=opening))
     place = Try(
-        query=query, text=text, pair=pair, lanes=lanes, under=below,
-        answers=[error, verdict, lanes, line, below],
-        settings=[text, pair, second, tries, model, source, pairs, raw],
+        query=query,
+        answers={"error": error, "verdict": verdict, "lanes": lanes, "line": line, "under": below},
+        settings={
+            "text": text, "pair": pair, "second": second, "tries": tries, "model": model,
+            "source": source, "pairs": pairs, "raw": raw,
+        },
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
-    loaded = _wire(page, place, mine, second, tries)
-    return replace(place, loaded=loaded)
+    return replace(place, loaded=_wire(page, place, mine))
 
 
 def samples() -> list[tuple[str, str]]:
@@ -134,27 +116,22 @@ def sources(mine: Any) -> list[tuple[str, str]]:
     ]
 
 
-def settings_of(asked: Location, mine: Any = None) -> list[Any]:
-    """The values of `Try.settings`."""
+def settings_of(asked: Location, mine: Any = None) -> Values:
+    """Return updates of `Try.settings` that show what is asked."""
     way = asked.pairs if asked.pairs in (JOINT, SIAMESE) else SIAMESE
-    menu = sources(mine)
-    chosen = f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
+    menu, chosen = sources(mine), _task_of(asked)
     if chosen not in (value for _, value in menu):
         menu.append((f"Run {asked.run[:12]}", chosen))
-    values: list[dict[str, Any]] = [
-        {"value": asked.text},
-        {"value": asked.pair},
-        {},
-        {"value": chips(asked)},
-        {"value": asked.model},
-        {"choices": menu, "value": chosen},
-        {"value": way},
-        {"value": asked.raw},
-    ]
-    return [gr.update(**one | seen) for one, seen in zip(values, _seen(asked), strict=True)]
+    return {
+        "text": gr.update(value=asked.text),
+        "tries": chips(asked),
+        "source": gr.update(choices=menu, value=chosen),
+        "raw": asked.raw,
+        **_show_settings(asked, pair=asked.pair, model=asked.model, pairs=way),
+    }
 
 
-def turned_settings(typed: Location, asked: Location, chosen: str = "") -> list[Any]:
+def turned_settings(typed: Location, asked: Location, chosen: str = "") -> Values:
     """Update the menus after a choice, without taking back what was typed or chosen since.
 
     Args:
@@ -162,24 +139,30 @@ def turned_settings(typed: Location, asked: Location, chosen: str = "") -> list[
         asked: What is asked now.
         chosen: The task that the menu shows already.
     """
-    values: list[dict[str, Any]] = [{} for _ in range(SETTINGS)]
-    values[3] = {"value": chips(asked)}
-    task = f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
-    if (asked.sample, asked.run) != (typed.sample, typed.run) and task != chosen:
-        values[5] = {"value": task}
-    for number, old, new in [(0, typed.text, asked.text), (1, typed.pair, asked.pair)]:
-        if old != new:
-            values[number] = {"value": new}
-    both = [one | seen for one, seen in zip(values, _seen(asked), strict=True)]
-    return [gr.update(**one) if one else gr.skip() for one in both]
+    pair = {"pair": asked.pair} if asked.pair != typed.pair else {}
+    settings = _show_settings(asked, **pair) | {"tries": chips(asked)}
+    if (asked.sample, asked.run) != (typed.sample, typed.run) and _task_of(asked) != chosen:
+        settings["source"] = _task_of(asked)
+    return settings | ({"text": asked.text} if asked.text != typed.text else {})
 
 
-def _seen(asked: Location) -> list[dict[str, Any]]:
-    """Which of them are seen; no word where all are, always."""
+def _task_of(asked: Location) -> str:
+    return f"{RUN}{asked.run}" if asked.run else SAMPLE + asked.sample
+
+
+def _show_settings(asked: Location, **values: str) -> Values:
+    """Return updates of the settings of which not all are always seen, with values for some."""
     has_pair = bool(asked.pair) or (asked.has_pairs and not asked.run) or _run_pairs(asked.run)
-    of_sample = {"visible": not asked.run}
-    return [{}, {"visible": has_pair}, {"visible": not has_pair and not asked.run}, {},
-            of_sample, {}, {"visible": has_pair and not asked.run}, {}]  # fmt: skip
+    shown = {
+        "pair": has_pair,
+        "second": not has_pair and not asked.run,
+        "model": not asked.run,
+        "pairs": has_pair and not asked.run,
+    }
+    return {
+        name: gr.update(visible=is_shown, **({"value": values[name]} if name in values else {}))
+        for name, is_shown in shown.items()
+    }
 
 
 def _run_pairs(run: str) -> bool:
@@ -206,9 +189,9 @@ class TryHandlers:
             return True  # what is wrong is said where the heads are asked
 
     def answers(
-        self, asked: Location, request: gr.Request, settings: list[Any] | None = None,
+        self, asked: Location, request: gr.Request, settings: Values | None = None,
         remark: Any = "", menus: Any = None,
-    ) -> Iterator[list[Any]]:  # fmt: skip
+    ) -> Iterator[Values]:  # fmt: skip
         """The answers to a question, with the components that show what is asked, if given.
 
         These, and where one is, come at once, and once: the next question may end this one before
@@ -224,15 +207,15 @@ class TryHandlers:
         visitor = request.session_hash or ""
         question = self.questions.begin(visitor, asked)
         try:
-            yield [*Shown(error=gr.skip(), line=menus).values(), asked.query, *(settings or [])]
-            same = [gr.skip()] * (1 + len(settings or []))  # meanwhile a lane may have been opened
+            yield {"query": asked.query, "line": menus or gr.skip()} | (settings or {})
             may_load = self.may_load(visitor, asked)
-            for one in answering(question) if may_load else offering(asked):
-                yield [*replace(one, error=one.error or remark, line=None).values(), *same]
+            for values in answering(question) if may_load else offering(asked):
+                values.pop("line", None)  # meanwhile a lane may have been opened
+                yield {"error": remark} | values
         finally:
             self.questions.answered(visitor, question)
 
-    def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[list[Any]]:
+    def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[Values]:
         """The same where all may have changed; a run that is gone gives way to a sample."""
         remark: Any = ""
         try:
@@ -242,41 +225,40 @@ class TryHandlers:
             asked = replace(asked.on_sample(asked.sample), lane=0)
         yield from self.answers(asked, request, settings_of(asked, mine), remark)
 
-    def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
+    def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[Values]:
         """On Enter."""
         yield from self.words(query, _typed(query, text, pair), request)
 
-    def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[list[Any]]:
+    def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[Values]:
         """The answers to other words; a second sentence may have asked for other heads."""
-        before, settings = Location.of(query), [gr.skip()] * SETTINGS
+        before, settings = Location.of(query), Values()
         if asked.sample != before.sample:
             settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
-            waiting = Shown(verdict="", lanes=view.lanes(view.waiting(asked.recipes)))
-            yield [*waiting.values(), gr.skip(), *[gr.skip()] * SETTINGS]
+            lanes = view.lanes(view.waiting(asked.recipes))
+            yield {"error": "", "verdict": "", "lanes": lanes}
         # With the same heads the menus may show any lane, and go on doing so.
         menus = gr.skip() if asked.recipes == before.recipes else None
         yield from self.answers(asked, request, settings, menus=menus)
 
-    def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[list[Any]]:
+    def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[Values]:
         """While one types or pastes; not where the page itself has filled the boxes."""
         asked = _typed(query, text, pair)
         is_new = asked != Location.of(query)
-        same = [*SAME, *[gr.skip()] * SETTINGS]
-        yield from self.words(query, asked, request) if is_new else iter([same])
+        yield from self.words(query, asked, request) if is_new else iter([{}])
 
     def turned(
-        self, query: str, text: str, pair: str, model: str, source: str, way: str, raw: bool,
-        request: gr.Request,
-    ) -> Iterator[list[Any]]:  # fmt: skip
-        """Another base model, other heads, another way in for two sentences, or raw logits."""
+        self, request: gr.Request, query: str, text: str, pair: str, *menus: Any
+    ) -> Iterator[Values]:
+        """Answer after another choice in the menus, whose values `_turned` takes."""
         typed = _typed(query, text, pair)
         try:
-            asked = replace(_turned(typed, model, source, way), raw=bool(raw))
+            asked = _turned(typed, *menus)
         except HeadsError as error:
-            yield [failed(error), *[gr.skip()] * (len(SAME) - 1 + SETTINGS)]
+            yield {"error": failed(error)}
             return
         if asked.model != typed.model:
             self.agree(request.session_hash or "", asked.model)
+        _, source, *_ = menus
         yield from self.answers(asked, request, turned_settings(typed, asked, source))
 
     def interrupted(self, text: str, pair: str, request: gr.Request) -> None:
@@ -293,7 +275,7 @@ class TryHandlers:
 
     def tried(
         self, query: str, mine: Any, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    ) -> Iterator[Values]:
         """One of the sentences to try."""
         number = clicked(event).get("number", "")
         asked = _tried(Location.of(query), int(number) if number.isdecimal() else 0)
@@ -301,18 +283,17 @@ class TryHandlers:
 
     def again(
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    ) -> Iterator[Values]:
         """A click within the lanes: what was cancelled is trained after all."""
         is_meant = clicked(event).get("do") == "again"
-        same = [*SAME, *[gr.skip()] * SETTINGS]
-        yield from self.typed(query, text, pair, request) if is_meant else iter([same])
+        yield from self.typed(query, text, pair, request) if is_meant else iter([{}])
 
     def loaded(
         self, query: str, text: str, pair: str, event: gr.EventData, request: gr.Request
-    ) -> Iterator[list[Any]]:
+    ) -> Iterator[Values]:
         """A click on the button that loads the base model of a link."""
         if clicked(event).get("do") != "load":
-            yield SAME
+            yield {}
             return
         asked = _typed(query, text, pair)
         self.agree(request.session_hash or "", base_models.model_of(asked))
@@ -332,36 +313,36 @@ class TryHandlers:
         self._agreed.pop(request.session_hash or "", None)
 
 
-def _wire(page: gr.Blocks, place: Try, mine: Any, second: gr.Button, tries: gr.HTML) -> Any:
+def _wire(page: gr.Blocks, place: Try, mine: Any) -> Any:
     """Wires the place; the event that loads the base model of a link."""
-    asking, query = place.handlers, place.query
-    answers = [*place.answers, query]
-    every = [*answers, *place.settings]
+    asking, settings, every = place.handlers, place.settings, place.outputs
+    pair, second, lanes = settings["pair"], settings["second"], place.answers["lanes"]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
-    boxes = place.text, place.pair  # of `input` a paste is none
-    gr.on([box.change for box in boxes], asking.changed, place.inputs, every, **run)
-    gr.on([box.submit for box in boxes], asking.typed, place.inputs, every, **run)
-    gr.on([box.change for box in boxes], asking.interrupted, [*boxes], None, queue=False, **QUIET)
-    model, source, way, raw = place.settings[4:8]
-    turns = model.input, source.input, way.input, raw.input
-    gr.on([*turns], asking.turning, None, None, queue=False, **QUIET)
-    gr.on([*turns], asking.turned,
-          [*place.inputs, model, source, way, raw], every, **run)  # fmt: skip
+    boxes = [settings["text"], pair]
+    changes = [box.change for box in boxes]  # of `input` a paste is none
+    gr.on(changes, **by_name(asking.changed, place.inputs, every), **run)
+    gr.on([box.submit for box in boxes], **by_name(asking.typed, place.inputs, every), **run)
+    gr.on(changes, asking.interrupted, boxes, None, queue=False, **QUIET)
+    menus = [settings[name] for name in ("model", "source", "pairs", "raw")]
+    turns = [menu.input for menu in menus]
+    gr.on(turns, asking.turning, None, None, queue=False, **QUIET)
+    gr.on(turns, **by_name(asking.turned, [*place.inputs, *menus], every), **run)
     # "always_last" would send the first chip's number again.
     chosen: dict[str, Any] = run | {"trigger_mode": "multiple"}
-    tries.click(asking.tried, [query, mine], every, **chosen)
-    place.lanes.click(asking.cancel, None, None, queue=False, **QUIET)
-    place.lanes.click(asking.again, place.inputs, every, **ASKS, **QUIET)
+    settings["tries"].click(**by_name(asking.tried, [place.query, mine], every), **chosen)
+    lanes.click(asking.cancel, None, None, queue=False, **QUIET)
+    lanes.click(**by_name(asking.again, place.inputs, every), **ASKS, **QUIET)
     page.unload(asking.left)
     second.click(
-        lambda: [gr.update(visible=True), gr.update(visible=False)], None,
-        [place.pair, second], queue=False, **QUIET,
+        lambda: [gr.update(visible=True), gr.update(visible=False)], None, [pair, second],
+        queue=False, **QUIET,
     ).then(
         None, None, None, **QUIET,
         js="() => heads.write('#second-sentence textarea')",
     )  # fmt: skip
-    mine.change(lambda mine: gr.update(choices=sources(mine)), mine, source, queue=False, **QUIET)
-    return place.answers[1].click(asking.loaded, place.inputs, answers, **run)
+    show_sources = lambda mine: gr.update(choices=sources(mine))  # noqa: E731
+    mine.change(show_sources, mine, settings["source"], queue=False, **QUIET)
+    return place.answers["verdict"].click(**by_name(asking.loaded, place.inputs, every), **run)
 
 
 def _tried(asked: Location, number: int) -> Location:
@@ -376,10 +357,14 @@ def _typed(query: str, text: str, pair: str) -> Location:
     return replace(Location.of(query), text=text or "", pair=pair or "").suited()
 
 
-def _turned(asked: Location, model: str, source: str, way: str) -> Location:
-    """Change base model or heads; a sentence that was only to try gives way to the new sample's."""
+def _turned(asked: Location, model: str, source: str, way: str, raw: bool = False) -> Location:
+    """Change base model, heads, the way in for two sentences, or whether logits are raw.
+
+    A sentence that was only to try gives way to the new sample's.
+    """
     kind, _, name = (source or "").partition(":")
-    asked = replace(asked, model=model or OPENING.model, pairs=way or SIAMESE, lane=0)
+    model, way = model or OPENING.model, way or SIAMESE
+    asked = replace(asked, model=model, pairs=way, lane=0, raw=bool(raw))
     if kind == "run":
         if name == asked.run:
             return asked
@@ -400,15 +385,14 @@ def _turned(asked: Location, model: str, source: str, way: str) -> Location:
 # --- What it opens with.
 
 
-def example(opening: Opening) -> list[Any]:
+def example(opening: Opening, names: Iterable[str]) -> list[Any]:
     """The answers to the first question; says meanwhile how far it is."""
-    values = Shown().values()
-    for one in answering(PendingQuestion(asked=OPENING)):
-        values = [old if isinstance(new, dict) else new
-                  for old, new in zip(values, one.values(), strict=True)]  # fmt: skip
+    values: Values = {"error": ""}
+    for step in answering(PendingQuestion(asked=OPENING)):
+        values |= step
         if not opening.is_wanted:
             break
-    return values
+    return [values.get(name, gr.skip()) for name in names]
 
 
 def arriving(
@@ -416,25 +400,24 @@ def arriving(
 ) -> None:
     """Shows who comes the first example, or what the link asks."""
 
-    def came(arrived: str, known: Any, request: gr.Request) -> Iterator[list[Any]]:
+    def came(arrived: str, known: Any, request: gr.Request) -> Iterator[Values]:
         asked = Location.of(dict(request.query_params))
-        same = [gr.skip()] * (len(place.answers) + 1 + len(place.settings))
         if arrived and asked.asks_the_same(OPENING):
-            yield [*same[: len(place.answers)], asked.query, *same[len(place.answers) + 1 :]]
+            yield {"query": asked.query}
             return
         opening.wait(page)
         if (request.session_hash or "") in place.handlers.questions.visitors:
-            yield same  # who was quick has asked something else meanwhile
-            return
-        if asked.asks_the_same(OPENING):
-            yield [*first.sent(), asked.query, *settings_of(asked, known)]
-            return
-        yield from place.handlers.with_settings(asked, known, request)
+            yield {}  # who was quick has asked something else meanwhile
+        elif asked.asks_the_same(OPENING):
+            answers = dict(zip(place.answers, first.sent(), strict=True))
+            yield {**answers, "query": asked.query, **settings_of(asked, known)}
+        else:
+            yield from place.handlers.with_settings(asked, known, request)
 
-    outputs = [*place.answers, place.query, *place.settings]
-    page.load(came, [opening.arrived, mine], outputs, **QUIET, **ASKS)
+    page.load(**by_name(came, [opening.arrived, mine], place.outputs), **QUIET, **ASKS)
 
 
 def first_screen(opening: Opening, place: Try) -> Filling:
     """Has the first example made once the base model can be asked."""
-    return opening.fills(place.answers, lambda: example(opening), is_sent=False)
+    answers = place.answers
+    return opening.fills([*answers.values()], lambda: example(opening, answers), is_sent=False)

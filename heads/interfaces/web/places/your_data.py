@@ -1,7 +1,6 @@
 """Your data: a file in, a training that outlives the page, and one recommended head."""
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
-from gradio.components.plot import PlotData
 
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, ModelError
 from heads.evaluation.metrics import SCORES
 from heads.interfaces.views.html import busy, failure, render
 from heads.interfaces.web import run_access, temporary_files, uploads
-from heads.interfaces.web.guards import clicked, failed, saves
+from heads.interfaces.web.guards import Values, by_name, clicked, failed, saves
 from heads.interfaces.web.location import MOST, Location
 from heads.interfaces.web.places import data_form, result_folds, settings_form
-from heads.interfaces.web.places.result_folds import BOARDS
+from heads.interfaces.web.places.result_folds import BOARDS, plotted
 from heads.interfaces.web.places.settings_form import build_request
 from heads.interfaces.web.places.try_it import CLICKS, QUIET
 from heads.interfaces.web.slots import pool
@@ -98,16 +96,12 @@ def strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
 # --- What the main part shows.
 
 
-def plotted(chart: "Chart") -> PlotData:
-    """A chart as Gradio takes one, with its configuration."""
-    return PlotData(type="plotly", plot=json.dumps(chart.figure))
-
-
-def training(job: TrainingJob) -> list[Any]:
-    """Status and live heat map of a training."""
+def draw_training(job: TrainingJob) -> Values:
+    """Draw status and live heat map of a training."""
     course = job.course
     says = course.says if course.tuned and course.done else course.brief
-    return [busy("; ".join(filter(None, (says, course.best))), course.share), live(job)]
+    status = busy("; ".join(filter(None, (says, course.best))), course.share)
+    return {"status": status, "live": live(job)}
 
 
 def live(job: TrainingJob) -> Any:
@@ -184,90 +178,77 @@ def doors(board: "Leaderboard", asked: Location, head: str) -> Any:
 # --- The place.
 
 
+AREAS = ("welcome", "card_area", "training_area", "result_area")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YourData:
-    """The components of the place, in the order of `values`."""
+    """The components of the place."""
 
-    rail: gr.HTML
-    job: gr.HTML
-    timer: gr.Timer
-    welcome: gr.HTML
-    card_area: gr.Column
-    training_area: gr.Column
-    status: gr.HTML
-    live: gr.Plot
-    result_area: gr.Column
-    result: gr.HTML
-    doors: gr.HTML
-    measure: gr.Dropdown
-    plot: gr.Plot
-    says: gr.HTML
-    head_area: gr.Column
-    head: gr.HTML
-    last: gr.State
-    folds: list[gr.Accordion]
-    kind: gr.Radio
-    numbers: gr.HTML
+    outputs: dict[str, Any]  # those that show where one is, by the names of `draw_place`
     query: gr.Textbox
     mine: gr.BrowserState
     held: gr.BrowserState
+    kind: gr.Radio
+    numbers: gr.HTML  # the table whose names open heads
     file: gr.File
     samples: gr.HTML
 
-    def all(self) -> list[Any]:
-        """The components, but for what is filled when it is opened."""
-        return [*(getattr(self, name) for name in NAMES), *self.folds]
+    @property
+    def inputs(self) -> list[Any]:
+        """What a `Visit` is made of, in the order of its fields."""
+        measure, last = self.outputs["measure"], self.outputs["last"]
+        return [self.query, self.mine, self.held, self.kind, measure, last]
 
 
-AREAS = ("welcome", "card_area", "training_area", "result_area")
-OTHERS = ("folds", "kind", "numbers", "query", "mine", "held", "file", "samples")
-NAMES = tuple(name for name in YourData.__dataclass_fields__ if name not in OTHERS)
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a page sends of itself."""
+
+    query: str  # where it is; see `Location`
+    mine: Any = None  # the runs that its browser remembers
+    held: Any = ""  # the file that its browser remembers
+    kind: str = FOREST  # how the heads are drawn
+    measure: str = ""  # what the heat map shows
+    last: str = ""  # what stood there: see `_key`
+    session: str = ""  # its session, if it will say when it is closed
+
+    @property
+    def location(self) -> Location:
+        """Where it is."""
+        return Location.of(self.query)
 
 
-def values(folds: Sequence[Any] | None = None, **given: Any) -> list[Any]:
-    """The values of `YourData.all`; what is not given stays."""
-    return [*(given.get(name, gr.skip()) for name in NAMES),
-            *(folds or [gr.skip()] * result_folds.count_folds())]  # fmt: skip
-
-
-def seen(
-    query: str, mine: Any, held: Any, kind: str, measure: str, last: str, *, jobs: TrainingJobs,
-    page: str = "",
-) -> list[Any]:  # fmt: skip
-    """All that the place shows where one is; what stands there already stays as it is.
-
-    Args:
-        kind: How the heads are drawn.
-        measure: What the heat map shows.
-        last: What stood there: see `_key`.
-        page: Its session, if it will say when it is closed.
-    """
-    asked = Location.of(query)
-    around, job = _around(asked, mine, jobs, page), jobs.of(asked.result, page)
-    key = _key(asked, job)
-    if asked.result and key == last and key.endswith("over"):
-        return values(**around)
+def draw_place(visit: Visit, jobs: TrainingJobs) -> Values:
+    """Draw all that the place shows; what stands there already stays as it is."""
+    location = visit.location
+    around, job = _around(visit, jobs), jobs.of(location.result, visit.session)
+    key = _key(location, job)
+    if location.result and key == visit.last and key.endswith("over"):
+        return around
     try:
-        main, folds = _main(asked, mine, held, kind, measure, job)
+        main = _main(visit, job)
     except Exception as error:
-        main, folds = _nothing(failed(error)), result_folds.hide_all()
-    if key.partition("|")[0] == last.partition("|")[0] and "over" in last:
-        folds = []  # of the same run another head is open
-    return values(folds, **around | main | {"last": key if asked.result else ""})
+        main = _nothing(failed(error))
+    if key.partition("|")[0] == visit.last.partition("|")[0] and "over" in visit.last:
+        # Of the same run another head is open.
+        main = {name: value for name, value in main.items() if name not in result_folds.names()}
+    return around | main | {"last": key if location.result else ""}
 
 
-def _around(asked: Location, mine: Any, jobs: TrainingJobs, page: str = "") -> dict[str, Any]:
+def _around(visit: Visit, jobs: TrainingJobs) -> Values:
     """The rail and the strip; the clock goes while something is trained that is seen."""
-    running = jobs.running((run.id for run in run_access.visible(mine)), page)
-    is_under_way = bool(running or jobs.running([asked.result], page))
+    shown, session = visit.location.result, visit.session
+    running = jobs.running((run.id for run in run_access.visible(visit.mine)), session)
+    is_under_way = bool(running or jobs.running([shown], session))
     return {
-        "rail": rail(mine, asked.result, jobs),
-        "job": strip(running, mine),
+        "rail": rail(visit.mine, shown, jobs),
+        "job": strip(running, visit.mine),
         "timer": gr.Timer(active=is_under_way),
     }
 
 
-def _areas(shown: str) -> dict[str, Any]:
+def _areas(shown: str) -> Values:
     """Show one of the four parts of the place, and hide the others."""
     return {name: gr.update(visible=name == shown) for name in AREAS}
 
@@ -278,45 +259,43 @@ def _key(asked: Location, job: TrainingJob | None) -> str:
     return f"{asked.result}|{asked.head}|{state}"
 
 
-def _main(
-    asked: Location, mine: Any, held: Any, kind: str, measure: str, job: TrainingJob | None
-) -> tuple[dict[str, Any], list[Any]]:
-    """The values of the main part, and of its folds; of these none where they stay."""
-    from heads.interfaces.views import leaderboard as told
-    from heads.runs.leaderboard import leaderboard
+def _main(visit: Visit, job: TrainingJob | None) -> Values:
+    """Draw the main part."""
+    from heads.interfaces.views import leaderboard as view
 
-    if not asked.result:
-        return _areas("card_area" if uploads.is_kept(held) else "welcome"), []
-    run = run_access.opened(asked.result)
+    location, mine = visit.location, visit.mine
+    if not location.result:
+        return _areas("card_area" if uploads.is_kept(visit.held) else "welcome")
+    run = run_access.opened(location.result)
     if job and not job.is_over:
-        status, drawn = training(job)
-        return _areas("training_area") | {"status": status, "live": drawn}, []
-    board = leaderboard(run)
+        return _areas("training_area") | draw_training(job)
+    board = run_access.board_of(run.id)
     if not board.best:
         says = job.error if job and job.error else "No head of this run is done yet."
         hint = " Press “Go on” beside its name." if run_access.owns(run.id, mine) else ""
-        return _nothing(failure(says + hint)), result_folds.hide_all()
+        return _nothing(failure(says + hint))
     error = failure(job.error) if job and job.error else ""
     names = [cell.name for cell in board.cells if not cell.is_baseline]
-    head = asked.head if asked.head in names else ""
-    chart = chart_of(board, kind, measure, head)
-    main = _areas("result_area") | {
-        "result": error + told.result(board),
-        "doors": doors(board, asked, head or board.recommendation.name or board.best),
-        "measure": _measures(board, measure),
+    head = location.head if location.head in names else ""
+    chart = chart_of(board, visit.kind, visit.measure, head)
+    return {
+        **_areas("result_area"),
+        "result": error + view.result(board),
+        "doors": doors(board, location, head or board.recommendation.name or board.best),
+        "measure": _measures(board, visit.measure),
         "plot": gr.update(value=plotted(chart), visible=True),
         "says": said(chart),
         "head_area": gr.update(visible=bool(head)),
         "head": head_panel(board, head) if head else "",
+        **result_folds.label_all(board, head, mine),
     }
-    return main, result_folds.label_all(board, head, mine)
 
 
-def _nothing(told: Any) -> dict[str, Any]:
+def _nothing(message: Any) -> Values:
     """A result of which there is nothing to see but a sentence."""
     gone = gr.update(visible=False)
-    found = {"result": told, "plot": gone, "doors": "", "says": "", "head_area": gone}
-    return _areas("result_area") | found
+    found = {"result": message, "plot": gone, "doors": "", "says": "", "head_area": gone}
+    return _areas("result_area") | found | result_folds.hide_all()
 
 
 def _measures(board: "Leaderboard", chosen: str) -> Any:
@@ -329,17 +308,12 @@ def _measures(board: "Leaderboard", chosen: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What follows where one arrives: events, as arguments of Gradio's listeners.
+    """What follows where one arrives: events, as arguments of Gradio's listeners."""
 
-    Attributes:
-        shows: Shows what is there.
-        rereads: Reads a file that was chosen before.
-        probes: Says how long a training on it will take.
-    """
-
-    shows: dict[str, Any]
-    rereads: dict[str, Any]
-    probes: dict[str, Any]
+    shows: dict[str, Any]  # what is there
+    arrives: dict[str, Any]  # the same to who opens the page
+    rereads: dict[str, Any]  # a file that was chosen before
+    probes: dict[str, Any]  # how long a training on it will take
 
 
 def build(
@@ -359,14 +333,18 @@ def build(
             with gr.Column(visible=False, elem_id="training") as training_area:
                 status = gr.HTML("", elem_id="status")
                 drawn = gr.Plot(show_label=False, container=False, elem_id="live")
-            result_parts = _draw_result(query, mine)
+            result, kind, numbers = _draw_result(query, mine)
     timer = gr.Timer(BEAT, active=False)
+    outputs = {
+        "rail": runs, "job": job, "timer": timer, "welcome": welcome, "card_area": card.area,
+        "training_area": training_area, "status": status, "live": drawn, "last": gr.State(""),
+        **result,
+    }  # fmt: skip
     place = YourData(
-        rail=runs, job=job, timer=timer, welcome=welcome, card_area=card.area,
-        training_area=training_area, status=status, live=drawn, last=gr.State(""), query=query,
-        mine=mine, held=held, file=file, samples=samples, **result_parts,
+        outputs=outputs, query=query, mine=mine, held=held, kind=kind, numbers=numbers, file=file,
+        samples=samples,
     )  # fmt: skip
-    return _wire(place, card, jobs)
+    return _wire(page, place, card, jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,8 +357,13 @@ class Card:
     few: gr.Button
     estimate: gr.HTML
     pending: gr.State
-    data: data_form.DataInputs
+    data: dict[str, Any]
     settings: settings_form.SettingsInputs
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What reading a file changes, by the names of what `show_card` returns."""
+        return {"view": self.view, **self.data, **self.settings.updated_components()}
 
 
 def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
@@ -393,18 +376,15 @@ def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
         data = data_form.build(held)
         settings = settings_form.build(opening)
     return Card(
-        area=area,
-        view=view,
-        find=find,
-        few=few,
-        estimate=estimate,
-        pending=gr.State(PendingEstimate()),
-        data=data,
-        settings=settings,
-    )
+        area=area, view=view, find=find, few=few, estimate=estimate,
+        pending=gr.State(PendingEstimate()), data=data, settings=settings,
+    )  # fmt: skip
 
 
-def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
+def _draw_result(
+    query: gr.Textbox, mine: gr.BrowserState
+) -> tuple[dict[str, Any], gr.Radio, gr.HTML]:
+    """Draw a result; return what shows it, how it is drawn, and the table of all numbers."""
     with gr.Column(visible=False, elem_id="result") as area:
         told = gr.HTML("", elem_id="sentences")
         with gr.Row(elem_id="bar"):
@@ -426,108 +406,131 @@ def _draw_result(query: gr.Textbox, mine: gr.BrowserState) -> dict[str, Any]:
     saves(report, _report, [query, mine], "head-to-head-report.html")
 
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
-        from heads.runs.leaderboard import leaderboard
-
-        asked = Location.of(query)
-        chart = chart_of(leaderboard(run_access.opened(asked.result)), kind, measure, asked.head)
+        location = Location.of(query)
+        chart = chart_of(run_access.board_of(location.result), kind, measure, location.head)
         return [gr.update(visible=kind == HEAT), plotted(chart), said(chart)]
 
     gr.on([kind.input, measure.input], redrawn, [query, kind, measure], [measure, plot, says],
           **BOARDS, **QUIET)  # fmt: skip
-    return {
+    outputs = {
         "result_area": area, "result": told, "doors": doors, "measure": measure, "plot": plot,
-        "says": says, "head_area": head_area, "head": head, "folds": folds, "kind": kind,
-        "numbers": numbers,
+        "says": says, "head_area": head_area, "head": head, **folds,
     }  # fmt: skip
+    return outputs, kind, numbers
 
 
 def _report(query: str, mine: Any) -> str:
     from heads.interfaces.views.report import report
-    from heads.runs.leaderboard import leaderboard
 
-    run = run_access.opened(Location.of(query).result)
-    return report(leaderboard(run), run_access.visible(mine))
+    board = run_access.board_of(Location.of(query).result)
+    return report(board, run_access.visible(mine))
 
 
 # --- Events.
 
 
-def _wire(place: YourData, card: Card, jobs: TrainingJobs) -> Arrival:
-    query, mine, held = place.query, place.mine, place.held
+class PlaceHandlers:
+    """What the place does as one comes, looks and leaves."""
 
-    def shown(request: gr.Request, *given: Any) -> list[Any]:
-        return seen(*given, jobs=jobs, page=request.session_hash or "")
+    def __init__(self, jobs: TrainingJobs) -> None:
+        self._jobs = jobs
 
-    shows: dict[str, Any] = {
-        "fn": shown,
-        "inputs": [query, mine, held, place.kind, place.measure, place.last],
-        "outputs": place.all(),
-        "trigger_mode": "always_last",  # of two runs that are chosen the second one counts
-        **BOARDS,
-        **QUIET,
-    }
+    def shown(self, request: gr.Request, *given: Any) -> Values:
+        """Show where one is."""
+        return draw_place(Visit(*given, session=request.session_hash or ""), self._jobs)
+
+    def arrived(self, request: gr.Request, _: str, *given: Any) -> Values:
+        """Show it to who opens the page: a run by its link, or a file that was chosen before."""
+        location = Location.of(dict(request.query_params))
+        values = self.shown(request, location.query, *given)
+        _, held, *_ = given
+        if not location.result and not held:
+            for name in AREAS:  # who was quick may have chosen data meanwhile
+                del values[name]
+        return values
+
+    def ticked(self, request: gr.Request, *given: Any) -> Values:
+        """Show how far a training is."""
+        visit = Visit(*given, session=request.session_hash or "")
+        location = visit.location
+        job = self._jobs.of(location.result, visit.session) if location.result else None
+        if location.result and visit.last != _key(location, job):  # it began, or came to its end
+            return draw_place(visit, self._jobs)
+        is_under_way = job and not job.is_over
+        return _around(visit, self._jobs) | (draw_training(job) if is_under_way else {})
+
+    def stopped(self, mine: Any, event: gr.EventData) -> None:
+        """Stop the training in the strip."""
+        data = clicked(event)
+        if data.get("do") == "stop":
+            self._jobs.stop(run_access.owned(data.get("run", ""), mine, "stop").id)
+
+    def left(self, request: gr.Request) -> None:
+        """The page is closed."""
+        self._jobs.left(request.session_hash or "")
+
+
+def _wire(page: gr.Blocks, place: YourData, card: Card, jobs: TrainingJobs) -> Arrival:
+    handlers, inputs, outputs = PlaceHandlers(jobs), place.inputs, place.outputs
+    run: dict[str, Any] = {**BOARDS, **QUIET}
+    last: dict[str, Any] = {"trigger_mode": "always_last"}  # of two chosen runs the second counts
+    shows = by_name(handlers.shown, inputs, outputs) | last | run
+    arrives = by_name(handlers.arrived, inputs, outputs) | last | run
     rereads, probes = _wire_card(place, card, jobs, shows)
     _wire_rail(place, jobs, shows)
     _wire_heads(place)
-    _wire_clock(place, jobs, shows)
-    return Arrival(shows=shows, rereads=rereads, probes=probes)
+    outputs["timer"].tick(**by_name(handlers.ticked, inputs, outputs), trigger_mode="once", **run)
+    # A sentence comes back through the queue alone.
+    outputs["job"].click(handlers.stopped, place.mine, None, **QUIET)
+    page.unload(handlers.left)
+    return Arrival(shows=shows, arrives=arrives, rereads=rereads, probes=probes)
+
+
+def show_card(read: data_form.Read) -> Values:
+    """Return values of `Card.outputs` that show a file as it was read."""
+    settings = settings_form.update_settings(read.data) if read.data else {}
+    return {"view": read.view, **read.menus, **settings}
 
 
 class CardHandlers:
-    """What the card of a file does: it is read, under which columns."""
+    """What the card of a file does: a file, or a sample, is read."""
 
-    def __init__(self, card: Card) -> None:
-        settings = card.settings.updated_components()
-        self.shown = [card.view, *card.data.menus(), *settings]
-        self._unchanged = [gr.skip()] * len(settings)
-        self._chosen = Recent[bool](MOST_PAGES)  # those that have chosen a file
+    def __init__(self) -> None:
+        self._chosen = Recent[bool](MOST_PAGES)  # pages that have chosen a file
 
-    def opened(self, request: gr.Request) -> list[Any]:
+    def opened(self, request: gr.Request) -> Values:
         """Show the card, on which the file before no longer stands."""
         self._chosen[request.session_hash or ""] = True
-        return [*_areas("card_area").values(), "", busy("Reading the file")]
+        return _areas("card_area") | {"last": "", "view": busy("Reading the file")}
 
-    def drawn(self, found: data_form.Read) -> list[Any]:
-        """The values of what is shown of a file."""
-        settings = settings_form.update_settings(found.data) if found.data else self._unchanged
-        return [found.view, *found.menus, *settings]
-
-    def read_with(self, read: Callable[..., data_form.Read]) -> Callable[..., list[Any]]:
-        """Return a handler that shows the file as `read` reads it."""
-
-        def reread(*given: Any) -> list[Any]:
-            return self.drawn(read(*given))
-
-        return reread
-
-    def uploaded(self, path: str | None, query: str) -> Iterator[list[Any]]:
+    def uploaded(self, path: str | None, query: str) -> Iterator[Values]:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
-        same = [gr.skip()] * (len(self.shown) - 1)
+        new = {"file": None, "first": "auto", "query": fresh(query)}
         try:
             name = uploads.keep(path or "")
         except Exception as error:
-            yield [None, "", "auto", fresh(query), failed(error), *same]
+            yield new | {"held": "", "view": failed(error)}
             return
-        yield [None, name, "auto", fresh(query), busy("Reading the file"), *same]
-        yield [gr.skip()] * 4 + self.drawn(data_form.guessed(name))
+        yield new | {"held": name, "view": busy("Reading the file")}
+        yield show_card(data_form.guessed(name))
 
-    def returned(self, held: str, shown: str, request: gr.Request) -> list[Any]:
+    def returned(self, held: str, shown: str, request: gr.Request) -> Values:
         """Read the file chosen before a reload again, unless it is gone or another is chosen."""
-        same = [gr.skip()] * (1 + len(self.shown))
         if not held or shown or request.session_hash in self._chosen:
-            return same
+            return {}
         if not uploads.is_kept(held):
-            return ["", *same[1:]]
-        found = [gr.skip(), *self.drawn(data_form.guessed(held))]
-        return same if request.session_hash in self._chosen else found
+            return {"held": ""}
+        values = show_card(data_form.guessed(held))
+        return {} if request.session_hash in self._chosen else values
 
-    def sampled(self, query: str, event: gr.EventData) -> list[Any]:
+    def sampled(self, query: str, event: gr.EventData) -> Values:
         """A sample in the place of a file."""
         name = clicked(event).get("sample", "")
         if name not in SAMPLES:
-            return [gr.skip()] * (3 + len(self.shown))
-        known = uploads.SAMPLE + name
-        return [known, "auto", fresh(query), *self.drawn(data_form.guessed(known))]
+            return {}
+        held = uploads.SAMPLE + name
+        new = {"held": held, "first": "auto", "query": fresh(query)}
+        return new | show_card(data_form.guessed(held))
 
 
 def fresh(query: str) -> str:
@@ -538,67 +541,50 @@ def fresh(query: str) -> str:
 def _wire_card(
     place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    data, settings, reading = card.data, card.settings, CardHandlers(card)
-    query, held = place.query, place.held
-    asked = [*data.all(), *settings.all()]
+    data, settings, reading = card.data, card.settings, CardHandlers()
+    query, held = place.query, data["held"]
+    asked = [*data.values(), *settings.all()]
     reads: dict[str, Any] = {**QUIET, **READS}
-    areas = [place.welcome, place.card_area, place.training_area, place.result_area]
-    opens: dict[str, Any] = {
-        "fn": reading.opened, "inputs": None, "outputs": [*areas, place.last, card.view],
-        "queue": False, **QUIET,
-    }  # fmt: skip
+    outputs = {**place.outputs, **card.outputs, "query": query}
+    opens: dict[str, Any] = by_name(reading.opened, None, outputs) | {"queue": False, **QUIET}
+    estimate = {"find": card.find, "few": card.few, "estimate": card.estimate}
     probes: dict[str, Any] = {
-        "fn": partial(probed, jobs),
-        "inputs": [card.pending, *asked],
-        "outputs": [card.find, card.few, card.estimate],
+        **by_name(partial(probed, jobs), [card.pending, *asked], estimate),
         "trigger_mode": "multiple",  # each ends the one before
         **ESTIMATES,
         **QUIET,
     }
-    begun = [held, data.first, query, *reading.shown]
     place.file.upload(**opens)
-    place.file.upload(reading.uploaded, [place.file, query], [place.file, *begun], **reads).then(
-        **probes
-    )
+    uploaded = by_name(reading.uploaded, [place.file, query], {**outputs, "file": place.file})
+    place.file.upload(**uploaded, **reads).then(**probes)
     place.samples.click(**opens)
-    place.samples.click(reading.sampled, query, begun, **reads).then(**probes)
-    menus = [data.text, data.pair, data.split, data.group, data.labels]
-    changes = [*(menu.input for menu in menus), data.order.blur, data.order.submit]
+    place.samples.click(**by_name(reading.sampled, query, outputs), **reads).then(**probes)
+    menus = [data[name] for name in ("text", "pair", "split", "group", "labels")]
+    changes = [*(menu.input for menu in menus), data["order"].blur, data["order"].submit]
     for events, read, given in (
-        ([data.first.input], data_form.guessed, [held, data.first]),
-        (changes, data_form.changed, data.all()),
-        ([data.label.input], partial(data_form.reformed, True), data.all()),
-        ([data.form.input], partial(data_form.reformed, False), data.all()),
+        ([data["first"].input], data_form.guessed, [held, data["first"]]),
+        (changes, data_form.changed, [*data.values()]),
+        ([data["label"].input], partial(data_form.reformed, True), [*data.values()]),
+        ([data["form"].input], partial(data_form.reformed, False), [*data.values()]),
     ):
-        gr.on(events, reading.read_with(read), given, reading.shown, **reads).then(**probes)
-    # A recipe that is typed is a change, and to Gradio no input.
-    changes = [settings.grid.input, settings.own.change, settings.model.input]
-    changes += [settings.pairs.input, settings.losses.input, settings.tunes.change]
-    changes += [
-        settings.seeds.release,
-        *(
-            control.release if isinstance(control, gr.Slider) else control.input
-            for control in settings.form
-        ),
-    ]
-    gr.on(changes, **probes)
+        show = partial(_show_read, read)
+        gr.on(events, **by_name(show, given, card.outputs), **reads).then(**probes)
+    gr.on(settings.changes(), **probes)
     _wire_start(place, card, jobs, shows, asked)
-    rereads: dict[str, Any] = {
-        "fn": reading.returned, "inputs": [held, card.view], "outputs": [held, *reading.shown],
-        **reads,
-    }  # fmt: skip
-    return rereads, probes
+    return by_name(reading.returned, [held, card.view], card.outputs) | reads, probes
+
+
+def _show_read(read: Callable[..., data_form.Read], *given: Any) -> Values:
+    return show_card(read(*given))
 
 
 def _wire_start(
     place: YourData, card: Card, jobs: TrainingJobs, shows: dict[str, Any], asked: list[Any]
 ) -> None:
     query, mine = place.query, place.mine
-    fields = len(card.data.all())
+    fields = len(card.data)
 
-    def started(
-        request: gr.Request, query: str, mine: Any, *given: Any, most: int = 0
-    ) -> list[Any]:
+    def started(request: gr.Request, query: str, mine: Any, *given: Any, most: int = 0) -> Values:
         limits = current_limits()
         try:
             page = request.session_hash or ""
@@ -622,20 +608,18 @@ def _wire_start(
                 run.delete()
                 raise
         except Exception as error:
-            return [gr.skip(), gr.skip(), failed(error)]
+            return {"estimate": failed(error)}
         known = run_access.remembered([kept or run.id, *run_access.remembered(mine)])
         now = replace(Location.of(query), place="data", result=run.id, head="").query
-        return [known, now, ""]
+        return {"mine": known, "query": now, "estimate": ""}
 
-    outputs = [mine, query, card.estimate]
-    begins: dict[str, Any] = {**READS, **QUIET}
-    given = [query, mine, *asked]
-    card.find.click(started, given, outputs, **begins).then(**shows)
-
-    def started_on_few(request: gr.Request, *given: Any) -> list[Any]:
+    def started_on_few(request: gr.Request, *given: Any) -> Values:
         return started(request, *given, most=FEWER)
 
-    card.few.click(started_on_few, given, outputs, **begins).then(**shows)
+    outputs = {"mine": mine, "query": query, "estimate": card.estimate}
+    for button, handler in ((card.find, started), (card.few, started_on_few)):
+        begins = by_name(handler, [query, mine, *asked], outputs)
+        button.click(**begins, **READS, **QUIET).then(**shows)
 
 
 class PendingEstimate:
@@ -652,23 +636,23 @@ class PendingEstimate:
         return self._stop
 
 
-def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterator[list[Any]]:
+def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterator[Values]:
     """How long it will take: the button says so, from a few texts that are read for it."""
-    stop = pending.begin()
+    stop, unknown = pending.begin(), {"few": gr.update(visible=False), "estimate": ""}
     if not given[0]:
-        yield [gr.update(value=FIND, interactive=True), gr.update(visible=False), ""]
+        yield unknown | {"find": gr.update(value=FIND, interactive=True)}
         return
     # A number that is changed comes twice, first as it was; the page may mix what comes at once.
     if stop.wait(SETTLED):
-        yield [gr.skip()] * 3
+        yield {}
         return
     measuring = gr.update(value=f"{FIND} · measuring how long …", interactive=True)
-    yield [measuring, gr.update(visible=False), ""]
-    found = _estimated(jobs, stop, *given)
-    yield [gr.skip()] * len(found) if stop.is_set() else found
+    yield unknown | {"find": measuring}
+    estimate = _estimated(jobs, stop, *given)
+    yield {} if stop.is_set() else estimate
 
 
-def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[Any]:
+def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> Values:
     """Button, offer of fewer rows and remark once that is measured."""
     limits = current_limits()
     from heads.interfaces.views.leaderboard import duration
@@ -676,18 +660,18 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     from heads.runs.duration import memory
     from heads.runs.runner import probed as measured
 
-    hidden, fields = gr.update(visible=False), 2 + data_form.ALL
-    data = None
+    fields, data = data_form.FIELDS, None
     try:
         data = data_form.chosen(*given[:fields])
         found = measured(build_request(data, *given[fields:]), stop)
     except Interrupted:
-        return [gr.skip()] * 3  # something else is chosen, and is told next
+        return {}  # something else is chosen, and is told next
     except Exception as error:
         # What is wrong with the data, the card says.
         is_said = data is None and isinstance(error, HeadsError)
         unfit = gr.update(value=FIND, interactive=False)
-        return [unfit, hidden, "" if is_said else failed(error)]
+        remark = "" if is_said else failed(error)
+        return {"find": unfit, "few": gr.update(visible=False), "estimate": remark}
     seconds = jobs.starting + found.seconds
     about = duration(max(1, round(seconds, -1 if seconds > 30 else 0)))
     is_long = seconds > LONG and len(data.corpus) > 1.2 * FEWER
@@ -699,72 +683,69 @@ def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> list[A
     if limits.run_seconds:
         ends = f"It ends after {limits.run_seconds:.0f} seconds"
         told.append(f"{ends}; heads that are done by then are kept.")
-    return [
-        gr.update(value=f"{FIND} · about {about}", interactive=True),
-        gr.update(visible=is_long),
-        render("quiet.html", says=" ".join(told)),
-    ]
+    return {
+        "find": gr.update(value=f"{FIND} · about {about}", interactive=True),
+        "few": gr.update(visible=is_long),
+        "estimate": render("quiet.html", says=" ".join(told)),
+    }
 
 
 def _wire_rail(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
-    query, mine = place.query, place.mine
-
-    def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> list[Any]:
+    def acted(query: str, mine: Any, event: gr.EventData, request: gr.Request) -> Values:
         """Open, resume, stop or delete a run."""
         data, location = clicked(event), Location.of(query)
         run, action = data.get("run", ""), data.get("do", "")
         here = replace(location, place="data", result=run, head="").query
         if action == "run":
-            return [here, gr.skip()]
+            return {"query": here}
         if action == "resume":
             _resume(run, mine, jobs, request)
-            return [here, run_access.in_front(mine, run)]
+            return {"query": here, "mine": run_access.in_front(mine, run)}
         if action == "stop":
             jobs.stop(run_access.owned(run, mine, "stop").id)
         if action != "delete":
-            return [gr.skip(), gr.skip()]
+            return {}
         folder = run_access.owned(run, mine, "delete")
         if jobs.running([run]):
             raise DataError("This run is being trained.", "Stop it first.")
         folder.delete()
         shown = "" if run == location.result else location.result
-        return [replace(location, result=shown, head="").query, run_access.without(mine, run)]
+        now = replace(location, result=shown, head="").query
+        return {"query": now, "mine": run_access.without(mine, run)}
 
-    place.rail.click(acted, [query, mine], [query, mine], **QUIET).then(**shows)
+    both = {"query": place.query, "mine": place.mine}
+    acts = by_name(acted, [*both.values()], both)
+    place.outputs["rail"].click(**acts, **QUIET).then(**shows)
 
 
 def _wire_heads(place: YourData) -> None:
-    def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> list[Any]:
+    def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> Values:
         """Opens a head, or closes it."""
-        from heads.runs.leaderboard import leaderboard
-
         asked, data = Location.of(query), clicked(event)
         name = data.get("head", "")
         is_close = data.get("do") == "close"
         if not asked.result or data.get("do") not in (None, "close", "head"):
-            return [gr.skip()] * len(outputs)
-        board = leaderboard(run_access.opened(asked.result))
+            return {}
+        board = run_access.board_of(asked.result)
         if not is_close and name not in {one.name for one in board.cells if not one.is_baseline}:
-            return [gr.skip()] * len(outputs)
+            return {}
         now = replace(asked, head="" if is_close else name)
-        return [
-            gr.update(visible=bool(now.head)),
-            head_panel(board, name) if now.head else "",
-            now.query,
-            doors(board, now, now.head or board.recommendation.name or board.best),
-            _key(now, None),
-            plotted(chart_of(board, kind, measure, now.head)),
-            *result_folds.label_all(board, now.head, mine, closes=False),
-        ]
+        return {
+            "head_area": gr.update(visible=bool(now.head)),
+            "head": head_panel(board, name) if now.head else "",
+            "query": now.query,
+            "doors": doors(board, now, now.head or board.recommendation.name or board.best),
+            "last": _key(now, None),
+            "plot": plotted(chart_of(board, kind, measure, now.head)),
+            **result_folds.label_all(board, now.head, mine, closes=False),
+        }
 
-    outputs = [place.head_area, place.head, place.query, place.doors, place.last, place.plot]
-    outputs += place.folds
-    given = [place.query, place.mine, place.kind, place.measure]
-    place.head.click(headed, given, outputs, **BOARDS, **QUIET)
-    for opens in (place.numbers.click, place.says.select):
-        opens(headed, given, outputs, **BOARDS, **QUIET).then(
-            None, None, None, js="() => heads.focus('head-panel')", **QUIET
-        )
+    inputs = [place.query, place.mine, place.kind, place.outputs["measure"]]
+    opens: dict[str, Any] = by_name(headed, inputs, {**place.outputs, "query": place.query})
+    opens |= {**BOARDS, **QUIET}
+    place.outputs["head"].click(**opens)
+    for event in (place.numbers.click, place.outputs["says"].select):
+        event(**opens).then(None, None, None, js="() => heads.focus('head-panel')", **QUIET)
 
 
 def _resume(run: str, mine: Any, jobs: TrainingJobs, request: gr.Request) -> None:
@@ -779,47 +760,3 @@ def _resume(run: str, mine: Any, jobs: TrainingJobs, request: gr.Request) -> Non
         hint = "Choose it as base model once more, which fetches it, and then go on."
         raise ModelError(f"{model} is not on this machine any more.", hint)
     jobs.begin(folder, address_of(request.client), request.session_hash or "")
-
-
-def _wire_clock(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> None:
-    def ticked(request: gr.Request, query: str, mine: Any, *given: Any) -> list[Any]:
-        asked, page = Location.of(query), request.session_hash or ""
-        job = jobs.of(asked.result, page) if asked.result else None
-        if asked.result and given[-1] != _key(asked, job):  # it has begun, or come to its end
-            return seen(query, mine, *given, jobs=jobs, page=page)
-        around = _around(asked, mine, jobs, page)
-        if job and not job.is_over:
-            status, drawn = training(job)
-            return values(**around, status=status, live=drawn)
-        return values(**around)
-
-    ticks: dict[str, Any] = shows | {"fn": ticked, "trigger_mode": "once"}
-    place.timer.tick(**ticks)
-
-    def stopped(mine: Any, event: gr.EventData) -> None:
-        data = clicked(event)
-        if data.get("do") == "stop":
-            jobs.stop(run_access.owned(data.get("run", ""), mine, "stop").id)
-
-    place.job.click(
-        stopped, place.mine, None, **QUIET
-    )  # a sentence comes back through the queue alone
-
-
-def came(page: gr.Blocks, arrival: Arrival, jobs: TrainingJobs) -> None:
-    """Shows who comes what is there: a run by its link, or a file that was chosen before."""
-
-    def arrived(request: gr.Request, _: str, mine: Any, held: Any, *given: Any) -> list[Any]:
-        asked, page = Location.of(dict(request.query_params)), request.session_hash or ""
-        shown = seen(asked.query, mine, held, *given, jobs=jobs, page=page)
-        if not asked.result and not held:  # who was quick may have chosen data meanwhile
-            for name in AREAS:
-                shown[NAMES.index(name)] = gr.skip()
-        return shown
-
-    def left(request: gr.Request) -> None:
-        jobs.left(request.session_hash or "")
-
-    page.unload(left)
-    shows: dict[str, Any] = arrival.shows | {"fn": arrived}
-    page.load(**shows).then(**arrival.rereads).then(**arrival.probes)
