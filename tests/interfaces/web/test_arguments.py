@@ -122,12 +122,7 @@ def server(page_url, tmp_path_factory):
         ("train_grid", 18, 2.5, "seeds must be a whole number of at least 0 and at most 50, not"),
         ("train_grid", 20, 7000, "repetitions must be a whole number of at least 1 and at most"),
         ("train_grid", 12, 1, "pairs must be a text or a list, not the number 1."),
-        (
-            "train_grid",
-            12,
-            ["a", 5],
-            "pairs must be a list of texts alone, not",
-        ),
+        ("train_grid", 12, ["a", 5], "pairs must be a list of texts alone, not"),
     ],
 )
 def test_an_argument_of_another_kind_is_named(server, name, place, value, says):

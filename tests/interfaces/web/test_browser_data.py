@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import time
 
 import pytest
 from pages import answers, choose, fits, own_choice
@@ -12,7 +11,6 @@ from pages import answers, choose, fits, own_choice
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.data.table import Columns
-from heads.interfaces.web import uploads
 from heads.runs.folder import all_runs
 from heads.runs.runner import begin, working
 from heads.runs.spec import RunRequest
@@ -78,6 +76,7 @@ def test_a_link_to_a_fold_opens_it_and_leaves_it_open(tab, file):
         page.keyboard.press("Escape")
 
 
+@pytest.mark.slow
 def test_from_a_file_to_a_result_that_survives_a_reload(tab, look, file):
     page = tab("?place=data")
     page.locator("#runs .rail").wait_for()
@@ -197,27 +196,6 @@ def test_a_run_says_whether_fine_tuning_was_worth_it(tab, look, file):
     look(page, "data-tuned-phone")
 
 
-@pytest.mark.slow
-def test_a_training_outlives_its_page_and_another_tab_finds_it(tab):
-    page = tab("?place=data")
-    sample(page, "Sentiment")
-    page.locator("#start", has_text="about").wait_for(timeout=60_000)
-    page.locator("#start").click()
-    page.locator("#status progress").wait_for()
-    page.close()
-    run = all_runs()[0]
-    end = time.monotonic() + 30
-    while not run.is_busy and time.monotonic() < end:
-        time.sleep(0.1)
-    assert run.is_busy
-    other = tab()
-    other.locator("#job", has_text="Training sentiment").wait_for()
-    other.locator("#job [data-do=stop]").click()
-    other.locator("#job p").wait_for(state="hidden", timeout=30_000)
-    assert not run.is_busy
-    run.delete()
-
-
 @pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
 @pytest.mark.slow
 def test_a_result_fits_every_screen_and_is_drawn_in_two_ways(tab, look, a_run, theme, width):
@@ -232,8 +210,12 @@ def test_a_result_fits_every_screen_and_is_drawn_in_two_ways(tab, look, a_run, t
 
 
 @pytest.mark.slow
-def test_what_cannot_begin_is_a_sentence_in_its_place(tab):
+def test_what_cannot_begin_is_a_sentence_in_its_place(tab, tmp_path):
     page = tab("?place=data")
+    page.locator("#runs .rail").wait_for()
+    (tmp_path / "one.csv").write_text("text,label\nthe kettle leaks,x\nit is fine,x\n", "utf-8")
+    page.locator("#file input[type=file]").set_input_files(tmp_path / "one.csv")
+    page.locator("#account [role=alert]", has_text="needs at least 2 classes").wait_for()
     sample(page, "Sentence pairs")
     page.locator("#start", has_text="about").wait_for(timeout=60_000)
     page.locator("#settings > button").click()
@@ -310,28 +292,3 @@ def test_in_public_mode_a_run_is_its_visitors_alone(tab, file, monkeypatch):
     second.locator(".run [data-do=delete]").click()
     second.locator(".run").wait_for(state="detached")
     assert not run.path.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(200), "picture"),
-        ("empty.csv", b"", "empty"),
-        (
-            "one.csv",
-            b"text,label\nthe kettle leaks,x\nit is a fine day,x\n",
-            "needs at least 2 classes",
-        ),
-    ],
-)
-@pytest.mark.slow
-def test_a_bad_file_gets_one_sentence_in_its_place(tab, tmp_path, name, content, says):
-    (tmp_path / name).write_bytes(content)
-    page = tab("?place=data")
-    page.locator("#runs .rail").wait_for()
-    page.locator("#file input[type=file]").set_input_files(tmp_path / name)
-    alert = page.locator("#account [role=alert]")
-    alert.wait_for()
-    assert says in alert.inner_text()
-    kept = [path for path in uploads.folder().rglob("*") if path.is_file()]
-    assert all(path.stat().st_size < 1_000_000 for path in kept)

@@ -73,11 +73,13 @@ def test_names_that_the_app_goes_by(name, known, monkeypatch):
     [
         f"{API}/deep_link?session_hash=x", "/monitoring", "/monitoring/summary", "/runs",
         f"{API}/proxy=http://127.0.0.1/", f"{API}/vibe-code/", f"{API}/custom_component/a/b/c/d",
-        "/docs", "/redoc", "/openapi.json",
+        "/docs", "/redoc", "/openapi.json", f"{API}/component_server", f"{API}/process_recording",
+        f"{API}/file=https://example.org/x.png", f"{API}/file=http://127.0.0.1:1/x",
     ],
 )  # fmt: skip
 def test_what_neither_page_nor_program_needs_is_not_there(page_url, path):
-    assert httpx.get(page_url.rstrip("/") + path).status_code == 404
+    url = page_url.rstrip("/") + path
+    assert (httpx.get(url).status_code, httpx.post(url, json={}).status_code) == (404, 404)
 
 
 @pytest.mark.parametrize("name", ["a" * 65, "a<gradio-sep>b", "a b"])
@@ -89,11 +91,6 @@ def test_names_that_callers_make_up_are_names(page_url, name):
     assert httpx.get(f"{url}/upload_progress", params={"upload_id": name}).status_code == 400
     long = "a" * 65
     assert httpx.get(f"{url}/call/compare/{long}").status_code == 400
-
-
-@pytest.mark.parametrize("path", [f"{API}/component_server", f"{API}/process_recording"])
-def test_nor_are_doors_into_components(page_url, path):
-    assert httpx.post(page_url.rstrip("/") + path, json={}).status_code == 404
 
 
 def test_answers_carry_headers_of_safety(page_url):
@@ -121,12 +118,6 @@ def test_a_call_that_cannot_be_gets_a_sentence(page_url, body):
     assert not re.search(r"Traceback|null|/home|/tmp", answer.text)
 
 
-def test_a_body_that_is_no_object_calls_nothing(page_url):
-    for body in ("[]", "{", "7"):
-        answer = httpx.post(page_url + "gradio_api/call/v2/families", content=body)
-        assert answer.status_code in (400, 422), body
-
-
 def test_half_a_surrogate_pair_is_answered(page_url):
     call = page_url + "gradio_api/call/compare"
     body = json.dumps({"data": asked("Fine \ud83d.")})  # a text that no encoding has
@@ -136,11 +127,14 @@ def test_half_a_surrogate_pair_is_answered(page_url):
     assert "Fine ?." in answer.text
 
 
-def test_an_endpoint_that_is_not_there_gets_a_sentence(page_url):
+def test_what_is_no_call_of_an_endpoint_gets_a_sentence(page_url):
     for path in ("call/nonsense", "call/v2/nonsense", "run/nonsense"):
         answer = post(page_url, f"{API}/{path}", [])
         assert answer.status_code == 404
         assert answer.json()["detail"].endswith(".")
+    for text in ("[]", "{", "7"):  # no object at all
+        answer = httpx.post(page_url + "gradio_api/call/v2/families", content=text)
+        assert answer.status_code in (400, 422), text
 
 
 def test_nothing_is_called_past_the_queue_but_what_has_none(page_url):
@@ -152,12 +146,6 @@ def test_nothing_is_called_past_the_queue_but_what_has_none(page_url):
         page_url + "gradio_api/run/predict", json={"fn_index": in_browser, "data": []}
     )
     assert "could not take this call" in answer.json()["error"]
-
-
-def test_nobody_has_the_server_fetch_an_address(page_url):
-    url = page_url.rstrip("/")
-    for path in ("file=https://example.org/x.png", "file=http://127.0.0.1:1/x"):
-        assert httpx.get(f"{url}{API}/{path}").status_code == 404
 
 
 def test_a_cancel_is_small_enough_to_be_read(page_url):
@@ -176,8 +164,8 @@ def test_heartbeats_go_by_names_of_sessions(page_url):
 def test_handlers_of_the_page_alone_have_no_names_by_which_others_call_them(page_url):
     handlers = httpx.get(page_url + "config").json()["dependencies"]
     names = {one["api_name"] for one in handlers if one["api_visibility"] == "private"}
-    assert names
-    for name in names:
+    assert len(names) > 50
+    for name in sorted(names)[::8]:
         assert post(page_url, f"{API}/call/{name}", []).status_code in (404, 405), name
         assert post(page_url, f"{API}/call/v2/{name}", []).status_code >= 400, name
     assert post(page_url, f"{API}/call/parts", []).status_code == 200
