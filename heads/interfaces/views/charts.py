@@ -1,5 +1,6 @@
 """Charts of results, each with a sentence for those who do not see it. No Gradio."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -30,6 +31,7 @@ from heads.interfaces.views.figures import (
     build_axis,
     build_bars,
     build_figure,
+    heat_traces,
     hover_text,
     name_axis,
     score_axis,
@@ -391,46 +393,32 @@ def _heat(
 
     def hover(name: str) -> str:
         if name not in tiles:
-            return (
-                hover_text(name, "stopped in the race" if name in out else "waits") if name else ""
-            )
+            state = "stopped in the race" if name in out else "waits"
+            return hover_text(name, state) if name else ""
         interval = f" ({tiles[name].below})" if tiles[name].below else ""
         return hover_text(name, f"{measure.label}: {tiles[name].shown}{interval}")
 
     # What has no value has no depth: a grey trace of its own below.
     empty = [[0 if name and name not in tiles else None for name in row] for row in grid]
     done = [[depth(name) for name in row] for row in grid]
-    common = {
-        "type": "heatmap",
-        "x": list(range(len(tops))),
-        "y": list(range(len(readings))),
-        "text": [[text(name) for name in row] for row in grid],
-        "texttemplate": "%{text}",
-        "textfont": {"size": 12 if len(tops) <= 5 else 10},
-        "customdata": grid,
-        "hoverinfo": "text",
-        "hovertext": [[hover(name) for name in row] for row in grid],
-        "hoverongaps": False,
-        "showscale": False,
-        "xgap": 3,
-        "ygap": 3,
-        "zmin": 0,
-        "zmax": 1,
-    }
-    faint = {"z": empty, "colorscale": [[0, GRID], [1, GRID]]}
+    traces = heat_traces(
+        [[text(name) for name in row] for row in grid],
+        [[hover(name) for name in row] for row in grid],
+        [{"z": empty, "colorscale": [[0, GRID], [1, GRID]]}, {"z": done, "colorscale": SHADES}],
+        x=list(range(len(tops))),
+        y=list(range(len(readings))),
+        textfont={"size": 12 if len(tops) <= 5 else 10},
+        customdata=grid,
+    )
     # Options go below the head's name. Plotly turns the names of more columns than have room;
     # of many they stand upright, where slanting ones of two lines would lie on each other.
     names = [escape(cut(top, 20)) for top in tops]
-    upright = len(tops) > UPRIGHT and any("?" in top for top in tops)
+    has_options = any("?" in top for top in tops)
+    upright = len(tops) > UPRIGHT and has_options
     turned: Figure = {"tickangle": -90} if upright else {}
-    room = (
-        60
-        + 14 * any("?" in top for top in tops)
-        + 45 * (len(tops) > 5 and any("?" in top for top in tops))
-        + 35 * upright
-    )
+    room = 60 + (14 + 45 * (len(tops) > 5)) * has_options + 35 * upright
     return build_figure(
-        [common | faint, common | {"z": done, "colorscale": SHADES}],
+        traces,
         36 * len(readings) + room + 26,
         xaxis=build_axis(
             "head",
@@ -816,27 +804,14 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
     parts = (part / table[shown].sum(dim=1, keepdim=True).clamp_min(1)).tolist()
     counts, places = part.tolist(), range(len(shown))
     names = [classes[int(at)] for at in shown]
+    told = "{}, answered with {}: {:,} ({})".format
     hovers = [
         [
-            hover_text(
-                f"{true}, answered with {said}: {counts[at][to]:,} ({percent(parts[at][to])})"
-            )
-            for to, said in enumerate(names)
+            hover_text(told(true, answer, counts[at][to], percent(parts[at][to])))
+            for to, answer in enumerate(names)
         ]
         for at, true in enumerate(names)
     ]
-    common = {
-        "type": "heatmap",
-        "text": [[f"{one:,}" if one else "" for one in row] for row in counts],
-        "texttemplate": "%{text}",
-        "hoverinfo": "text",
-        "hovertext": hovers,
-        "hoverongaps": False,
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-        "zmin": 0,
-    }
     right = [[parts[at][to] if at == to else None for to in places] for at in places]
     off = [[parts[at][to] if at != to else None for to in places] for at in places]
     amber = [[0, "rgba(217,119,6,.05)"], [1, "rgba(217,119,6,.85)"]]
@@ -845,10 +820,13 @@ def confusion(table: Tensor, classes: Sequence[str]) -> Chart:
         note += f" The {MOST_CLASSES} of {len(classes)} classes that are confused most."
     return Chart(
         figure=build_figure(
-            [
-                common | {"z": right, "colorscale": SHADES, "zmax": 1},
-                common | {"z": off, "colorscale": amber, "zmax": 0.4},
-            ],
+            heat_traces(
+                [[f"{number:,}" if number else "" for number in row] for row in counts],
+                hovers,
+                [{"z": right, "colorscale": SHADES}, {"z": off, "colorscale": amber, "zmax": 0.4}],
+                xgap=2,
+                ygap=2,
+            ),
             28 * len(shown) + 120,
             xaxis=build_axis(
                 "predicted class",
@@ -928,7 +906,7 @@ def scatter(points: Sequence[tuple[float, float]], measures: Measures) -> Chart:
 
 def class_counts(rows_of: Mapping[str, int]) -> Chart:
     """How many rows each class has, the commonest first."""
-    rows = counts.by_class(rows_of)
+    rows = Counter(rows_of).most_common()
     (most, commonest), (least, rarest) = rows[0], rows[-1]
     told = f"{most} has most rows, {commonest:,}; {least} fewest, {rarest:,}."
     if commonest == rarest:

@@ -1,18 +1,9 @@
-"""How many rows are of each class, or have a number of about which size. Pure, without torch."""
+"""How many rows have a number of about which size. Pure, without torch."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 BINS = 10  # about as many sizes of numbers
-
-
-def by_class(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The classes with their rows, the commonest first.
-
-    >>> by_class({"a": 2, "b": 5})
-    [('b', 5), ('a', 2)]
-    """
-    return sorted(counts.items(), key=lambda row: -row[1])
 
 
 def by_size(numbers: Sequence[float]) -> list[tuple[str, int]]:

@@ -1,5 +1,6 @@
 """How a file was read, as a fragment of HTML: columns, classes, warnings, rows. No Gradio."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -117,7 +118,7 @@ def problem(says: str, table: Table, columns: Columns) -> Markup:
 
 def _bars(data: Data) -> list[tuple[str, str, str, bool]]:
     numbers = data.corpus.numbers
-    rows = counts.by_size(numbers) if numbers else counts.by_class(data.classes)[:MOST_BARS]
+    rows = counts.by_size(numbers) if numbers else Counter(data.classes).most_common(MOST_BARS)
     most = max(1, *(number for _, number in rows))
     return [(name, f"{100 * own / most:.1f}", f"{own:,}", True) for name, own in rows]
 

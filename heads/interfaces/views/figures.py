@@ -165,6 +165,33 @@ def bar_trace(
     }
 
 
+def heat_traces(
+    texts: Sequence[Sequence[str]],
+    hovers: Sequence[Sequence[str]],
+    layers: Sequence[Figure],
+    **more: Any,
+) -> list[Figure]:
+    """Return a heat map with a text in each tile, as layers that each colour some of the tiles.
+
+    Args:
+        layers: Of each its values `z`, None where it has none, its `colorscale`, and `zmax`.
+    """
+    common: Figure = {
+        "type": "heatmap",
+        "text": texts,
+        "texttemplate": "%{text}",
+        "hoverinfo": "text",
+        "hovertext": hovers,
+        "hoverongaps": False,
+        "showscale": False,
+        "xgap": 3,
+        "ygap": 3,
+        "zmin": 0,
+        "zmax": 1,
+    }
+    return [common | more | layer for layer in layers]
+
+
 def name_axis(names: Sequence[str], most: int = NAME, title: str = "") -> Figure:
     """Return a vertical axis of names, the first at the top."""
     return build_axis(

@@ -5,6 +5,7 @@ without torch, which the page starts before.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -106,9 +107,8 @@ def commonest(counts: Mapping[str, int], most: int) -> str:
     >>> commonest({"a": 2, "b": 1_000, "c": 1, "d": 1}, 2)
     'b 1,000, a 2, 2 other classes'
     """
-    names = sorted(counts, key=lambda name: -counts[name])
-    told = [f"{name} {counts[name]:,}" for name in names[:most]]
-    return ", ".join(told + [f"{len(names) - most:,} other classes"] * (len(names) > most))
+    told = [f"{name} {rows:,}" for name, rows in Counter(counts).most_common(most)]
+    return ", ".join(told + [f"{len(counts) - most:,} other classes"] * (len(counts) > most))
 
 
 def shares(values: Sequence[float], span: float = 1.0) -> list[str]:

@@ -177,18 +177,6 @@ def test_baselines_are_lines_and_those_far_away_are_named_at_the_edge():
     assert list(IN_WORDS) == list(BASELINES)
 
 
-def test_nothing_is_drawn_beyond_what_can_be():
-    chart = charts.forest(
-        board_of(**{"mean+linear": (0, 1), "cls+linear": (0, 0)}, majority=(0, 9))
-    )
-    low, high = chart.figure["layout"]["xaxis"]["range"]
-    assert low < high == 100.0
-    texts = [one["text"] for one in chart.figure["layout"]["annotations"]]
-    assert "100 %" not in "".join(text for text in texts if "★" in text) or "99.95" in "".join(
-        texts
-    )
-
-
 @given(
     values=st.lists(st.floats(-1, 1), min_size=1, max_size=9),
     metric=st.sampled_from(sorted(SCORES)),

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from boards import CELL, CLOSE, FAR, SCALED, board_of, label
+from boards import CLOSE, FAR, SCALED, board_of, label
 from shown_results import Tags
 
 from heads import plugins
@@ -177,11 +177,3 @@ def test_abstaining_is_told_where_it_halves_the_errors():
     assert "would not halve its errors: of the 90 %" in few
     right = (replace(POINTS[0], accuracy=1.0),)
     assert "nothing to gain" in head_details.abstained_says(right, SINGLE_LABEL)
-
-
-def test_every_measure_of_numbers_has_its_row():
-    values = {"spearman": 0.8, "mean_squared_error": 1234.5}
-    measures = replace(CELL.measures, values=values)
-    rows = questions._measure_table(replace(CELL, measures=measures)).rows
-    assert ("Mean squared error (less is better)", "1,234") in rows
-    assert rows[1] == ("its 95 % interval", "0.700 to 0.900")
