@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heads.data.corpus import check_text
-from heads.data.table import Table, count, short
+from heads.data.table import VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
 from heads.settings import current_limits
 
@@ -33,7 +33,6 @@ class RowTexts:
     """The texts of some rows.
 
     Attributes:
-        texts: One a row.
         pairs: The second text of each row; empty where rows hold one text.
         vectors: The vector of each row, where rows hold those; the texts are their names.
     """
@@ -44,7 +43,7 @@ class RowTexts:
 
 
 def texts_of(X: Any) -> RowTexts:
-    """The texts of an array-like: (n,) texts, (n, 1) texts or (n, 2) pairs of texts.
+    """Return the texts of an array-like: (n,) texts, (n, 1) texts or (n, 2) pairs of texts.
 
     >>> texts_of(["a", "b"]).texts, texts_of([("a", "b"), ("c", "d")]).pairs
     (('a', 'b'), ('b', 'd'))
@@ -59,6 +58,8 @@ def texts_of(X: Any) -> RowTexts:
 
 def named_vectors(X: Any) -> RowTexts:
     """Return the vectors (n, w) of an array-like and their names as texts, or raise ArrayError."""
+    from heads.data.formats.numpy_files import of_matrix
+
     if not is_array(X) and not hasattr(X, "columns"):
         try:
             X = np.asarray(X, dtype=float)
@@ -67,12 +68,12 @@ def named_vectors(X: Any) -> RowTexts:
             raise ArrayError(
                 what, "Give an array (n, w) of floats, or write mean+linear."
             ) from None
-    found = vectors_of(X)
-    return RowTexts(texts=tuple(found.names), vectors=found)
+    vectors = of_matrix(array_of(X), "X")
+    return RowTexts(texts=tuple(vectors.names), vectors=vectors)
 
 
 def _columns(X: Any) -> list[Sequence[Any]]:
-    """The cells of one or two columns."""
+    """Return the cells of one or two columns."""
     if isinstance(X, str | bytes):
         raise ArrayError("X is one text.", "Write [text] for a list of one.")
     try:
@@ -115,12 +116,12 @@ def _check_texts(column: Iterable[Any], at: int, of: int) -> tuple[str, ...]:
 
 
 def is_array(data: object) -> bool:
-    """Whether something is an array of NumPy, a tensor of torch, or the like."""
+    """Return True if something is an array of NumPy, a tensor of torch, or the like."""
     return hasattr(data, "__array__") and hasattr(data, "ndim") and not hasattr(data, "columns")
 
 
 def is_numbers(X: Any) -> bool:
-    """Whether an array-like holds numbers, and so no texts."""
+    """Return True if an array-like holds numbers, and so no texts."""
     try:
         return is_array(X) and np.dtype(getattr(_as_numpy(X), "dtype", object)).kind in "fiub"
     except (TypeError, ValueError):
@@ -128,19 +129,12 @@ def is_numbers(X: Any) -> bool:
 
 
 def _as_numpy(X: Any) -> Any:
-    """An array as NumPy has it, without a copy where there need be none."""
+    """Return an array as NumPy has it, without a copy where there need be none."""
     if hasattr(X, "detach"):  # a tensor: of bfloat16 NumPy knows nothing
         X = X.detach().cpu()
         X = X.float() if X.is_floating_point() and X.element_size() < 4 else X
         return X.numpy()
     return np.asarray(X)
-
-
-def vectors_of(X: Any, name: str = "X") -> "RowVectors":
-    """Return the vectors (n, w) of an array-like of finite numbers, or raise DataError."""
-    from heads.data.formats.numpy_files import of_matrix
-
-    return of_matrix(array_of(X, name), name)
 
 
 def array_of(X: Any, name: str = "X") -> np.ndarray:
@@ -182,11 +176,12 @@ def matrix_of(X: Any, width: int) -> "Tensor":
 
 def table_of_vectors(X: Any, name: str = "vectors") -> Table:
     """Return an array of vectors as a table of one column; raise DataError if it holds none."""
-    from heads.data.formats.numpy_files import table_of_array
+    from heads.data.formats.numpy_files import table_of_arrays
 
-    found = vectors_of(X, name)
-    rows, width = len(found.vectors), found.vectors.width
-    return table_of_array(name, rows, width, lambda: found, "Read from memory")
+    matrix = array_of(X, name)
+    rows, width = matrix.shape
+    note = f"Read from memory: {count(rows, 'vector')} of {count(width, 'number')}."
+    return table_of_arrays(name, {VECTOR_COLUMN: matrix}, (note,))
 
 
 def table_of_labels(labels: Any) -> Table:

@@ -4,7 +4,7 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -159,7 +159,7 @@ def _check_western(raw: bytes, name: str, start: int) -> Finding:
 
 
 def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
-    """Whether a run is too long, or a sign stands within a word, as in other encodings."""
+    """Return True if a run is too long, or a sign stands within a word, as in other encodings."""
     letters = [byte for byte in run.group() if byte not in _SIGNS]
     before = raw[run.start() - 1 : run.start()].isalpha()
     after = raw[run.end() : run.end() + 1].isalpha()
@@ -168,8 +168,8 @@ def _is_odd(raw: bytes, run: re.Match[bytes]) -> bool:
     return before and after and any(byte not in _LETTERS for byte in letters)
 
 
-def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding]]:
-    """Return a file as lines of text in its encoding, notes and warnings; or raise DataError."""
+def _text_of(path: Path, name: str) -> TextSource:
+    """Return a file as lines of text in its encoding; or raise DataError."""
     codec, mark, notes, findings = _encoding(path, name)
 
     def lines() -> Iterator[str]:
@@ -178,14 +178,13 @@ def _text_of(path: Path, name: str) -> tuple[TextSource, list[str], list[Finding
             with io.TextIOWrapper(file, encoding=codec, newline="") as text:
                 yield from text
 
-    first = next(lines(), "")
     facts = Delimited(
-        line_end="\r\n" if first.endswith("\r\n") else "\n",
+        line_end="\r\n" if next(lines(), "").endswith("\r\n") else "\n",
         mark=mark > 0 or codec != "utf-8",  # a spreadsheet wrote it, and needs the mark to read one
     )
     head = head_of(lines())
     refuse_text(head, name)
-    return TextSource(lines=lines, head=head, facts=facts), notes, findings
+    return TextSource(lines=lines, head=head, facts=facts, notes=notes, findings=findings)
 
 
 def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]]:
@@ -198,7 +197,7 @@ def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]
     """
     with path.open("rb") as file:
         head = file.read(max(len(mark) for mark, _, _ in _MARKS))
-        marked = next((one for one in _MARKS if head.startswith(one[0])), None)
+        marked = next((each for each in _MARKS if head.startswith(each[0])), None)
         mark, codec, title = marked or (b"", "utf-8", "UTF-8")
         file.seek(len(mark))
         fits, zeros, size = _fits(file, codec)
@@ -222,7 +221,7 @@ def _encoding(path: Path, name: str) -> tuple[str, int, list[str], list[Finding]
 
 
 def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
-    """Whether the rest of a file is in an encoding; its zero bytes and all up to an error."""
+    """Return if the rest of a file is in an encoding, and its zero and all bytes up to an error."""
     decoder = codecs.getincrementaldecoder(codec)()
     zeros = size = 0
     try:
@@ -239,7 +238,6 @@ def _fits(file: BinaryIO, codec: str) -> tuple[bool, int, int]:
 
 _MOST_FILES = 1_000
 SPLIT = "split"
-_OF_DATASETS = "Read as a folder of the datasets library."
 _KNOWN = "Choose a folder made by save_to_disk, or one with Parquet files named train, test."
 
 
@@ -262,7 +260,7 @@ def _parts_of(folder: Path) -> tuple[list[tuple[Path, str]], str, str]:
 
 
 def _files(folder: Path) -> list[tuple[Path, str]]:
-    """The data files of a folder, each with the split it belongs to, or ""."""
+    """Return the data files of a folder, each with the split it belongs to, or ""."""
     if (folder / "state.json").is_file():
         return [(folder / name, "") for name in _listed(folder / "state.json", "_data_files")]
     parts = folder / "dataset_dict.json"
@@ -282,7 +280,7 @@ def _files(folder: Path) -> list[tuple[Path, str]]:
 
 
 def _listed(path: Path, key: str) -> list[str]:
-    """The names of files or folders in a JSON file, none of which leads out of its folder."""
+    """Return the names of files in a JSON file, none of which leads out of its folder."""
     place = path.parent.name
     try:
         found = json.loads(path.read_text("utf-8"))[key]
@@ -328,17 +326,15 @@ def open_table(path: Path, header: bool | None = None, *, of_labels: bool = Fals
     name = short(path.name, 60)
     with _readable(name):
         form = _form_of(path, name)
-        if form == "folder":
-            files, name, split = _parts_of(path)
-            return read_columnar(files, name, _OF_DATASETS, split)
         if form == "numpy":
             return numpy_files.read_numpy(path, name, of_labels=of_labels)
-        _check_bytes(path, name)
-        if form == "parquet":
-            return read_columnar([(path, "")], name, "Read as Parquet.")
+        if form != "folder":
+            _check_bytes(path, name)
+        if form in _COLUMNAR:
+            return read_columnar(*_columnar_parts(path, name, form))
         if form == "excel":
             return read_excel(path, header)
-        source, notes, findings = _text_of(path, name)
+        source = _text_of(path, name)
         if is_json(source.head, path.suffix.lower()):
             table = read_objects(source, name)
         else:
@@ -351,12 +347,8 @@ def open_table(path: Path, header: bool | None = None, *, of_labels: bool = Fals
         )
         for at in vector_places(table)
     }
-    return replace(
-        table,
-        notes=(*notes, *table.notes),
-        findings=(*findings, *table.findings),
-        vectors=vectors,
-    )
+    notes, findings = (*source.notes, *table.notes), (*source.findings, *table.findings)
+    return replace(table, notes=notes, findings=findings, vectors=vectors)
 
 
 def open_stream(
@@ -382,16 +374,12 @@ def open_stream(
     name = short(path.name, 60)
     with _readable(name):
         form = _form_of(path, name)
-        if form == "folder":
-            files, name, split = _parts_of(path)
-            return stream_columnar(files, name, _OF_DATASETS, split)
-        if form in ("parquet", "numpy"):
-            note = "Read as Parquet." if form == "parquet" else "Read as arrays of NumPy."
-            return stream_columnar([(path, "")], name, note)
+        if form in _COLUMNAR:
+            return stream_columnar(*_columnar_parts(path, name, form))
         if form == "excel":
             return stream_excel(path, header, known)
         _check_bytes(path, name)
-        source, notes, findings = _text_of(path, name)
+        source = _text_of(path, name)
         ending = path.suffix.lower()
         if not of_lines and is_json(source.head, ending):
             stream = stream_objects(source, name)
@@ -400,11 +388,29 @@ def open_stream(
                 source, name, header, known, of_lines=of_lines,
                 may_be_lines=ending in _LINES,
             )  # fmt: skip
-    sample = replace(stream.sample, findings=(*findings, *stream.sample.findings))
-    return replace(stream, sample=sample, notes=(*notes, *stream.notes))
+    sample = replace(stream.sample, findings=(*source.findings, *stream.sample.findings))
+    return replace(stream, sample=sample, notes=(*source.notes, *stream.notes))
 
 
-def _form_of(path: Path, name: str) -> Literal["folder", "parquet", "numpy", "excel", "text"]:
+Form = Literal["folder", "parquet", "numpy", "excel", "text"]
+_COLUMNAR = {
+    "folder": "Read as a folder of the datasets library.",
+    "parquet": "Read as Parquet.",
+    "numpy": "Read as arrays of NumPy.",
+}
+
+
+def _columnar_parts(
+    path: Path, name: str, form: Form
+) -> tuple[Sequence[tuple[Path, str]], str, str, str]:
+    """Return files with their splits, their name, how they are read, and a split column's name."""
+    files, split = [(path, "")], ""
+    if form == "folder":
+        files, name, split = _parts_of(path)
+    return files, name, _COLUMNAR[form], split
+
+
+def _form_of(path: Path, name: str) -> Form:
     """Return what a file is by its first bytes, or raise DataError for what is never opened."""
     if path.is_dir():
         return "folder"

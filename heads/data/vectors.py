@@ -20,6 +20,12 @@ Matrix: TypeAlias = np.ndarray
 BLOCK = 4_096  # rows
 
 
+def as_float32(matrix: Matrix) -> Matrix:
+    """Return numbers in 32 bits, in which those that are too large become infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(matrix, dtype=np.float32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
     """One vector a row: some rows of some matrices, one after another.
@@ -32,12 +38,12 @@ class Vectors:
 
     @classmethod
     def whole(cls, matrix: Matrix) -> "Vectors":
-        """All rows of a matrix."""
+        """Return all rows of a matrix."""
         return cls(((matrix, np.arange(len(matrix))),))
 
     @classmethod
     def opened(cls, path: Path) -> "Vectors":
-        """All rows of a file that `save` wrote.
+        """Return all rows of a file that `save` wrote.
 
         Raises:
             ValueError: It is none.
@@ -55,7 +61,7 @@ class Vectors:
         return self.pieces[0][0].shape[1]
 
     def of(self, rows: Sequence[int]) -> "Vectors":
-        """Some of the rows, in that order."""
+        """Return some of the rows, in that order."""
         ends = np.cumsum([len(own) for _, own in self.pieces])
         asked = np.asarray(rows, dtype=np.int64)
         piece = np.searchsorted(ends, asked, side="right")
@@ -72,7 +78,7 @@ class Vectors:
         return Vectors((*self.pieces, *other.pieces))
 
     def blocks(self) -> Iterator[Matrix]:
-        """The rows in order, some at a time."""
+        """Yield the rows in order, some at a time."""
         for matrix, rows in self.pieces:
             for start in range(0, len(rows), BLOCK):
                 yield matrix[rows[start : start + BLOCK]]
@@ -88,7 +94,7 @@ class Vectors:
         return torch.from_numpy(found)
 
     def save(self, path: Path) -> None:
-        """Writes all rows into a new .npy file, a block at a time.
+        """Write all rows into a new .npy file, a block at a time.
 
         Raises:
             OSError: The disk refuses.
@@ -114,5 +120,5 @@ class RowVectors:
     names: list[str]
 
     def of(self, rows: Sequence[int]) -> "RowVectors":
-        """Those of some rows."""
+        """Return those of some rows."""
         return RowVectors(vectors=self.vectors.of(rows), names=[self.names[row] for row in rows])

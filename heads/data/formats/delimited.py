@@ -11,24 +11,14 @@ from typing import Literal
 
 from heads.data.column_names import is_known
 from heads.data.formats.header import (
-    HEADER_ROWS,
     NAMES_AGAIN,
     WRONG_COUNT,
     Grid,
-    Top,
+    stream_grid,
     table_of,
     top_of,
 )
-from heads.data.formats.table_stream import (
-    TEXT,
-    Delimited,
-    Row,
-    Sampler,
-    TableStream,
-    blocked,
-    filled,
-    named_columns,
-)
+from heads.data.formats.table_stream import Delimited, Row, RowScan, TableStream, pad_row
 from heads.data.table import Finding, Table, check_size, count, finding, where
 from heads.errors import DataError
 
@@ -50,7 +40,7 @@ _HELD = re.compile(r"^'.*'[,;\t|]|[,;\t|] ?'.*'$")
 
 
 def lines_of(text: str) -> Iterator[str]:
-    r"""The lines of a text with their ends, whichever of \n, \r\n and \r they are.
+    r"""Yield the lines of a text with their ends, whichever of \n, \r\n and \r they are.
 
     str.splitlines also parts at the form feeds and U+2028 that texts hold.
     """
@@ -62,8 +52,6 @@ class Dialect:
     """The signs by which a text is split into cells.
 
     Attributes:
-        delimiter: The sign between cells.
-        quote: The sign around a cell that holds it.
         start: How many letters of the text come before the table.
         title: What stands there, where it is more than a hint for Excel.
     """
@@ -75,7 +63,7 @@ class Dialect:
 
 
 def choose_dialect(text: str) -> Dialect:
-    """The signs that part and quote the cells, and where the table begins."""
+    """Return the signs that part and quote the cells, and where the table begins."""
     hint = _HINT.match(text)
     if hint:
         return Dialect(delimiter=hint[1], start=hint.end())
@@ -99,14 +87,14 @@ def choose_dialect(text: str) -> Dialect:
 
 
 def _best(text: str, quote: str) -> tuple[str, tuple[float, bool]]:
-    """The sign that parts a text best, and how well it does."""
+    """Return the sign that parts a text best, and how well it does."""
     scores = {sign: _evenness(text, sign, quote) for sign in DELIMITERS}
     best = max(scores, key=lambda sign: scores[sign])  # the first of equals
     return best, scores[best]
 
 
 def _in_single_quotes(text: str) -> bool:
-    """Whether all cells of the first line, and cells of nearly all others, are in '."""
+    """Return True if all cells of the first line, and cells of nearly all others, are in '."""
     lines = [line.rstrip("\r\n") for line in islice(lines_of(text), _SAMPLE_ROWS)]
     filled = [line for line in lines if line.strip()]
     if len(filled) < 2 or not _QUOTED.fullmatch(filled[0]):
@@ -115,7 +103,7 @@ def _in_single_quotes(text: str) -> bool:
 
 
 def _evenness(text: str, delimiter: str, quote: str) -> tuple[float, bool]:
-    """The share of rows with as many cells as the first, and whether it holds known names."""
+    """Return the share of rows as wide as the first, and whether it holds known names."""
     best = (0.0, False)
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
         lines = islice(lines_of(text[: 64 * 1024 * 16]), _SAMPLE_LINES)
@@ -148,8 +136,6 @@ class CsvFormat:
     """How lines become rows of cells.
 
     Attributes:
-        delimiter: The sign between cells.
-        quote: The sign around a cell that holds it.
         quoting: `csv.QUOTE_MINIMAL`, or `csv.QUOTE_NONE` where quotes are part of the texts.
         escape: What stands for a quote in a cell besides two of them; "" for nothing.
     """
@@ -160,11 +146,7 @@ class CsvFormat:
     escape: str = ""
 
     def rows(self, lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
-        """Yield rows with the line on which each begins; an empty line is a row without cells.
-
-        Raises:
-            DataError: Quotes do not fit; names the line.
-        """
+        """Yield rows, also empty ones, with the lines on which they begin, or raise DataError."""
         start = 1
         reader = csv.reader(
             map(self._plain, lines), delimiter=self.delimiter, quotechar=self.quote,
@@ -211,16 +193,10 @@ class _Split:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Scan:
-    """One pass over all rows of a file.
+class _Scan(RowScan):
+    """One pass over all rows of a delimited file, each as wide as the first where that can be.
 
     Attributes:
-        split: How the rows are made.
-        is_whole: Whether all rows are kept, as a table has them, instead of a sample.
-        rows: The first rows; all, if `is_whole`.
-        lines: Their lines.
-        drawn: The sample.
-        count: How many rows there are.
         ragged: How many differ from the first in their number of cells.
         is_odd: Whether a cell holds a line end and the delimiter: it may be two rows.
         widest: The most cells of a row.
@@ -228,15 +204,13 @@ class _Scan:
     """
 
     split: _Split
-    is_whole: bool
-    rows: list[list[str]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    drawn: Sampler = field(default_factory=Sampler)
-    count: int = 0
     ragged: int = 0
     is_odd: bool = False
     widest: int = 0
     odd: dict[int, int] = field(default_factory=dict)
+    title: str = ""
+    notes: list[str] = field(default_factory=list)
+    findings: Sequence[Finding] = ()
 
     @property
     def width(self) -> int:
@@ -244,7 +218,6 @@ class _Scan:
 
     def run(self) -> "_Scan":
         """Read all rows; raise DataError for quotes that do not fit, LimitError for too many."""
-        name = self.split.name
         reading = self.split.reading
         sign = ONE if reading is None else reading.delimiter
         first: list[str] = []
@@ -260,13 +233,8 @@ class _Scan:
             self.widest = max(self.widest, len(fitted))
             # The first row may name the columns; of a table only its width counts.
             columns = len(first) if self.is_whole else self.widest
-            check_size(name, rows=self.count, columns=columns)
-            self.count += 1
-            if self.is_whole or len(self.rows) <= HEADER_ROWS:
-                self.rows.append(fitted)
-                self.lines.append(line)
-            if not self.is_whole:
-                self.drawn.add(line, fitted)
+            check_size(self.split.name, rows=self.count, columns=columns)
+            self.add(line, fitted)
         return self
 
     def check(self) -> None:
@@ -282,8 +250,15 @@ class _Scan:
             hint = "Part all cells by one sign; quote cells that hold it."
             raise DataError(what, hint, line=line)
 
+    def grid(self, rows: list[list[str]], lines: list[int]) -> Grid:
+        """Return rows of this scan with what is known of the file."""
+        return Grid(
+            name=self.split.name, rows=rows, lines=lines, title=self.title, notes=self.notes,
+            findings=self.findings, odd=tuple(self.odd) if self.is_whole else (),
+        )  # fmt: skip
 
-def _scan_quoted(split: _Split, *, quote: str, is_whole: bool) -> tuple[_Scan, list[Finding]]:
+
+def _scan_quoted(split: _Split, *, quote: str, is_whole: bool) -> _Scan:
     r"""Read rows with quotes; where these do not add up, as they stand or with escapes.
 
     In messy/msr_paraphrase_train_bom.txt and messy/stsb_dev_tabs_named_csv.csv quotes do not come
@@ -293,7 +268,7 @@ def _scan_quoted(split: _Split, *, quote: str, is_whole: bool) -> tuple[_Scan, l
     Raises:
         DataError: Quotes do not fit, however they are read; names the line.
     """
-    name, usual = split.name, split.reading
+    usual = split.reading
     assert usual is not None
     sign = usual.delimiter
 
@@ -301,38 +276,33 @@ def _scan_quoted(split: _Split, *, quote: str, is_whole: bool) -> tuple[_Scan, l
         return _Scan(split=replace(split, reading=reading), is_whole=is_whole).run()
 
     if quote != '"':
-        return scan(replace(usual, quote=quote, escape="\\" + quote)), []
-    found, error = None, None
+        return scan(replace(usual, quote=quote, escape="\\" + quote))
+    paired, error = None, None
     try:
-        found = scan(usual)
+        paired = scan(usual)
     except DataError as broken:
         error = broken
-    is_odd = found is None or found.is_odd
+    is_odd = paired is None or paired.is_odd
     if is_odd and sign in "\t|" and not next(iter(split.lines()), "").startswith('"'):
         bare = scan(replace(usual, quoting=csv.QUOTE_NONE))
         if bare.ragged <= (_MOST_RAGGED * bare.count if error else 0):
-            says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
-            return bare, [finding("quotes", says)]
-    if found:
-        return found, []
-    places = [number for number, line in enumerate(split.lines(), start=1) if '\\"' in line]
+            bare.findings = [_unpaired(split.name)]
+            return bare
+    if paired:
+        return paired
+    lines = [number for number, line in enumerate(split.lines(), start=1) if '\\"' in line]
     with contextlib.suppress(DataError):
-        if places and not (escaped := scan(replace(usual, escape='\\"'))).ragged:
-            says = f'Read \\" as a quote inside a cell: {where(places)}. Write it as "" to be safe.'
-            return escaped, [finding("backslash", says, places)]
+        if lines and not (escaped := scan(replace(usual, escape='\\"'))).ragged:
+            says = f'Read \\" as a quote inside a cell: {where(lines)}. Write it as "" to be safe.'
+            escaped.findings = [finding("backslash", says, lines)]
+            return escaped
     assert error is not None
     raise error
 
 
-def _notes(dialect: Dialect) -> list[str]:
-    """What one should know of the signs in a file."""
-    notes = []
-    if dialect.delimiter != ",":
-        sign = DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))
-        notes.append(f"Separator: {sign}.")
-    if dialect.quote != '"':
-        notes.append("Cells are in single quotes.")
-    return notes
+def _unpaired(name: str) -> Finding:
+    says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
+    return finding("quotes", says)
 
 
 def nothing_in(name: str) -> DataError:
@@ -341,7 +311,7 @@ def nothing_in(name: str) -> DataError:
 
 
 def _broken(name: str, start: int, end: int, error: str) -> DataError:
-    """What is wrong with a quote, and where."""
+    """Return what is wrong with a quote, and where."""
     if "field limit" in error:
         what = f"The cell that begins on line {start} of {name} is too long."
         return DataError(what, "Is a closing quote missing?", line=start)
@@ -353,7 +323,7 @@ def _broken(name: str, start: int, end: int, error: str) -> DataError:
 
 
 def _fitted(row: list[str], first: Sequence[str]) -> list[str]:
-    """A row with empty cells at its end taken away or added, where that gives it its width.
+    """Return a row with empty cells at its end taken away or added, where that gives it its width.
 
     Where the first row ends in an empty cell all rows do (messy/isear_pipe.csv), and one more is
     one too many.
@@ -379,12 +349,13 @@ class TextSource:
     Attributes:
         lines: Gives its lines with their ends, from the first.
         head: Its first millions of letters.
-        facts: How it was written.
     """
 
     lines: Callable[[], Iterator[str]]
     head: str
     facts: Delimited
+    notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
 
 def head_of(lines: Iterable[str]) -> str:
@@ -398,37 +369,20 @@ def head_of(lines: Iterable[str]) -> str:
     return "".join(head)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """A file that was read once: its rows, and what one should know of how they were made."""
-
-    scan: _Scan
-    title: str = ""
-    notes: Sequence[str] = ()
-    findings: Sequence[Finding] = ()
-
-
 def read_delimited(source: TextSource, name: str, header: bool | None = None) -> Table:
     """Read cells separated by commas, tabs, semicolons or vertical bars.
 
     pandas fills up the short rows of hostile/c22_ragged_rows.csv in silence; they are left out.
 
-    Args:
-        header: Whether the first line names the columns; None finds out.
-
     Raises:
         DataError: Quotes or numbers of cells do not fit; names the line.
         LimitError: More rows or columns than this place allows.
     """
-    read = _read(source, name, choose_dialect(source.head), is_whole=True)
-    scan = read.scan
+    scan = _scan(source, name, choose_dialect(source.head), is_whole=True)
     scan.check()
-    rows, lines = scan.rows, scan.lines
-    if scan.odd:
-        rows = [row for line, row in zip(lines, rows, strict=True) if line not in scan.odd]
-        lines = [line for line in lines if line not in scan.odd]
-    grid = Grid(rows=rows, lines=lines, title=read.title, odd=tuple(scan.odd))
-    return table_of(grid, name, header, read.notes, read.findings)
+    rows = [row for line, row in zip(scan.lines, scan.rows, strict=True) if line not in scan.odd]
+    lines = [line for line in scan.lines if line not in scan.odd]
+    return table_of(scan.grid(rows, lines), header)
 
 
 def stream_delimited(
@@ -440,57 +394,59 @@ def stream_delimited(
     of_lines: bool = False,
     may_be_lines: bool = False,
 ) -> TableStream:
-    """Look through cells separated by a sign, or through a text of which each line is a row.
-
-    Raises as `read_delimited` does.
+    """Look through cells separated by a sign, or lines of text; raise as `read_delimited` does.
 
     Args:
         header, known, of_lines: As of `open_stream`.
         may_be_lines: Whether each line is one text where no sign parts the lines evenly.
     """
     lines = _Split(reading=None, lines=source.lines, name=name, is_one=True)
-    if of_lines:
-        read = _Read(scan=_Scan(split=lines, is_whole=False).run())
-        return _stream(read, source, header, known)
-    try:
-        return _stream(_read_rows(source, name, header), source, header, known)
-    except DataError:
-        if not may_be_lines or _has_names(source.head):
-            raise
-    note = "No sign parts its lines evenly: each was read as one text."
-    read = _Read(scan=_Scan(split=lines, is_whole=False).run(), notes=[note])
-    return _stream(read, source, header, known)
+    notes = []
+    if not of_lines:
+        try:
+            return _stream(_scan_rows(source, name, header), source, header, known)
+        except DataError:
+            if not may_be_lines or _has_names(source.head):
+                raise
+        notes = ["No sign parts its lines evenly: each was read as one text."]
+    scan = _Scan(split=lines, is_whole=False, notes=notes).run()
+    return _stream(scan, source, header, known)
 
 
-def _read_rows(source: TextSource, name: str, header: bool | None) -> _Read:
-    """Read the rows of a stream, which may be of one column of texts that hold commas."""
+def _scan_rows(source: TextSource, name: str, header: bool | None) -> _Scan:
+    """Scan the rows of a stream, which may be of one column of texts that hold commas."""
     dialect = choose_dialect(source.head)
     if not is_one_column(source.head, dialect):
         if header is False and dialect.title:
             dialect = replace(dialect, start=0, title="")
-        return _read(source, name, dialect, is_whole=False)
+        return _scan(source, name, dialect, is_whole=False)
     quoted = CsvFormat(delimiter=ONE)
     split = _Split(reading=quoted, lines=source.lines, name=name, is_one=True)
     try:
-        return _Read(scan=_Scan(split=split, is_whole=False).run())
+        return _Scan(split=split, is_whole=False).run()
     except DataError:
-        says = f"Quotes in {name} do not come in pairs; they were read as part of the texts."
-        scan = _Scan(split=replace(split, reading=None), is_whole=False).run()
-        return _Read(scan=scan, findings=[finding("quotes", says)])
+        bare = replace(split, reading=None)
+        return _Scan(split=bare, is_whole=False, findings=[_unpaired(name)]).run()
 
 
-def _read(source: TextSource, name: str, dialect: Dialect, *, is_whole: bool) -> _Read:
+def _scan(source: TextSource, name: str, dialect: Dialect, *, is_whole: bool) -> _Scan:
     before = sum(1 for _ in lines_of(source.head[: dialect.start]))
 
     def lines() -> Iterator[str]:
         # Empty ones in the place of a title, so that all that come after keep their numbers.
-        found = source.lines()
-        yield from ("\n" for _ in islice(found, before))
-        yield from found
+        lines = source.lines()
+        yield from ("\n" for _ in islice(lines, before))
+        yield from lines
 
     split = _Split(reading=CsvFormat(delimiter=dialect.delimiter), lines=lines, name=name)
-    scan, findings = _scan_quoted(split, quote=dialect.quote, is_whole=is_whole)
-    return _Read(scan=scan, title=dialect.title, notes=_notes(dialect), findings=findings)
+    scan = _scan_quoted(split, quote=dialect.quote, is_whole=is_whole)
+    scan.title = dialect.title
+    if dialect.delimiter != ",":
+        sign = DELIMITERS.get(dialect.delimiter, repr(dialect.delimiter))
+        scan.notes.append(f"Separator: {sign}.")
+    if dialect.quote != '"':
+        scan.notes.append("Cells are in single quotes.")
+    return scan
 
 
 def _has_names(head: str) -> bool:
@@ -507,69 +463,29 @@ def is_one_column(head: str, dialect: Dialect) -> bool:
 
 
 def _stream(
-    read: _Read, source: TextSource, header: bool | None, known: Collection[str]
+    scan: _Scan, source: TextSource, header: bool | None, known: Collection[str]
 ) -> TableStream:
-    scan, split = read.scan, read.scan.split
     scan.check()
-    top = _top(read, header, known)
-    names = dict(enumerate(top.table.columns))
-    if split.is_one and not top.table.has_header:
-        names = {0: TEXT}
-    columns = named_columns(scan.widest, names)
-    titles = tuple(top.names) or columns
-    before = scan.lines[top.skipped - 1] if top.skipped else 0
-    sample = [(line, row) for line, row in scan.drawn.drawn() if line > before]
-    if not sample:
-        raise DataError(f"{split.name} has no data rows.", "Add rows below the names.")
-    table = replace(
-        top.table,
-        columns=columns,
-        rows=[filled(row, len(columns)) for _, row in sample],
-        lines=[line for line, _ in sample],
-        unnamed=top.table.unnamed | frozenset(columns[scan.width :]),
-        findings=(*read.findings, *top.table.findings, *_few_cells(scan)),
-    )
-    delimiter = split.reading.delimiter if split.reading else ","
+    split, width = scan.split, scan.width
+    grid = scan.grid([pad_row(row, width)[:width] for row in scan.rows], scan.lines)
+    top = top_of(grid, header, known, is_one=split.is_one)
+    few, findings = [line for line, cells in scan.odd.items() if cells < width], []
+    if few:
+        have = "has" if len(few) == 1 else "have"
+        says = f"{count(len(few), 'row')} {have} fewer cells than there are columns: {where(few)}."
+        findings = [finding("few_cells", f"{says} They were filled with empty ones.", few)]
 
-    def rows() -> Iterator[Row]:
-        first = scan.rows[0]
+    def read_rows() -> Iterator[Row]:
         for line, row in islice(split.rows(), top.skipped, None):
-            fitted = _fitted(row, first)
-            odd = WRONG_COUNT if len(fitted) > scan.width else ""
+            fitted = _fitted(row, scan.rows[0])
+            odd = WRONG_COUNT if len(fitted) > width else ""
             if top.names and fitted == top.names:
                 odd = NAMES_AGAIN
-            yield Row(line=line, cells=filled(fitted, len(columns)), odd=odd)
+            yield Row(line=line, cells=pad_row(fitted, scan.widest), odd=odd)
 
-    return TableStream(
-        name=split.name,
-        form="delimited",
-        columns=columns,
-        titles=(*titles, *[""] * (len(columns) - len(titles))),
-        rows=scan.count - top.skipped,
-        sample=table,
-        blocks=lambda most: blocked(rows(), most),
-        facts=replace(source.facts, delimiter="," if delimiter == ONE else delimiter),
-        notes=tuple(read.notes),
+    places = range(width if top.names else scan.widest)
+    delimiter = split.reading.delimiter if split.reading else ONE
+    facts = replace(source.facts, delimiter="," if delimiter == ONE else delimiter)
+    return stream_grid(
+        scan, top, places, scan.widest, read_rows, form="delimited", findings=findings, facts=facts
     )
-
-
-def _few_cells(scan: _Scan) -> list[Finding]:
-    """Return a warning of rows that were filled up with empty cells."""
-    few = [line for line, cells in scan.odd.items() if cells < scan.width]
-    if not few:
-        return []
-    have = "has" if len(few) == 1 else "have"
-    says = f"{count(len(few), 'row')} {have} fewer cells than there are columns: {where(few)}."
-    return [finding("few_cells", f"{says} They were filled with empty ones.", few)]
-
-
-def _top(read: _Read, header: bool | None, known: Collection[str]) -> Top:
-    scan = read.scan
-    rows = [filled(row, scan.width)[: scan.width] for row in scan.rows]
-    if header is None and any(cell.strip() in known for cell in rows[0]):
-        header = True
-    elif header is None and scan.split.is_one:
-        # The first of many short texts looks like a name; only a name that is known is one.
-        header = is_known(rows[0][0])
-    grid = Grid(rows=rows, lines=scan.lines, title=read.title)
-    return top_of(grid, scan.split.name, header, read.notes)

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
@@ -22,16 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from heads import interruption
 from heads.data.column_names import is_known
-from heads.data.formats.header import HEADER_ROWS, NAMES_AGAIN, Grid, Top, table_of, top_of
-from heads.data.formats.table_stream import (
-    TEXT,
-    Row,
-    Sampler,
-    TableStream,
-    blocked,
-    filled,
-    named_columns,
-)
+from heads.data.formats.header import NAMES_AGAIN, Grid, stream_grid, table_of, top_of
+from heads.data.formats.table_stream import Row, RowScan, TableStream, pad_row
 from heads.data.table import (
     Finding,
     Table,
@@ -75,21 +67,16 @@ def read_excel(path: Path, header: bool | None = None) -> Table:
         LimitError: It holds more than this place allows.
     """
     scan = _scan(path, is_whole=True)
-    grid = _grid(scan.rows, scan.lines, titled=header is not False)
-    return table_of(grid, scan.name, header, [scan.note], scan.findings)
+    return table_of(_grid(scan, titled=header is not False)[0], header)
 
 
 @dataclass(kw_only=True, slots=True)
-class _Scan:
+class _Scan(RowScan):
     """One pass over the first sheet that is not hidden.
 
     Attributes:
         place: Which of the sheets it is.
         note: What it is called, and which were left out.
-        rows: The first rows that are not empty; all, for a table.
-        lines: Their numbers.
-        drawn: A sample of all rows.
-        count: How many rows there are.
         width: The most cells of a row.
         findings: Warnings of cells that hold no value.
     """
@@ -97,10 +84,6 @@ class _Scan:
     name: str
     place: int = 0
     note: str = ""
-    rows: list[list[str]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    drawn: Sampler = field(default_factory=Sampler)
-    count: int = 0
     width: int = 0
     findings: Sequence[Finding] = ()
 
@@ -108,24 +91,22 @@ class _Scan:
 def _scan(path: Path, *, is_whole: bool) -> _Scan:
     name = short(path.name, 60)
     _check_archive(path, name)
-    scan, errors = _Scan(name=name), list[int]()
+    scan, errors = _Scan(name=name, is_whole=is_whole), list[int]()
     with _open_book(path, name, current_limits().read_seconds) as book:
         which = _choose_sheet(book, scan)
         for number, cells in _cells(book, scan.place):
             if any(cell.data_type == ERROR for cell in cells):
                 errors.append(number)
-            if not (row := _texts(cells)):
-                continue
-            scan.count, scan.width = scan.count + 1, max(scan.width, len(row))
-            check_size(name, rows=scan.count - 1, columns=len(row))
-            if is_whole or len(scan.rows) <= HEADER_ROWS:
-                scan.rows.append(row)
-                scan.lines.append(number)
-            if not is_whole:
-                scan.drawn.add(number, row)
+            if row := _texts(cells):
+                scan.width = max(scan.width, len(row))
+                check_size(name, rows=scan.count, columns=len(row))
+                scan.add(number, row)
     unsaved = list(_without_results(path, name, scan.place))
+    if not scan.rows and unsaved:
+        raise DataError(f"In {name}, {which} holds formulas without their results.", _SAVE_AGAIN)
     if not scan.rows:
-        raise _no_rows(name, which, has_formulas=bool(unsaved))
+        hint = "Move the sheet with texts and labels to the front."
+        raise DataError(f"In {name}, {which} is empty.", hint)
     scan.findings = _list_findings(errors, unsaved)
     return scan
 
@@ -144,15 +125,8 @@ def _choose_sheet(book: "Workbook", scan: _Scan) -> str:
     return which
 
 
-def _no_rows(name: str, which: str, *, has_formulas: bool) -> DataError:
-    if has_formulas:
-        return DataError(f"In {name}, {which} holds formulas without their results.", _SAVE_AGAIN)
-    hint = "Move the sheet with texts and labels to the front."
-    return DataError(f"In {name}, {which} is empty.", hint)
-
-
 def _list_findings(errors: Sequence[int], unsaved: Sequence[int]) -> list[Finding]:
-    """Warnings of cells that hold no value."""
+    """Return warnings of cells that hold no value."""
     findings: list[Finding] = []
     for kind, places, what in (
         ("errors", errors, "with an error such as #N/A, read as empty"),
@@ -165,7 +139,7 @@ def _list_findings(errors: Sequence[int], unsaved: Sequence[int]) -> list[Findin
 
 
 def _check_archive(path: Path, name: str) -> None:
-    """Refuses other archives, and what unpacks to too much, by the list of what is in it.
+    """Refuse other archives, and what unpacks to too much, by the list of what is in it.
 
     zipfile unpacks no more of a part than this list says, so that it cannot say too little.
     """
@@ -246,7 +220,7 @@ def _open_book(
 
 
 def _cells(book: "Workbook", place: int) -> Iterator[tuple[int, Sequence[Any]]]:
-    """The filled rows of a sheet with their numbers, whatever size the sheet claims to have."""
+    """Yield the filled rows of a sheet with their numbers, whatever size it claims to have."""
     from openpyxl.cell.read_only import EMPTY_CELL
 
     sheet: Any = book.worksheets[place]
@@ -257,28 +231,29 @@ def _cells(book: "Workbook", place: int) -> Iterator[tuple[int, Sequence[Any]]]:
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    """The cells of a row as texts, to the last that is filled; none of an empty row."""
+    """Return the cells of a row as texts, to the last that is filled; none of an empty row."""
     row = ["" if cell.data_type == ERROR else _text(cell.value) for cell in cells]
     while row and not row[-1]:
         row.pop()
     return row if any(map(str.strip, row)) else []
 
 
-def _grid(rows: list[list[str]], lines: list[int], *, titled: bool) -> Grid:
-    """The columns that are not empty, below rows of one cell if the names of columns follow."""
-    top = _titles(rows) if titled else 0
-    title = " ".join(cell.strip() for row in rows[:top] for cell in row if cell.strip())
-    above, rows, lines = lines[:1], rows[top:], lines[top:]
-    width = max(map(len, rows), default=0)
-    for row in rows:
-        row.extend([""] * (width - len(row)))
-    filled = [at for at in range(width) if any(row[at].strip() for row in rows)]
-    rows = [[row[at] for at in filled] for row in rows]
-    return Grid(rows=rows, lines=lines, title=title, above=above, unit="row")
+def _grid(scan: _Scan, *, titled: bool) -> tuple[Grid, list[int]]:
+    """Return the columns that are not empty, and their places, below rows that are a title."""
+    top = _titles(scan.rows) if titled else 0
+    title = " ".join(cell.strip() for row in scan.rows[:top] for cell in row if cell.strip())
+    rows = [pad_row(row, scan.width) for row in scan.rows[top:]]
+    places = [at for at in range(scan.width) if any(row[at].strip() for row in rows)]
+    grid = Grid(
+        name=scan.name, rows=[[row[at] for at in places] for row in rows], lines=scan.lines[top:],
+        title=title, above=scan.lines[:1], unit="row", notes=[scan.note],
+        findings=scan.findings if scan.is_whole else (),
+    )  # fmt: skip
+    return grid, places
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
-    """How many rows of one cell stand above the names of columns."""
+    """Return how many rows of one cell stand above the names of columns."""
     many = (at for at, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1)
     top = next(many, 0)
     is_named = top <= _TITLE_ROWS and any(map(is_known, rows[top] if rows else ()))
@@ -286,7 +261,7 @@ def _titles(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _text(value: Any) -> str:
-    """A value as a cell: 1.0 is 1, a day without a time is a date, true and false as in JSON."""
+    """Return a value as a cell: 1.0 is 1, a day without a time a date, booleans as in JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -356,58 +331,26 @@ def stream_excel(
 ) -> TableStream:
     """Look through the first sheet of a workbook, as `open_stream` does; raise as `read_excel`."""
     scan = _scan(path, is_whole=False)
-    width = scan.width
-    # The columns of the grid: what stands in the titles alone, or is blank, has no name.
-    below = scan.rows[_titles(scan.rows) if header is not False else 0 :]
-    places = [at for at in range(width) if any("".join(row[at : at + 1]).strip() for row in below)]
-    top = _top(scan, header, known)
-    names = dict(zip(places, top.table.columns, strict=True))
-    if len(places) == 1 and not top.table.has_header:
-        names = {places[0]: TEXT}
-    columns = named_columns(width, names)
-    before = scan.lines[top.skipped - 1] if top.skipped else 0
-    rows = [(number, filled(row, width)) for number, row in scan.drawn.drawn() if number > before]
-    table = replace(
-        top.table, columns=columns, rows=[row for _, row in rows],
-        lines=[number for number, _ in rows],
-        unnamed=top.table.unnamed | {columns[at] for at in range(width) if at not in names},
-        findings=(*top.table.findings, *scan.findings),
-    )  # fmt: skip
-    titles = dict(zip(places, top.names, strict=True)) if top.names else names
-    return TableStream(
-        name=scan.name, form="excel", columns=columns, sample=table, notes=(scan.note,),
-        titles=tuple(titles.get(at, "") for at in range(width)), rows=scan.count - top.skipped,
-        blocks=lambda most: blocked(_read_rows(path, scan, top, places), most),
-    )  # fmt: skip
-
-
-def _top(scan: _Scan, header: bool | None, known: Collection[str]) -> Top:
-    """Return what the first rows say; of titles above the names as well."""
-    rows = [list(row) for row in scan.rows]
-    titles = _titles(rows) if header is not False else 0
-    grid = _grid(rows, scan.lines, titled=header is not False)
-    if header is None and any(cell.strip() in known for cell in grid.rows[0]):
-        header = True
-    if header is None and len(grid.rows[0]) == 1:
-        header = len(grid.rows) > 1 and is_known(grid.rows[0][0])
-    top = top_of(grid, scan.name, header, [scan.note])
-    return replace(top, skipped=top.skipped + titles)
-
-
-def _read_rows(path: Path, scan: _Scan, top: Top, places: Sequence[int]) -> Iterator[Row]:
+    grid, places = _grid(scan, titled=header is not False)
+    top = top_of(grid, header, known, is_one=len(places) == 1)
+    top = replace(top, skipped=top.skipped + len(scan.rows) - len(grid.rows))
     blank, width = SheetCell(None, "", "n"), scan.width
-    with _open_book(path, scan.name) as book:
-        filled_rows = (
-            (n, cells, row) for n, cells in _cells(book, scan.place) if (row := _texts(cells))
-        )
-        for number, cells, row in islice(filled_rows, top.skipped, None):
-            texts = filled(row, width)
-            is_again = bool(top.names) and [texts[at] for at in places] == list(top.names)
-            own = [
-                blank
-                if cell.value is None
-                else SheetCell(cell.value, cell.number_format, cell.data_type)
-                for cell in cells[:width]
-            ]
-            own += [blank] * (width - len(own))
-            yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)
+
+    def read_rows() -> Iterator[Row]:
+        with _open_book(path, scan.name) as book:
+            filled_rows = (
+                (n, cells, row) for n, cells in _cells(book, scan.place) if (row := _texts(cells))
+            )
+            for number, cells, row in islice(filled_rows, top.skipped, None):
+                texts = pad_row(row, width)
+                is_again = bool(top.names) and [texts[at] for at in places] == list(top.names)
+                own = [
+                    SheetCell(cell.value, cell.number_format, cell.data_type)
+                    if cell.value is not None
+                    else blank
+                    for cell in cells[:width]
+                ]
+                own += [blank] * (width - len(own))
+                yield Row(line=number, cells=texts, odd=NAMES_AGAIN if is_again else "", own=own)
+
+    return stream_grid(scan, top, places, width, read_rows, form="excel", findings=scan.findings)

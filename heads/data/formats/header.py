@@ -1,17 +1,27 @@
-"""Rows of cells, of which the first may be a title or name the columns, to a `Table`."""
+"""Rows of cells, of which the first may be a title or name the columns, to a table or a stream."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from heads.data.column_names import is_known
+from heads.data.formats.table_stream import (
+    HEADER_ROWS,
+    TEXT,
+    Form,
+    Row,
+    RowScan,
+    TableStream,
+    pad_row,
+    split_blocks,
+)
 from heads.data.numbers import notation_of
 from heads.data.table import Finding, Table, check_size, count, finding, short, where
 from heads.errors import DataError
 
 WRONG_COUNT = "wrong number of cells"
 NAMES_AGAIN = "names of the columns again"
-HEADER_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,33 +29,26 @@ class Grid:
     """Cells as they stand in a file.
 
     Attributes:
-        rows: The cells, as many in each row where a `Table` is made of them.
+        rows: The cells, as many in each row; of a stream the first rows only.
         lines: The number of the line (or row, see `unit`) at which each row begins.
         odd: Lines that were left out, as they have another number of cells.
-        title: What stands above the rows.
         above: The lines of the title.
         unit: What `lines` counts: "line" or "row".
     """
 
+    name: str
     rows: list[list[str]]
     lines: list[int]
     odd: Sequence[int] = ()
     title: str = ""
     above: Sequence[int] = (1,)
     unit: str = "line"
+    notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
 
-def table_of(
-    grid: Grid,
-    name: str,
-    header: bool | None,
-    notes: Sequence[str],
-    findings: Sequence[Finding],
-) -> Table:
-    """The table of a grid, without its title, under the names of its columns.
-
-    Args:
-        header: Whether the first row names the columns; None finds out.
+def table_of(grid: Grid, header: bool | None) -> Table:
+    """Return the table of a grid, without its title, under the names of its columns.
 
     Raises:
         DataError: There are no rows, or two columns have one name.
@@ -53,17 +56,17 @@ def table_of(
     """
     rows, lines, unit = grid.rows, grid.lines, grid.unit
     title, above = grid.title, grid.above
-    found, dropped = list(findings), {}
+    findings, dropped = list(grid.findings), {}
     if header is not False and not title and is_title(rows):
         title = " ".join(filter(None, map(str.strip, rows[0])))
         above, rows, lines = lines[:1], rows[1:], lines[1:]
     if header is not False and title:
         says = f"Took '{short(title)}' above the names of the columns for a title, and left it out."
-        found.append(finding("title", says, above))
+        findings.append(finding("title", says, above))
     if grid.odd:
         dropped[WRONG_COUNT] = tuple(grid.odd)
         says = f"Left out {count(len(grid.odd), 'row')} with a {WRONG_COUNT}: {where(grid.odd)}."
-        found.append(finding("cells", f"{says} Put quotes around such cells.", grid.odd))
+        findings.append(finding("cells", f"{says} Put quotes around such cells.", grid.odd))
     first, top = rows[0], lines[0]
     named = names_columns(rows) if header is None else header
     if named:
@@ -73,21 +76,25 @@ def table_of(
         if again:
             dropped[NAMES_AGAIN] = tuple(again)
             says = f"Left out {count(len(again), 'row')} with the {NAMES_AGAIN}: "
-            found.append(finding("header_again", f"{says}{where(again, unit)}.", again))
+            findings.append(finding("header_again", f"{says}{where(again, unit)}.", again))
     elif header is None:
         says = (
             f"The first {unit} looks like data ('{short(' · '.join(first))}'), so it was kept as a "
             "row; say so if it holds the names of the columns."
         )
-        found.append(finding("header", says, [top]))
-    check_size(name, rows=len(rows))
+        findings.append(finding("header", says, [top]))
+    check_size(grid.name, rows=len(rows))
     if not rows:
-        raise DataError(f"{name} has no data rows.", "Add rows below the names of the columns.")
-    columns, unnamed = _names(first if named else [""] * len(first), name, top)
+        what = f"{grid.name} has no data rows."
+        raise DataError(what, "Add rows below the names of the columns.")
+    columns = _name_columns(first if named else [""] * len(first), grid.name, top)
+    unnamed = frozenset(
+        name for name, cell in zip(columns, first, strict=True) if named and not cell.strip()
+    )
     return Table(
-        name=name, columns=columns, rows=rows, lines=lines, has_header=named,
-        unnamed=unnamed if named else frozenset(), spelled=True, dropped=dropped,
-        notes=tuple(notes), findings=tuple(found), unit=unit,
+        name=grid.name, columns=columns, rows=rows, lines=lines, has_header=named,
+        unnamed=unnamed, spelled=True, dropped=dropped, notes=tuple(grid.notes),
+        findings=tuple(findings), unit=unit,
     )  # fmt: skip
 
 
@@ -96,33 +103,79 @@ class Top:
     """What the first rows of a file say of all.
 
     Attributes:
-        table: Its columns and what one should know of it, without rows that are to be used.
+        table: Its columns and what one should know of it, with the first rows.
         skipped: How many rows come before the first one of data.
         names: The row that names the columns; nothing where none does.
+        is_one: Whether there is but one column, which nothing names.
     """
 
     table: Table
     skipped: int
     names: Sequence[str]
+    is_one: bool
 
 
-def top_of(grid: Grid, name: str, header: bool | None, notes: Sequence[str]) -> Top:
-    """Read the title and the names of columns off the first rows, all of one width, of a file.
+def top_of(grid: Grid, header: bool | None, known: Collection[str], *, is_one: bool) -> Top:
+    """Read the title and the names of columns off the first rows of a file.
 
-    Raises:
-        DataError: There are no rows, or two columns have one name.
+    Args:
+        known: Names of columns: a first row that holds one names all of them.
+        is_one: Whether there is one column: the first of many short texts looks like a name, so
+            that only a name that is known is one.
     """
-    table = table_of(grid, name, header, notes, ())
+    if header is None and any(cell.strip() in known for cell in grid.rows[0]):
+        header = True
+    elif header is None and is_one:
+        header = is_known(grid.rows[0][0])
+    table = table_of(grid, header)
     has_title = header is not False and not grid.title and is_title(grid.rows)
-    first = grid.rows[int(has_title)]
-    found = [one for one in table.findings if one.kind != "header_again"]
-    table = replace(table, rows=(), lines=(), dropped={}, findings=tuple(found))
-    skipped = has_title + table.has_header
-    return Top(table=table, skipped=skipped, names=first if table.has_header else ())
+    has_header = table.has_header
+    return Top(
+        table=table, skipped=has_title + has_header,
+        names=grid.rows[int(has_title)] if has_header else (), is_one=is_one and not has_header,
+    )  # fmt: skip
+
+
+def stream_grid(
+    scan: RowScan,
+    top: Top,
+    places: Sequence[int],
+    width: int,
+    read_rows: Callable[[], Iterator[Row]],
+    *,
+    form: Form,
+    findings: Sequence[Finding] = (),
+    facts: Any = None,
+) -> TableStream:
+    """Return a file of cells that was looked through as a stream.
+
+    Args:
+        places: Where in a row the columns of `top` stand; others have no name.
+        width: The most cells of a row.
+        read_rows: Reads the rows once more.
+        findings: Warnings on all rows.
+    """
+    table = top.table
+    names = {places[0]: TEXT} if top.is_one else dict(zip(places, table.columns, strict=False))
+    columns = tuple(names.get(at) or f"column {at + 1}" for at in range(width))
+    titles = dict(zip(places, top.names or [columns[at] for at in places], strict=False))
+    before = scan.lines[top.skipped - 1] if top.skipped else 0
+    drawn = [(line, pad_row(row, width)) for line, row in scan.drawn.drawn() if line > before]
+    sample = replace(
+        table, columns=columns, rows=[row for _, row in drawn], lines=[line for line, _ in drawn],
+        unnamed=table.unnamed | {columns[at] for at in range(width) if at not in names},
+        findings=(*[one for one in table.findings if one.kind != "header_again"], *findings),
+        dropped={},
+    )  # fmt: skip
+    return TableStream(
+        name=table.name, form=form, columns=columns, sample=sample, notes=table.notes, facts=facts,
+        titles=tuple(titles.get(at, "") for at in range(width)), rows=scan.count - top.skipped,
+        blocks=lambda most: split_blocks(read_rows(), most),
+    )  # fmt: skip
 
 
 def is_title(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is one cell and empty ones, above a row of names for all columns.
+    """Return True if the first row is one cell and empty ones, above names for all columns.
 
     Or has a comma itself, above a row of which two names are known.
     """
@@ -135,7 +188,7 @@ def is_title(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def names_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first of the rows holds the names of the columns.
+    """Return True if the first of the rows holds the names of the columns.
 
     pandas takes the first row of hostile/c03_no_header.csv and of
     messy/sentiment140_test_noheader.csv for names, and csv.Sniffer that of the latter; it misses
@@ -161,7 +214,7 @@ def _is_counting(first: Sequence[str]) -> bool:
 
 
 def _verdict(cell: str, below: Sequence[str]) -> str:
-    """What a cell of the first row is, seen from its column: "data", "name" or "" (either)."""
+    """Return what a cell of the first row is by its column: "data", "name" or "" (either)."""
     if not cell:
         return ""
     filled = [other for other in below if other]
@@ -174,12 +227,12 @@ def _verdict(cell: str, below: Sequence[str]) -> str:
     return "name" if few else ""
 
 
-def _names(cells: Sequence[str], name: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Names for all columns, and which of them the file does not name."""
+def _name_columns(cells: Sequence[str], name: str, line: int) -> tuple[str, ...]:
+    """Return names for all columns, numbered where a cell is blank; raise DataError for twins."""
     names = [" ".join(cell.split()) or f"column {at}" for at, cell in enumerate(cells, start=1)]
     # hostile/c28_duplicate_columns.csv: pandas calls the second label.1.
     twice = [known for known, times in Counter(names).items() if times > 1]
     if twice:
         what = f"{name} has two columns named '{short(twice[0])}'."
         raise DataError(what, "Rename one of them.", line=line, column=twice[0])
-    return tuple(names), frozenset(names[at] for at, cell in enumerate(cells) if not cell.strip())
+    return tuple(names)

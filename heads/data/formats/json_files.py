@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heads.data.formats.delimited import TextSource
-from heads.data.formats.table_stream import Row, Sampler, TableStream, blocked
+from heads.data.formats.table_stream import Row, Sampler, TableStream, split_blocks
 from heads.data.table import Table, check_size, short
 from heads.data.text import SURROGATES
 from heads.errors import DataError
@@ -25,7 +25,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, if it names no field twice: the parser would keep the last in silence."""
+    """Return an object, if it names no field twice: the parser would keep the last in silence."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("it names a field twice")
@@ -39,32 +39,24 @@ _DECODER = json.JSONDecoder(
 
 
 def is_json(text: str, ending: str) -> bool:
-    """Whether a text is JSON, by the file's ending or by how it begins."""
+    """Return True if a text is JSON, by the file's ending or by how it begins."""
     if ending in (".json", ".jsonl", ".ndjson"):
         return True
-    begin = re.match(r'\s*(?:\[\s*\{\s*"|\{\s*")', text)
-    return begin is not None
+    return bool(re.match(r'\s*(?:\[\s*\{\s*"|\{\s*")', text))
 
 
 def read_objects(source: TextSource, name: str) -> Table:
-    """Read JSON objects as rows; a field that an object lacks is an empty cell.
-
-    Raises:
-        DataError: Something is no JSON or no object; names the line.
-    """
+    """Read JSON objects as rows, empty where one lacks a field; raise DataError with the line."""
     return _scan(_objects(source, name), name, is_whole=True)[0]
 
 
 def stream_objects(source: TextSource, name: str) -> TableStream:
-    """Look through JSON objects, one a line, or in a list whose text is held in memory.
-
-    Raises as `read_objects` does.
-    """
+    """Look through JSON objects, one a line, or in a list whose text is held in memory."""
     objects = _objects(source, name)
     table, rows = _scan(objects, name, is_whole=False)
     return TableStream(
         name=name, form="json", columns=table.columns, titles=table.columns, rows=rows,
-        sample=table, blocks=lambda most: blocked(_rows(objects, table.columns), most),
+        sample=table, blocks=lambda most: split_blocks(_rows(objects, table.columns), most),
         notes=table.notes,
     )  # fmt: skip
 
@@ -99,7 +91,11 @@ def _scan(
         lines.append(line)
     for row in rows:
         row.extend([""] * (len(fields.places) - len(row)))
-    return fields.table(name, rows, lines), seen
+    table = Table(
+        name=name, columns=tuple(fields.places), rows=rows, lines=lines, nested=fields.nested,
+        lists=frozenset(fields.nested) - fields.mixed, notes=("Read as JSON.",),
+    )  # fmt: skip
+    return table, seen
 
 
 @dataclass(kw_only=True, slots=True)
@@ -111,7 +107,7 @@ class _Fields:
     mixed: set[str] = field(default_factory=set)
 
     def add(self, line: int, thing: Mapping[str, Any]) -> None:
-        """One more object."""
+        """Note the fields of one more object."""
         for key, value in thing.items():
             self.places.setdefault(key, len(self.places))
             if isinstance(value, (list, dict)):
@@ -119,16 +115,9 @@ class _Fields:
             if value is not None and not is_plain_list(value):
                 self.mixed.add(key)
 
-    def table(self, name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> Table:
-        """Rows under these fields."""
-        return Table(
-            name=name, columns=tuple(self.places), rows=rows, lines=lines, nested=self.nested,
-            lists=frozenset(self.nested) - self.mixed, notes=("Read as JSON.",),
-        )  # fmt: skip
-
 
 def _cell(value: Any) -> str:
-    """A value as a cell: as it is written; nothing for null."""
+    """Return a value as a cell: as it is written; nothing for null."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -141,7 +130,7 @@ def _cell(value: Any) -> str:
 
 
 def is_plain_list(value: Any) -> bool:
-    """Whether a value is a list of texts, numbers and the like, and no list of lists."""
+    """Return True if a value is a list of texts, numbers and the like, and no list of lists."""
     return isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
 
 
@@ -159,7 +148,7 @@ def _in_lines(lines: Iterable[str], name: str) -> Iterator[Object]:
 
 
 def _in_list(text: str, name: str) -> Iterator[Object]:
-    """The members of a list, one at a time, so that each knows its line."""
+    """Yield the members of a list, one at a time, so that each knows its line."""
     place = text.index("[") + 1
     line, counted = 1, 0
     separator = ""

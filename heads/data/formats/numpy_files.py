@@ -7,7 +7,7 @@ import math
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,24 +32,10 @@ COLUMNS = "biufSU"  # kinds of NumPy that can be cells
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What an array says of itself.
-
-    Attributes:
-        shape: Its size in each direction.
-        by_columns: Whether a column lies in one piece, as in Fortran, and not a row.
-        dtype: The kind of its numbers.
-        offset: Where they begin.
-    """
+    """What an array says of itself."""
 
     shape: tuple[int, ...]
-    by_columns: bool
     dtype: np.dtype
-    offset: int
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes it claims to have, as a whole number of any size."""
-        return math.prod(self.shape, start=self.dtype.itemsize)
 
 
 def header_of(file: BinaryIO, name: str, size: int) -> Header:
@@ -61,18 +47,17 @@ def header_of(file: BinaryIO, name: str, size: int) -> Header:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it speaks of Python 2 where bytes are damaged
-            shape, by_columns, dtype = read[np.lib.format.read_magic(file)](file)
-        found = Header(shape=shape, by_columns=bool(by_columns), dtype=dtype, offset=file.tell())
-        sizes = [*shape]
+            shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+        sizes, left = [*shape], size - file.tell()
     except Exception:  # of foreign bytes its parser raises what it likes, also of the tokenizer
         raise DataError(f"{name} is damaged, or no array of NumPy.", _WHOLE) from None
     if dtype.hasobject or dtype.names:
         what = f"{name} holds Python objects or records, which are never loaded."
         raise DataError(what, _FLOATS)
-    if any(one < 0 for one in sizes) or found.bytes > size - found.offset:
+    if any(one < 0 for one in sizes) or math.prod(sizes, start=dtype.itemsize) > left:
         what = f"{name} claims {' × '.join(f'{one:,}' for one in sizes) or 'one'} values and holds "
-        raise DataError(f"{what}{max(0, size - found.offset):,} bytes: it is cut short.", _WHOLE)
-    return found
+        raise DataError(f"{what}{max(0, left):,} bytes: it is cut short.", _WHOLE)
+    return Header(shape=shape, dtype=dtype)
 
 
 def check_vectors(header: Header, name: str) -> None:
@@ -88,7 +73,7 @@ def check_vectors(header: Header, name: str) -> None:
     check_shape(name, rows, width)
 
 
-# --- One array.
+# --- A file as a table: arrays of two dimensions are vectors, those of one are columns.
 
 
 def read_numpy(path: Path, name: str, *, of_labels: bool = False) -> Table:
@@ -101,31 +86,39 @@ def read_numpy(path: Path, name: str, *, of_labels: bool = False) -> Table:
         DataError: It holds no such thing, or is damaged.
         LimitError: It holds more than the limits allow.
     """
-    if not _is_npy(path):
-        return _read_npz(path, name)
-    if of_labels:
+    if of_labels and _is_npy(path):
         return _read_labels(path, name)
+    return table_of_arrays(name, *arrays_of(path, name))
+
+
+def table_of_arrays(
+    name: str, arrays: Mapping[str, Matrix | list[str]], notes: tuple[str, ...]
+) -> Table:
+    """Return vectors (n, w), which are checked once they are asked for, and cells as a table."""
+    vectors = {column: own for column, own in arrays.items() if not isinstance(own, list)}
+    rows = len(next(iter(arrays.values())))
+    cells = [[CELL] * rows if column in vectors else own for column, own in arrays.items()]
+    called = {
+        column: name if len(arrays) == 1 else f"{short(column)} of {name}" for column in arrays
+    }
+    return Table(
+        name=name, columns=tuple(arrays), rows=list(zip(*cells, strict=True)),
+        lines=range(1, rows + 1), nested=dict.fromkeys(vectors, 1), notes=notes, unit="row",
+        vectors={
+            column: partial(of_matrix, own, called[column]) for column, own in vectors.items()
+        },
+    )  # fmt: skip
+
+
+def arrays_of(path: Path, name: str) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
+    """Return the vectors (n, w) and columns of cells of a file by name, and how it was read."""
+    if not _is_npy(path):
+        return _arrays_of_npz(path, name)
     header = _header_at(path, name)
     check_vectors(header, name)
     rows, width = header.shape
-    read = partial(_vectors_of_npy, path, name)
-    return table_of_array(name, rows, width, read, "Read as an array of NumPy")
-
-
-def table_of_array(
-    name: str, rows: int, width: int, read: Callable[[], RowVectors], says: str
-) -> Table:
-    """Return a table of one column of vectors, read when asked for; `says` becomes a note."""
-    return Table(
-        name=name,
-        columns=(VECTOR_COLUMN,),
-        rows=[(CELL,)] * rows,
-        lines=range(1, rows + 1),
-        nested={VECTOR_COLUMN: 1},
-        vectors={VECTOR_COLUMN: read},
-        notes=(f"{says}: {count(rows, 'vector')} of {count(width, 'number')}.",),
-        unit="row",
-    )
+    note = f"Read as an array of NumPy: {count(rows, 'vector')} of {count(width, 'number')}."
+    return {VECTOR_COLUMN: _map_array(path)}, (note,)
 
 
 def _header_at(path: Path, name: str) -> Header:
@@ -141,12 +134,6 @@ def _map_array(path: Path) -> Matrix:
         return np.load(path, mmap_mode="c", allow_pickle=False)
 
 
-def _vectors_of_npy(path: Path, name: str) -> RowVectors:
-    header = _header_at(path, name)  # once more: the file may have changed since
-    check_vectors(header, name)
-    return of_matrix(_map_array(path), name)
-
-
 def of_matrix(matrix: Matrix, name: str) -> RowVectors:
     """Return vectors from an array, checked; of 32-bit floats they are not copied."""
     is_ready = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.flags.writeable
@@ -159,40 +146,34 @@ def of_matrix(matrix: Matrix, name: str) -> RowVectors:
     return sink.done()
 
 
-# --- Several arrays by name.
-
-
-def _read_npz(path: Path, name: str) -> Table:
-    """Read arrays by name: those of two dimensions are vectors, those of one are columns."""
+def _arrays_of_npz(path: Path, name: str) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
+    """Return the arrays of a .npz file by name, vectors first, and notes on how it was read."""
     with _open_zip(path, name) as file:
         headers = _headers(file.zip, name)
-        tables = [one for one, header in headers.items() if len(header.shape) == 2]
-        plain = [one for one, header in headers.items() if len(header.shape) == 1]
+        tables = [array for array, header in headers.items() if len(header.shape) == 2]
+        plain = [array for array, header in headers.items() if len(header.shape) == 1]
         if not tables:
             what = f"{name} holds no array of vectors: {_describe(headers)}."
-            raise DataError(
-                what, "Save one of rows × numbers: np.savez(file, X=vectors, y=labels)."
-            )
+            hint = "Save one of rows × numbers: np.savez(file, X=vectors, y=labels)."
+            raise DataError(what, hint)
         rows = headers[tables[0]].shape[0]
-        for one in (*tables, *plain):
-            if headers[one].shape[0] != rows:
-                what = f"{name} has {rows:,} rows in {tables[0]} and {headers[one].shape[0]:,} in "
-                raise DataError(f"{what}{short(one)}.", "Save one row of each for each text.")
-        for one in tables:
-            check_vectors(headers[one], f"{short(one)} of {name}")
-        cells = [_cells(file, one, headers[one], name) for one in plain]
-    left = [one for one in headers if one not in tables and one not in plain]
+        for array in (*tables, *plain):
+            if headers[array].shape[0] != rows:
+                what = f"{name} has {rows:,} rows in {tables[0]} and {headers[array].shape[0]:,} in"
+                raise DataError(f"{what} {short(array)}.", "Save one row of each for each text.")
+        arrays: dict[str, Matrix | list[str]] = {}
+        for array in tables:
+            check_vectors(headers[array], f"{short(array)} of {name}")
+            arrays[array] = file[f"{array}.npy"]
+        for array in plain:
+            called, header = f"{short(array)} of {name}", headers[array]
+            if not _are_cells(header):
+                what = f"{called} holds values of the kind {header.dtype.str}."
+                raise DataError(what, "Save labels as texts or as numbers.")
+            arrays[array] = cells_of(file[f"{array}.npy"], called)
     note = f"Read as arrays of NumPy: {_describe(headers)}."
-    return Table(
-        name=name,
-        columns=(*tables, *plain),
-        rows=list(zip(*([[CELL] * rows] * len(tables)), *cells, strict=True)),
-        lines=range(1, rows + 1),
-        nested=dict.fromkeys(tables, 1),
-        vectors={one: partial(_vectors_of_npz, path, one, name) for one in tables},
-        notes=(note, *[f"Left out: {', '.join(map(short, left))}."] * bool(left)),
-        unit="row",
-    )
+    left = [short(array) for array in headers if array not in arrays]
+    return arrays, (note, *[f"Left out: {', '.join(left)}."] * bool(left))
 
 
 def _describe(headers: dict[str, Header]) -> str:
@@ -217,7 +198,7 @@ def _open_zip(path: Path, name: str) -> Iterator[Any]:
 
 
 def _headers(file: zipfile.ZipFile, name: str) -> dict[str, Header]:
-    """What all arrays say of themselves, by name."""
+    """Return what all arrays say of themselves, by name."""
     limits = current_limits()
     members = file.infolist()
     if len(members) > _MOST_ARRAYS:
@@ -234,17 +215,8 @@ def _headers(file: zipfile.ZipFile, name: str) -> dict[str, Header]:
     return found
 
 
-def _cells(file: Any, one: str, header: Header, name: str) -> Sequence[str]:
-    """Return a column of cells from an array of one dimension."""
-    called = f"{short(one)} of {name}"
-    if not _are_cells(header):
-        what = f"{called} holds values of the kind {header.dtype.str}."
-        raise DataError(what, "Save labels as texts or as numbers.")
-    return cells_of(file[f"{one}.npy"], called)
-
-
 def _are_cells(header: Header) -> bool:
-    """Whether an array can be a column: texts of no length are no texts, and only crafted."""
+    """Return True if an array can be a column; texts of no length are only crafted."""
     return header.dtype.kind in COLUMNS and header.dtype.itemsize > 0
 
 
@@ -259,24 +231,12 @@ def cells_of(values: np.ndarray, name: str) -> list[str]:
     if values.dtype.kind == "b":
         return [str(one).lower() for one in values.tolist()]
     if values.dtype.kind == "f":  # NaN and infinity are no labels
-        return [_number(one) if math.isfinite(one) else "" for one in values.tolist()]
+        # Classes that are numbers are often kept as 32-bit floats: 3.0 is the class 3.
+        return [
+            "" if not math.isfinite(n) else str(int(n) if n.is_integer() else n)
+            for n in values.tolist()
+        ]
     return [str(one) for one in values.tolist()]
-
-
-def _number(value: float) -> str:
-    """Classes that are numbers are often kept as 32-bit floats: 3.0 is the class 3."""
-    return str(int(value)) if value.is_integer() else str(value)
-
-
-def _vectors_of_npz(path: Path, one: str, name: str) -> RowVectors:
-    called = f"{short(one)} of {name}"
-    with _open_zip(path, name) as file:
-        check_vectors(_headers(file.zip, name)[one], called)  # the file may have changed since
-        matrix = file[f"{one}.npy"]
-    return of_matrix(matrix, called)
-
-
-# --- Columns of which some rows are read at a time.
 
 
 def _is_npy(path: Path) -> bool:
@@ -295,21 +255,6 @@ def is_numpy(path: Path) -> bool:
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
     return bool(names) and all(name.endswith(".npy") for name in names)
-
-
-def arrays_of(path: Path, name: str) -> dict[str, Matrix | list[str]]:
-    """Return the vectors (n, w) and the columns of cells of a file by name."""
-    if _is_npy(path):
-        check_vectors(_header_at(path, name), name)
-        return {VECTOR_COLUMN: _map_array(path)}
-    table = _read_npz(path, name)
-    arrays: dict[str, Matrix | list[str]] = {}
-    for at, column in enumerate(table.columns):
-        if column in table.vectors:
-            ((arrays[column], _),) = table.vectors[column]().vectors.pieces
-        else:
-            arrays[column] = [row[at] for row in table.rows]
-    return arrays
 
 
 # --- Labels that come beside vectors.

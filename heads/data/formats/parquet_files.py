@@ -9,7 +9,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from itertools import chain, repeat
@@ -21,7 +21,7 @@ from heads.data.formats import numpy_files
 from heads.data.formats.table_stream import SAMPLE, Block, Row, TableStream
 from heads.data.formats.vector_reading import VectorSink
 from heads.data.table import CELL, Table, check_size, check_unpacked, short
-from heads.data.vectors import BLOCK, RowVectors
+from heads.data.vectors import BLOCK, RowVectors, as_float32
 from heads.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class ArrowRows:
 
     Attributes:
         schema: Of its columns, with the names of classes that `datasets` keeps.
-        count: How many rows it has.
         batches: Gives so many rows at a time, of one column or (with "") of all.
     """
 
@@ -52,6 +51,8 @@ class ArrowRows:
 
 
 Parts: TypeAlias = Sequence[tuple[Path | ArrowRows, str]]
+# Some rows, the part that they belong to, the schema of their file, and the file.
+SomeRows: TypeAlias = "tuple[pyarrow.RecordBatch, str, pyarrow.Schema, Path | ArrowRows]"
 
 
 def read_columnar(
@@ -61,124 +62,75 @@ def read_columnar(
     split: str = "",
     classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Table:
-    """Read the rows of one or several files or tables in memory, one after another.
+    """Read the rows of one or several files or tables in memory; raise DataError or LimitError.
 
     Args:
         files: Each with the name of the split that its rows belong to, or "".
         note: How they were read.
         split: The name of a column that says the split, or "" for none.
         classes: The names of classes by column, where the files themselves do not tell them.
-
-    Raises:
-        DataError: One is damaged, they have different columns, or there are no rows.
-        LimitError: They hold more than this place allows.
     """
-    gathered = _Gathered(name=name, has_split=bool(split), classes=classes)
-    for path, part in files:
-        with _naming_damage(path, name), _open_file(path, without=is_vector) as found:
-            gathered.add(*found, part)
-    return gathered.table(note, split, partial(_columns_again, files, name))
+    _read_promises(files, name, are_counted=False)
+    batches = _batches(files, name, skips_vectors=True)
+    return _gather(batches, name, note, split, classes, partial(_columns_again, files, name))
 
 
-@dataclass(kw_only=True)
-class _Gathered:
-    """Rows of Arrow as they come, one part after another, as cells.
+def _gather(
+    batches: Iterable[SomeRows],
+    name: str,
+    note: str,
+    split: str,
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    again: "Callable[[str], Iterable[pyarrow.Array]] | None" = None,
+) -> Table:
+    """Return rows of Arrow as a table of cells; raise DataError or LimitError.
 
-    Attributes:
-        name: What they are called.
-        has_split: Whether the last cell of each row says to which part it belongs.
-        classes: The names of classes by column, where a schema does not tell them.
+    Args:
+        batches: Of some files, of which a damaged one is named.
+        again: Reads one column once more, some rows at a time: so vectors are read, if ever.
     """
-
-    name: str
-    has_split: bool = False
-    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    _columns: tuple[str, ...] = ()
-    _rows: list[list[str]] = field(default_factory=list)
-    _nested: dict[str, int] = field(default_factory=dict)
-    _lists: set[str] = field(default_factory=set)
-    _characters: int = 0
-    _vectors: dict[str, int] = field(default_factory=dict)
-
-    def add(
-        self,
-        schema: "pyarrow.Schema",
-        promised: int,
-        size: int,
-        batches: "Iterable[pyarrow.RecordBatch]",
-        part: str = "",
-    ) -> None:
-        """Takes the rows of one part in.
-
-        Args:
-            schema: Of its columns, with the names of classes that `datasets` keeps.
-            promised: How many rows it says it has.
-            size: How many bytes it says it unpacks to.
-            part: Such as train or test.
-
-        Raises:
-            DataError: Its columns are not those of the parts before.
-            LimitError: They are more than this place allows.
-        """
-        name, rows, names = self.name, self._rows, tuple(schema.names)
-        _check_promise(name, schema, len(rows) + promised, size, self._columns)
-        self._columns, classes = names, {**self.classes, **_class_names(schema)}
-        more = [part] if self.has_split else []
-        self._vectors |= {
-            # 0 where the schema does not say how many numbers a vector has.
-            column.name: getattr(column.type, "list_size", 0)
-            for column in schema
-            if is_vector(column.type)
-        }
-        for batch in batches:
-            check_size(name, rows=len(rows) + batch.num_rows)
-            cells = _cells_of(batch, names, classes)
-            for each in names:
-                kind = schema.field(each).type
-                if not _is_plain(kind):
-                    self._nested.setdefault(each, len(rows) + 1)
-                    self._lists.update([each] if _is_list(kind) and not is_vector(kind) else ())
-            self._characters += sum(sum(map(len, column)) for column in cells)
-            check_unpacked(name, self._characters)
-            rows.extend([*row, *more] for row in zip(*cells, strict=True))
-
-    def table(
-        self,
-        note: str,
-        split: str = "",
-        again: "Callable[[str], Iterable[pyarrow.Array]] | None" = None,
-    ) -> Table:
-        """Return all that has come as a table, or raise DataError if nothing has.
-
-        Args:
-            note: How it was read.
-            split: The name of the column of parts, where there is one.
-            again: Gives one column again, some rows at a time: so vectors are read, if ever.
-        """
-        if not self._rows:
-            raise DataError(f"{self.name} has no data rows.", "Choose one that has some.")
-        columns = (*self._columns, split) if self.has_split else self._columns
-        if columns.count(split) > 1:
-            what = f"{self.name} has splits and a column called {split}."
-            raise DataError(what, "Rename the column.")
-        return Table(
-            name=self.name, columns=columns, rows=self._rows, lines=range(1, len(self._rows) + 1),
-            nested=self._nested, lists=frozenset(self._lists), notes=(note,), unit="row",
-            vectors={
-                column: partial(
-                    vectors_of_arrow, partial(again, column), f"'{short(column)}' of {self.name}",
-                    len(self._rows), width,
-                )
-                for column, width in self._vectors.items()
-            } if again else {},
-        )  # fmt: skip
+    columns, rows, characters = tuple[str, ...](), list[list[str]](), 0
+    nested, lists, widths = dict[str, int](), set[str](), dict[str, int]()
+    for batch, part, schema, path in batches:
+        columns = tuple(schema.names)
+        check_size(name, rows=len(rows) + batch.num_rows)
+        with _naming_damage(path, name):
+            cells = _cells_of(batch, columns, {**classes, **_class_names(schema)})
+        for column in schema:
+            if not _is_plain(column.type):
+                nested.setdefault(column.name, len(rows) + 1)
+            if is_vector(column.type):  # 0 where the schema does not say how long vectors are
+                widths[column.name] = getattr(column.type, "list_size", 0)
+            elif _is_list(column.type):
+                lists.add(column.name)
+        characters += sum(sum(map(len, column)) for column in cells)
+        check_unpacked(name, characters)
+        more = [part] if split else []
+        rows.extend([*row, *more] for row in zip(*cells, strict=True))
+    if not rows:
+        raise DataError(f"{name} has no data rows.", "Choose one that has some.")
+    if split in columns:
+        what = f"{name} has splits and a column called {split}."
+        raise DataError(what, "Rename the column.")
+    return Table(
+        name=name, columns=(*columns, split) if split else columns, rows=rows,
+        lines=range(1, len(rows) + 1), nested=nested, lists=frozenset(lists), notes=(note,),
+        unit="row",
+        vectors={
+            column: partial(
+                vectors_of_arrow, partial(again, column), f"'{short(column)}' of {name}",
+                len(rows), width,
+            )
+            for column, width in widths.items()
+        } if again else {},
+    )  # fmt: skip
 
 
 # --- Columns of vectors: lists of floats, all of one length.
 
 
 def is_vector(kind: "pyarrow.DataType") -> bool:
-    """Whether cells are lists of floats."""
+    """Return True if cells are lists of floats."""
     from pyarrow import types
 
     tests = types.is_list, types.is_large_list, types.is_fixed_size_list
@@ -208,7 +160,7 @@ def vectors_of_arrow(
 
 
 def compute() -> Any:
-    """The functions of pyarrow, which makes them as it is imported: no checker knows of them."""
+    """Return the functions that pyarrow makes as it is imported: no checker knows of them."""
     import pyarrow.compute
 
     return pyarrow.compute
@@ -241,7 +193,7 @@ def matrix_of(
 
 
 def _columns_again(files: Parts, name: str, column: str) -> "Iterator[pyarrow.Array]":
-    """One column of some files, a few thousand rows at a time."""
+    """Yield one column of some files, a few thousand rows at a time."""
     for path, _ in files:
         with _naming_damage(path, name), _open_file(path, only=column, rows=BLOCK) as (*_, batches):
             for batch in batches:
@@ -263,27 +215,11 @@ def _naming_damage(path: Path | ArrowRows, name: str) -> Iterator[None]:
         raise DataError(what, _WHOLE) from None
 
 
-def _check_promise(
-    name: str,
-    schema: "pyarrow.Schema",
-    rows: int,
-    size: int,
-    columns: tuple[str, ...],
-) -> None:
-    """Refuses by what a file says of itself: too much of it, or other columns than the last."""
-    names = tuple(schema.names)
-    check_size(name, rows=rows, columns=len(names))
-    check_unpacked(name, size)
-    if len(set(names)) < len(names) or columns not in ((), names):
-        what = f"{name} has columns of the same name, or parts with other columns."
-        raise DataError(what, "Name each column once, and all parts alike.")
-
-
 @contextmanager
 def _open_file(
     path: Path | ArrowRows,
     *,
-    without: "Callable[[pyarrow.DataType], bool] | None" = None,
+    skips_vectors: bool = False,
     only: str = "",
     rows: int = BATCH_ROWS,
     are_counted: bool = False,
@@ -291,16 +227,16 @@ def _open_file(
     """A file's schema, how many rows and bytes it promises, and its rows.
 
     Args:
-        without: The kinds of columns that are not read where that saves something.
-        only: The one column that is.
+        skips_vectors: Whether vectors are left out of the rows where that saves something.
+        only: The one column that is read.
         rows: How many come at a time.
-        are_counted: Whether the bytes are those of the numbers in columns that are not read, too.
+        are_counted: Whether the bytes are also those of the numbers in vectors that are skipped.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     if isinstance(path, Path) and numpy_files.is_numpy(path):
-        path = array_rows(numpy_files.arrays_of(path, short(path.name, 60)))
+        path = array_rows(numpy_files.arrays_of(path, short(path.name, 60))[0])
     if isinstance(path, ArrowRows):
         yield path.schema, path.count, 0, path.batches(rows, only)
         return
@@ -313,7 +249,7 @@ def _open_file(
         # With a buffer a row group that holds the whole file is not read at once.
         with parquet.ParquetFile(path, read_dictionary=once, buffer_size=BUFFER) as file:
             about = file.metadata
-            left = {each.name for each in schema if without and without(each.type)}
+            left = {each.name for each in schema if skips_vectors and is_vector(each.type)}
             wanted = [only] if only else [each for each in schema.names if each not in left]
             yield (
                 schema,
@@ -328,7 +264,6 @@ def _open_file(
 
 def array_rows(arrays: "Mapping[str, numpy.ndarray | list[str]]") -> ArrowRows:
     """Return vectors (n, w) and columns of cells, by name, as rows of Arrow."""
-    import numpy as np
     import pyarrow as pa
 
     kinds = {
@@ -340,9 +275,7 @@ def array_rows(arrays: "Mapping[str, numpy.ndarray | list[str]]") -> ArrowRows:
         some = arrays[name][start : start + most]
         if isinstance(some, list):
             return pa.array(some, pa.string())
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not answered
-            values = np.ascontiguousarray(some, dtype=np.float32)
-        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), some.shape[1])
+        return pa.FixedSizeListArray.from_arrays(pa.array(as_float32(some).ravel()), some.shape[1])
 
     def batches(most: int, only: str) -> "Iterator[pyarrow.RecordBatch]":
         names = [only] if only else list(arrays)
@@ -356,7 +289,7 @@ def array_rows(arrays: "Mapping[str, numpy.ndarray | list[str]]") -> ArrowRows:
 
 
 def _unpacked(about: Any, left: Collection[str], each: int) -> int:
-    """How many bytes a file says that it unpacks to; each number of some columns as so many."""
+    """Return the bytes a file says it unpacks to, each number of some columns as so many."""
     found = 0
     for at in range(about.num_row_groups):
         group = about.row_group(at)
@@ -369,7 +302,7 @@ def _unpacked(about: Any, left: Collection[str], each: int) -> int:
 
 
 def _validate(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-    """A batch of a file that is used as it lies on disk: damaged, it may point outside itself."""
+    """Return a batch that is used as it lies on disk: damaged, it may point outside itself."""
     batch.validate(full=True)
     return batch
 
@@ -388,7 +321,7 @@ def _cells_of(
 
 
 def _table_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
-    """One column as strings; what is neither plain nor a list of that as […], as vectors are."""
+    """Return one column as strings; what is neither plain nor a list of that becomes […]."""
     import pyarrow as pa
 
     kind = column.type
@@ -409,7 +342,7 @@ def _table_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
 
 
 def _cell(value: Any, classes: Sequence[str]) -> str:
-    """A value as a cell: nothing for null, a class's name for its number, JSON for a list.
+    """Return a value as a cell: nothing for null, a class's name for its number, JSON for a list.
 
     `datasets` writes -1 where there is no label.
     """
@@ -442,7 +375,7 @@ def _is_plain(kind: "pyarrow.DataType") -> bool:
 
 
 def _is_list(kind: "pyarrow.DataType") -> bool:
-    """Whether cells are lists of plain values."""
+    """Return True if cells are lists of plain values."""
     from pyarrow import types
 
     is_some = types.is_list(kind) or types.is_large_list(kind)
@@ -450,7 +383,7 @@ def _is_list(kind: "pyarrow.DataType") -> bool:
 
 
 def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
-    """The names of classes that `datasets` keeps beside the numbers."""
+    """Return the names of classes that `datasets` keeps beside the numbers."""
     try:
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = about.get("info", {}).get("features", {}).items()
@@ -473,65 +406,67 @@ def _class_names(schema: "pyarrow.Schema") -> Mapping[str, Sequence[str]]:
 
 def stream_columnar(files: Parts, name: str, note: str, split: str = "") -> TableStream:
     """Look through the rows of one or several files; arguments and errors as of `read_columnar`."""
-    schema, rows = _read_promises(files, name)
+    import pyarrow as pa
+
+    schema, rows = _read_promises(files, name, are_counted=True)
     if not rows:
         raise DataError(f"{name} has no data rows.", _WHOLE)
-    columns = (*schema.names, split) if split else tuple(schema.names)
     draws = sorted(random.Random(0).sample(range(rows), min(rows, SAMPLE)))
-    sample = _sample(files, name, draws, note, split)
+
+    def drawn() -> Iterator[SomeRows]:
+        start = 0
+        for batch, part, own, path in _batches(files, name):
+            end = start + batch.num_rows
+            here = draws[bisect_left(draws, start) : bisect_left(draws, end)]
+            if here:
+                yield batch.take(pa.array([at - start for at in here])), part, own, path
+            start = end
+
+    sample = _gather(drawn(), name, note, split)
     return TableStream(
-        name=name, form="columnar", columns=columns, titles=columns, rows=rows, sample=sample,
-        blocks=partial(_blocks, files, name, split), facts=schema, notes=(note,),
+        name=name, form="columnar", columns=sample.columns, titles=sample.columns, rows=rows,
+        sample=replace(sample, lines=[at + 1 for at in draws]), facts=schema, notes=(note,),
+        blocks=partial(_blocks, files, name, split),
     )  # fmt: skip
 
 
-def _read_promises(files: Parts, name: str) -> tuple["pyarrow.Schema", int]:
-    """The columns of all files, and how many rows there are."""
-    found: pyarrow.Schema | None = None
+def _read_promises(files: Parts, name: str, *, are_counted: bool) -> tuple["pyarrow.Schema", int]:
+    """Return the columns of all files and how many rows there are, or raise an error.
+
+    It goes by what a file says of itself: too much of it, or other columns than the last.
+    """
+    first: pyarrow.Schema | None = None
     rows = 0
     for path, _ in files:
-        opened = _open_file(path, without=is_vector, are_counted=True)
+        opened = _open_file(path, skips_vectors=True, are_counted=are_counted)
         with _naming_damage(path, name), opened as (schema, promised, size, batches):
-            names = tuple(found.names) if found else ()
-            _check_promise(name, schema, rows + promised, size, names)
+            first = first or schema
+            check_size(name, rows=rows + promised, columns=len(schema.names))
+            check_unpacked(name, size)
+            if len(set(schema.names)) < len(schema.names) or schema.names != first.names:
+                what = f"{name} has columns of the same name, or parts with other columns."
+                raise DataError(what, "Name each column once, and all parts alike.")
             rows += promised or sum(batch.num_rows for batch in batches)
             check_size(name, rows=rows)
-            found = found or schema
-    assert found is not None
-    return found, rows
+    assert first is not None
+    return first, rows
 
 
-def _batches(
-    files: Parts, name: str
-) -> "Iterator[tuple[pyarrow.RecordBatch, str, pyarrow.Schema]]":
-    """Yield all rows, some at a time, with their split and the schema of their file."""
+def _batches(files: Parts, name: str, *, skips_vectors: bool = False) -> Iterator[SomeRows]:
+    """Yield all rows of some files, some at a time."""
     for path, part in files:
-        with _naming_damage(path, name), _open_file(path) as (schema, _, _, batches):
+        opened = _open_file(path, skips_vectors=skips_vectors)
+        with _naming_damage(path, name), opened as (schema, _, _, batches):
             for batch in batches:
-                yield batch, part, schema
-
-
-def _sample(files: Parts, name: str, draws: Sequence[int], note: str, split: str) -> Table:
-    """Return the rows of these numbers as a table, whose vectors nobody reads."""
-    import pyarrow as pa
-
-    gathered = _Gathered(name=name, has_split=bool(split))
-    start = 0
-    for batch, part, schema in _batches(files, name):
-        end = start + batch.num_rows
-        here = draws[bisect_left(draws, start) : bisect_left(draws, end)]
-        some = [batch.take(pa.array([at - start for at in here]))] if here else []
-        gathered.add(schema, 0, 0, some, part)
-        start = end
-    return replace(gathered.table(note, split), lines=[at + 1 for at in draws])
+                yield batch, part, schema, path
 
 
 def _blocks(files: Parts, name: str, split: str, most: int) -> Iterator[Block]:
-    """The rows with their types; a block is what pyarrow reads at once, or several of these."""
+    """Yield rows with their types; a block is what pyarrow reads at once, or several of these."""
     held: list[Row] = []
     batches: list[pyarrow.RecordBatch] = []
     line = characters = 0
-    for batch, part, schema in _batches(files, name):
+    for batch, part, schema, _ in _batches(files, name):
         classes = _class_names(schema)
         cells = [
             _stream_cells(column, classes.get(each, ()))
@@ -555,7 +490,7 @@ def _blocks(files: Parts, name: str, split: str, most: int) -> Iterator[Block]:
 
 
 def _stream_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
-    """One column as texts, of which none is lost but what is no text at all."""
+    """Return one column as texts, of which none is lost but what is no text at all."""
     kind = column.type
     if is_vector(kind):
         return [CELL if there else "" for there in column.is_valid().to_pylist()]
@@ -567,7 +502,7 @@ def _stream_cells(column: "pyarrow.Array", classes: Sequence[str]) -> list[str]:
 def spell_rows(
     block: Block, schema: "pyarrow.Schema", but: int | None = None
 ) -> Iterator[Sequence[str]]:
-    """The cells of some rows for a file of texts alone, which takes vectors as lists in JSON.
+    """Yield the cells of some rows for a file of texts alone, which takes vectors as lists in JSON.
 
     In the rows themselves they are not spelled: that takes far longer than to answer them.
 

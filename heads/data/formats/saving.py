@@ -23,14 +23,11 @@ def check_new(path: Path) -> None:
 
 
 def save(path: Path, columns: Sequence[str], rows: Rows, *, excel_safe: bool = False) -> None:
-    """Writes a file of the kind that its name ends in, whole or not at all.
+    """Write a file of the kind that its name ends in, whole or not at all; or raise DataError.
 
     Args:
         rows: Texts, numbers and None are their cells.
         excel_safe: Whether each cell of CSV and TSV that a spreadsheet would run is guarded.
-
-    Raises:
-        DataError: The disk does not take it.
     """
     fill = KINDS[path.suffix.lower()]
     if path.suffix.lower() in DELIMITED:

@@ -6,7 +6,7 @@ columns and draws a sample, in which the columns are found; a second one reads t
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from heads.data.table import Table
 
 Form = Literal["delimited", "json", "columnar", "excel"]
 SAMPLE = 2_000
+HEADER_ROWS = 2_000  # first rows, by which it is seen whether there are names of columns
 BLOCK_CHARACTERS = 2_000_000  # tokens take about a hundred times as much memory as letters
 TEXT = "text"  # what the only column is called, where nothing names it
 
@@ -40,7 +41,6 @@ class Block:
     """Some rows, one after another.
 
     Attributes:
-        rows: The rows.
         own: All of them as their format has them, where that keeps no single rows.
     """
 
@@ -56,8 +56,6 @@ class Delimited:
     """How cells are parted in the file, so that what is written looks like it.
 
     Attributes:
-        delimiter: The sign between cells.
-        line_end: What ends a line.
         mark: Whether the file begins with the mark of UTF-8, or is none: a spreadsheet wrote it.
     """
 
@@ -71,11 +69,8 @@ class TableStream:
     """A file that was looked through once, whose rows can be read one block after another.
 
     Attributes:
-        name: The file's name.
-        form: Of which format it is.
         columns: The names of the columns, all different; "column 3" where there is no name.
         titles: The same as they stand in the file, "" where there is no name.
-        rows: How many rows there are.
         sample: Some of the rows, from everywhere in the file: in it the columns are found.
         blocks: Reads the rows once more from the first to the last, in blocks of at most so many.
         facts: What a writer of the same format has to know.
@@ -93,8 +88,8 @@ class TableStream:
     notes: tuple[str, ...] = ()
 
 
-def blocked(rows: Iterable[Row], most: int) -> Iterator[Block]:
-    """Rows in blocks of so many, fewer where they are long."""
+def split_blocks(rows: Iterable[Row], most: int) -> Iterator[Block]:
+    """Yield rows in blocks of so many, fewer where they are long."""
     held: list[Row] = []
     size = 0
     for row in rows:
@@ -121,7 +116,7 @@ class Sampler:
     _dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     def add(self, line: int, row: Any) -> None:
-        """One more row."""
+        """Count a row, and draw it or not."""
         self.seen += 1
         if len(self.kept) < self.most:
             self.kept.append((line, row))
@@ -129,15 +124,35 @@ class Sampler:
             self.kept[place] = (line, row)
 
     def drawn(self) -> list[tuple[int, Any]]:
-        """The rows drawn, in the order of the file."""
-        return sorted(self.kept, key=lambda one: one[0])
+        """Return the rows drawn, in the order of the file."""
+        return sorted(self.kept, key=lambda pair: pair[0])
 
 
-def named_columns(width: int, names: Mapping[int, str]) -> tuple[str, ...]:
-    """Names for so many columns: the known ones by their places, and numbers."""
-    return tuple(names.get(at) or f"column {at + 1}" for at in range(width))
+@dataclass(kw_only=True, slots=True)
+class RowScan:
+    """One pass over the rows of a file: a table keeps all, a stream the first ones and a sample.
+
+    Attributes:
+        is_whole: Whether all rows are kept.
+        drawn: The sample.
+    """
+
+    is_whole: bool
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    drawn: Sampler = field(default_factory=Sampler)
+    count: int = 0
+
+    def add(self, line: int, row: list[str]) -> None:
+        """Count a row, and keep it if it is one of the first or drawn."""
+        self.count += 1
+        if self.is_whole or len(self.rows) <= HEADER_ROWS:
+            self.rows.append(row)
+            self.lines.append(line)
+        if not self.is_whole:
+            self.drawn.add(line, row)
 
 
-def filled(row: list[str], width: int) -> list[str]:
+def pad_row(row: list[str], width: int) -> list[str]:
     """Append empty cells to a row until it has so many."""
     return row + [""] * (width - len(row))

@@ -16,7 +16,7 @@ import numpy as np
 
 from heads.caching import writing
 from heads.data.table import Table, check_size, count
-from heads.data.vectors import BLOCK, Matrix, RowVectors, Vectors
+from heads.data.vectors import BLOCK, Matrix, RowVectors, Vectors, as_float32
 from heads.errors import DataError, LimitError
 from heads.settings import cache_folder, current_limits
 
@@ -34,8 +34,7 @@ class VectorSink:
 
     Attributes:
         name: What they are called in a sentence.
-        rows: How many rows will come.
-        width: How many numbers each has.
+        rows: How many will come.
         into: Where they lie already, if they do.
 
     Raises:
@@ -57,8 +56,7 @@ class VectorSink:
     def add(self, block: Matrix, lacks: np.ndarray | None = None) -> None:
         """Add vectors (n, w), some of which may be lacking (n,); raise DataError for NaN."""
         start = len(self._names)
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            own = np.ascontiguousarray(block, dtype=np.float32)
+        own = as_float32(block)
         bad = ~np.isfinite(own).all(axis=1)
         if bad.any():
             what = f"The vector on row {start + int(bad.argmax()) + 1:,} of {self.name} "
@@ -68,13 +66,13 @@ class VectorSink:
         self._names += names_of(own, lacks)
 
     def ragged(self, at: int, width: int) -> DataError:
-        """The vector so many rows after those that came already has another width."""
+        """Return the vector so many rows after those that came already has another width."""
         row = len(self._names) + at + 1
         what = f"The vector on row {row:,} of {self.name} has {count(width, 'number')}, "
         return DataError(f"{what}and others have {self.width:,}.", "Give vectors of one length.")
 
     def done(self) -> RowVectors:
-        """All of them."""
+        """Return all of them."""
         vectors = Vectors.whole(self._matrix[: len(self._names)])
         return RowVectors(vectors=vectors, names=self._names)
 
@@ -115,7 +113,7 @@ def check_shape(name: str, rows: int, width: int) -> None:
 
 
 def names_of(block: Matrix, lacks: np.ndarray | None = None) -> list[str]:
-    """What vectors (n, w) are called."""
+    """Return what vectors (n, w) are called."""
     heads = block[:, :SHOWN].tolist()
     more = " …" * (block.shape[1] > SHOWN)
     found = []
@@ -169,7 +167,7 @@ def vector_places(table: Table) -> list[int]:
 
 
 def hold_vectors(cells: Iterable[str]) -> bool:
-    """Whether cells hold vectors: lists of numbers, two or more, not all of them whole.
+    """Return True if cells hold vectors: lists of numbers, two or more, not all of them whole.
 
     >>> hold_vectors(["[0.5, 1]", "", "[1, 2e-3]"]), hold_vectors(["[1, 0]"]), hold_vectors([""])
     (True, False, False)
@@ -184,7 +182,7 @@ def hold_vectors(cells: Iterable[str]) -> bool:
 
 
 def numbers_in(cell: str) -> list[float] | None:
-    """The numbers of a list in a cell; None where it is none, or holds something else.
+    """Return the numbers of a list in a cell; None where it is none, or holds something else.
 
     >>> numbers_in("[1, 0.5]"), numbers_in("[1 0.5]"), numbers_in('["1", "2"]'), numbers_in("[[1]]")
     ([1.0, 0.5], None, [1.0, 2.0], None)

@@ -52,7 +52,7 @@ class Added:
     separator: str = ""
 
     def cell(self, value: Value) -> str:
-        """A value as a cell of text."""
+        """Return a value as a cell of text."""
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -62,7 +62,7 @@ class Added:
         return value if isinstance(value, str) else number(value)
 
     def value(self, value: Value) -> Any:
-        """A value as JSON and Parquet hold it: lists of labels are lists where the data's are."""
+        """Return a value as JSON and Parquet hold it: labels as lists where the data's are."""
         if isinstance(value, tuple):
             return list(value) if self.separator == LISTS else self._joined(value)
         return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -74,7 +74,7 @@ class Added:
 
 
 def number(value: float) -> str:
-    """A number of 32 bits, with as many digits as tell it from every other.
+    """Return a number of 32 bits, with as many digits as tell it from every other.
 
     >>> number(0.10000000149011612), number(-3.0), number(1e-9)
     ('0.100000001', '-3', '1e-09')
@@ -93,15 +93,15 @@ class Writer(ABC):
 
     @abstractmethod
     def write(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
-        """Writes some rows; a row of values each."""
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        self.file.close()
+        """Write some rows; a row of values each."""
 
     def finish(self) -> None:
-        """Writes what comes after the last row."""
+        """Write what comes after the last row."""
         self.file.flush()
+
+    def close(self) -> None:
+        """Close the file, also one that was not finished."""
+        self.file.close()
 
 
 @contextmanager
@@ -109,17 +109,14 @@ def written(
     path: Path,
     stream: TableStream,
     added: Sequence[Added],
-    ending: str = "",
     *,
     leaves_out: str = "",
     excel_safe: bool = False,
 ) -> Iterator[Writer]:
-    """Within it, a new file is written; it is there whole afterwards, or not at all.
+    """Write the rows of a file anew within a `with` block, after which it is whole or not there.
 
     Args:
-        stream: The file whose rows they are.
         added: The columns of ours.
-        ending: The format; that of the path's ending, if not given.
         leaves_out: A column that is not written; of delimited text alone.
         excel_safe: Whether each cell of delimited text that a spreadsheet would run is guarded.
 
@@ -127,11 +124,11 @@ def written(
         DataError: The disk refuses, the format cannot hold the rows, or another file has come to
             lie there meanwhile.
     """
-    ending = ending or path.suffix.lower()
-    make = WRITERS.get(ending)
+    make = WRITERS.get(path.suffix.lower())
     if make is None:
-        sign = _sign(ending, stream)
-        make = partial(_Delimited, sign=sign, leaves_out=leaves_out, excel_safe=excel_safe)
+        make = partial(
+            _Delimited, ending=path.suffix.lower(), leaves_out=leaves_out, excel_safe=excel_safe
+        )
     elif make is _Texts and stream.form == "columnar":
         make = _Typed
     with writing(place_told(path)), replacing(path, is_new=True) as place:
@@ -157,23 +154,16 @@ def check_rows(ending: str, rows: int) -> None:
         raise DataError(what, "Write a CSV or Parquet file.")
 
 
-def _sign(ending: str, stream: TableStream) -> str:
-    """What parts cells: the sign of the file itself, where the name does not say another."""
-    own = stream.facts.delimiter if isinstance(stream.facts, Delimited) else ","
-    if ending == ".tsv":
-        return "\t"
-    return "," if ending == ".csv" and own == "\t" else own
-
-
 class _Delimited(Writer):
-    """Cells separated by a sign, in UTF-8: by that of the file, by tabs where the name ends so."""
+    """Cells in UTF-8, separated by the sign of the file where the name does not say another."""
 
     def __init__(
         self,
         path: Path,
         stream: TableStream,
         added: Sequence[Added],
-        sign: str,
+        *,
+        ending: str,
         leaves_out: str,
         excel_safe: bool,
     ) -> None:
@@ -181,13 +171,14 @@ class _Delimited(Writer):
         # By its place: a title is not always the name that a column goes by.
         self._left = stream.columns.index(leaves_out) if leaves_out else None
         facts = stream.facts if isinstance(stream.facts, Delimited) else Delimited()
-        self._end = facts.line_end
+        is_named = ending == ".csv" and facts.delimiter == "\t"
+        sign = "\t" if ending == ".tsv" else "," if is_named else facts.delimiter
         # Half a letter, as JSON may hold one, is no UTF-8.
         self.file = path.open(
             "w", encoding="utf-8-sig" if facts.mark else "utf-8", errors="replace", newline=""
         )
         # A cell with any line end in it is quoted only where that ends the lines.
-        self._rows = csv.writer(_Ending(self.file, self._end), delimiter=sign)
+        self._rows = csv.writer(_Ending(self.file, facts.line_end), delimiter=sign)
         self._cell = partial(written_cell, excel_safe=excel_safe)
         names = (*self._kept(stream.titles), *(one.name for one in added))
         self._rows.writerow(map(self._cell, names))
@@ -273,7 +264,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value as JSON has it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | bool | int):
@@ -288,7 +279,7 @@ def _plain(value: Any) -> Any:
 
 
 def _as_values(block: Block, stream: TableStream) -> Iterator[Any]:
-    """Each row as values of its columns; a JSON object as its text."""
+    """Yield each row as values of its columns; a JSON object as its text."""
     if stream.form == "columnar":
         batches = [batch.to_pydict() for batch in block.own]
         found = (row for batch in batches for row in zip(*batch.values(), strict=True))
@@ -385,7 +376,7 @@ def _known_types() -> Iterator[None]:
 
 
 def _with(schema: "pyarrow.Schema", added: Sequence[Added]) -> "pyarrow.Schema":
-    """A schema with our columns; what `datasets` notes of its own ones is told of them too."""
+    """Return a schema with our columns, without the notes of `datasets`, which refuse them."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "number": pa.float32(), "flag": pa.bool_()}
@@ -401,7 +392,7 @@ def _with(schema: "pyarrow.Schema", added: Sequence[Added]) -> "pyarrow.Schema":
 
 
 def _whole(text: str) -> str:
-    """A text without halves of letters."""
+    """Return a text without halves of letters."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -425,9 +416,12 @@ class _Sheet(Writer):
         rows = _as_values(block, self.stream)
         for row, whole, own in zip(rows, block.rows, values, strict=True):
             ours = [
-                self._cell(_short(one, value)) for one, value in zip(self.added, own, strict=True)
+                float(number(value))
+                if isinstance(value, float)
+                else (one.cell(value) if isinstance(value, tuple) else value)
+                for one, value in zip(self.added, own, strict=True)
             ]
-            self._sheet.append([*self._kept(row, whole), *ours])
+            self._sheet.append([*self._kept(row, whole), *map(self._cell, ours)])
 
     def _kept(self, values: Any, row: Row) -> list[Any]:
         if isinstance(row.own, list):
@@ -438,7 +432,7 @@ class _Sheet(Writer):
         return [self._cell(value) for value in values]
 
     def _as_it_was(self, cell: SheetCell) -> Any:
-        """A cell of the file, shown as it was shown there."""
+        """Return a cell of the file, shown as it was shown there."""
         if cell.value is None:
             return None
         if isinstance(cell.value, str) and cell.kind != ERROR:
@@ -449,7 +443,6 @@ class _Sheet(Writer):
         return found
 
     def _cell(self, value: Any) -> Any:
-        """Any value as a cell."""
         if isinstance(value, float):
             value = value if math.isfinite(value) else None
         elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
@@ -461,7 +454,7 @@ class _Sheet(Writer):
         return self._text(value if isinstance(value, str) else _json(value).strip('"'))
 
     def _text(self, text: str, *, is_escaped: bool = False) -> Any:
-        """A text, which stays one whatever it begins with."""
+        """Return a text, which stays one whatever it begins with."""
         if not text:
             return None
         text = _whole(text)
@@ -491,13 +484,6 @@ class _Sheet(Writer):
 _EXACT = 10**15
 _ESCAPE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # what Excel would read as a sign
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")  # what XML cannot hold, or does not keep
-
-
-def _short(one: Added, value: Value) -> Any:
-    """A value of ours as a sheet has it."""
-    if isinstance(value, float):
-        return float(number(value))
-    return one.cell(value) if isinstance(value, tuple) else value
 
 
 WRITERS: Mapping[str, Callable[..., Writer]] = {
