@@ -35,23 +35,16 @@ ROOM = "Make room on the disk, or name another place."
 ELSEWHERE = "Name a folder that can be written to, or set HEADS_CACHE to one."
 FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)  # room is of no use
 # What a disk answers that is full, worn out, or not to be written to.
-REFUSALS = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO,
-)  # fmt: skip
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 NUMBER = re.compile(r"\(os error (\d+)\)")
 
 
 @contextlib.contextmanager
 def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> Iterator[None]:
-    """Within it, whatever the disk refuses becomes one sentence: what, why, and what to do.
+    """Raise whatever the disk refuses within a `with` block as one sentence, as `kind`.
 
     Args:
         what: What is written, as the beginning of a sentence.
-        hint: What to do.
-        kind: The error that it becomes.
-
-    Raises:
-        HeadsError: The disk refuses.
     """
     try:
         yield
@@ -63,7 +56,7 @@ def writing(what: str, hint: str = ROOM, kind: type[HeadsError] = DataError) -> 
 
 
 def place_told(path: Path) -> str:
-    """How a file or folder is named to whoever asked for it; in public its name alone."""
+    """Return how a file or folder is named to whoever asked for it; in public its name alone."""
     return path.name if current_limits().public else str(path)
 
 
@@ -74,13 +67,13 @@ def check_free(path: Path) -> None:
 
 
 def why(error: Exception) -> str:
-    """The reason that a disk gives, in its own words."""
+    """Return the reason that a disk gives, in its own words."""
     found = _plain(error)
     return found.strerror or str(found) or type(found).__name__
 
 
 def refusal(error: Exception) -> DataError | None:
-    """What to say where a disk has refused and nobody foresaw it; None, if that is not what it was.
+    """Return what to say where a disk has refused and nobody foresaw it; None for other errors.
 
     That is the net under `writing`: a bug is not blamed on the disk. Visitors of a public place
     are told of no path.
@@ -97,13 +90,13 @@ def refusal(error: Exception) -> DataError | None:
 
 
 def _is_of_disk(error: Exception) -> bool:
-    """Whether a disk may be behind an error: tokenizers raise a bare one with its number."""
+    """Return True if a disk may be behind an error: tokenizers raise a bare one with its number."""
     is_bare = type(error) is Exception and NUMBER.search(str(error)) is not None
     return is_bare or isinstance(error, (OSError, _safetensor_error()))
 
 
 def _plain(error: Exception) -> OSError:
-    """An error of a disk as Python's own kind; that of Rust has the number in its words."""
+    """Return an error of a disk as Python's own kind; that of Rust has the number in its words."""
     if isinstance(error, OSError):
         return error
     number = NUMBER.search(str(error))
@@ -133,14 +126,13 @@ def write_page(path: Path, make: Callable[[], str]) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666, *, is_new: bool = False) -> Iterator[Path]:
-    """Within it, a file is written in another place; after it, it is in its own, and whole.
+    """Yield another place to write a file in, which stands in its own, whole, after the block.
 
     Args:
         mode: Who may read and write it, less what the user's mask takes away.
-        is_new: Whether what is there by then stays.
+        is_new: Whether what is there by then stays, and DataError is raised.
 
     Raises:
-        DataError: Something is, though it was to be new.
         OSError: The disk refuses, whoever it was that wrote; what was there before stays.
     """
     delete_stale(path.parent)
@@ -219,7 +211,7 @@ def save_tensors(
 
 
 def _apart(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """Each in memory of its own, end to end: safetensors refuses to keep one part of it twice."""
+    """Return each in memory of its own: safetensors refuses to keep one part of it twice."""
     seen, found = set[int](), dict[str, "Tensor"]()
     for name, tensor in tensors.items():
         own = tensor.detach().contiguous()
@@ -230,13 +222,13 @@ def _apart(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
 
 
 def used(path: Path) -> None:
-    """Notes that a file has been used, so that it is among the last to go."""
+    """Note that a file has been used, so that it is among the last to go."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
 
 def make_room(folder: Path, most_bytes: int, spared_seconds: float = 0.0) -> None:
-    """Deletes the files that have not been used for longest, where they are too many.
+    """Delete the files that have not been used for longest, where they are too many.
 
     Args:
         folder: All files below it count, and what a killed process left unfinished goes.
@@ -264,7 +256,7 @@ def files_below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _safetensor_error() -> type[Exception]:
-    """What safetensors raises: asked for only where something failed, as it imports torch."""
+    """Return what safetensors raises, only where something failed: this imports torch."""
     from safetensors import SafetensorError
 
     return SafetensorError
@@ -275,7 +267,7 @@ def _safetensor_error() -> type[Exception]:
 
 @cache
 def own_code(*modules: str) -> str:
-    """A digest of code of this package, and the versions that compute with it.
+    """Return a digest of code of this package, and the versions that compute with it.
 
     Args:
         modules: Files that matter besides the parts, such as ``features/store``; all that do not
@@ -292,13 +284,13 @@ def own_code(*modules: str) -> str:
 
 
 def is_ours(part: Any) -> bool:
-    """Whether a part is a built-in one, not a user's own."""
+    """Return True if a part is a built-in one, not a user's own."""
     return part.__module__.startswith("heads.")
 
 
 @cache
 def foreign_code(part: Any) -> str:
-    """A digest of the file that a user's own part comes from; empty for the built-in ones."""
+    """Return a digest of the file of a user's own part; "" for the built-in ones."""
     if is_ours(part):
         return ""
     function = part.forward if isinstance(part, type) else part

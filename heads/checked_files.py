@@ -34,9 +34,6 @@ def write_tensors(
     Args:
         tensors: Of any layout in memory: views, and the same one under several names.
         facts: What stands beside them, in the file's metadata.
-
-    Raises:
-        OSError: The disk refuses.
     """
     write(path, partial(fill_tensors, tensors=tensors, facts=facts))
 

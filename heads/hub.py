@@ -25,17 +25,13 @@ def token() -> bool | None:
 def asking(
     name: str, error: type[HeadsError], *, thing: str = "model", later: str, instead: str = ""
 ) -> Iterator[None]:
-    """Says in one sentence what is wrong with the Hub, or with what it was asked for.
+    """Raise within a `with` block what is wrong with the Hub, or what it is asked for, as `error`.
 
     Args:
         name: What it is asked for, such as owner/name.
-        error: The kind of error that is raised.
         thing: What that is: a model or a data set.
         later: What to do where the Hub does not hand it out now.
         instead: What to do of those who can do nothing about it themselves.
-
-    Raises:
-        HeadsError: Something is.
     """
     from huggingface_hub import errors
 
@@ -75,7 +71,7 @@ def _unreachable(name: str, error: Exception) -> str:
 
 
 def free_bytes() -> int:
-    """The bytes that are free where the Hub's client keeps what it downloads."""
+    """Return the bytes that are free where the Hub's client keeps what it downloads."""
     place = hub_folder()
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -83,14 +79,14 @@ def free_bytes() -> int:
 
 
 def hub_folder() -> Path:
-    """Where the Hub's client keeps what it downloads."""
+    """Return where the Hub's client keeps what it downloads."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def repo_folder(name: str, kind: str) -> Path:
-    """Where the Hub's client keeps all of a repository, of the kind model or dataset."""
+    """Return where the Hub's client keeps all of a repository, of the kind model or dataset."""
     from huggingface_hub.file_download import repo_folder_name
 
     return hub_folder() / repo_folder_name(repo_id=name, repo_type=kind)

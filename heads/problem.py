@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the page names problem types before torch is imported
     from torch import Tensor
 
 OutputActivation = Literal["softmax", "normalised_sigmoid", "sigmoid", "none"]
+Labels = Sequence[Sequence[int]]  # of each row the numbers of its classes
 BANDS = 10  # of values, in each of which the same share of rows is held out
 
 
@@ -62,22 +63,20 @@ class ProblemType(ABC):
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _the, (type(self).__name__,)
+    def __reduce__(self) -> str:
+        return next(name for name, value in globals().items() if value is self)
 
     def outputs(self, classes: int) -> int:
-        """How many logits a head has for so many classes."""
+        """Return how many logits a head has for so many classes."""
         return classes
 
     def learned_by(self, loss: str) -> "ProblemType":
-        """The type that a head answers which has learned by a loss: one-versus-rest by its own."""
+        """Return the type of a head that learned by a loss: one-versus-rest has its own."""
         return self
 
     @abstractmethod
-    def targets(
-        self, labels: Sequence[Sequence[int]], values: Sequence[float], classes: int
-    ) -> "Tensor":
-        """The targets of rows, from the numbers of their classes or from their values."""
+    def targets(self, labels: Labels, values: Sequence[float], classes: int) -> "Tensor":
+        """Return the targets of rows, from the numbers of their classes or from their values."""
 
     @abstractmethod
     def target_matrix(self, targets: "Tensor", outputs: int) -> "Tensor":
@@ -85,7 +84,7 @@ class ProblemType(ABC):
 
     @abstractmethod
     def answers(self, logits: "Tensor", thresholds: "Tensor | None" = None) -> "Tensor":
-        """What is answered, in the form of targets: the largest logit, or all above a threshold."""
+        """Return answers in the form of targets: the largest logit, or all above a threshold."""
 
     def chosen(self, logits: "Tensor", thresholds: Sequence[float] = ()) -> "Tensor":
         """(n, c), true at the classes that are answered.
@@ -107,7 +106,7 @@ class ProblemType(ABC):
 
     @abstractmethod
     def confidence(self, logits: "Tensor", answers: "Tensor") -> "Tensor":
-        """The probability of every answer: (n,), or (n, c) where each label is a question."""
+        """Return the probability of every answer: (n,), or (n, c) if each label is a question."""
 
     @abstractmethod
     def log_likelihood(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
@@ -132,9 +131,7 @@ class SingleLabel(ProblemType):
     def learned_by(self, loss: str) -> ProblemType:
         return ONE_VERSUS_REST if loss == "ovr" else self
 
-    def targets(
-        self, labels: Sequence[Sequence[int]], values: Sequence[float], classes: int
-    ) -> "Tensor":
+    def targets(self, labels: Labels, values: Sequence[float], classes: int) -> "Tensor":
         import torch
 
         return torch.tensor([label for (label,) in labels], dtype=torch.long)
@@ -183,9 +180,7 @@ class MultiLabel(ProblemType):
     output_activation = "sigmoid"
     has_label_sets = True
 
-    def targets(
-        self, labels: Sequence[Sequence[int]], values: Sequence[float], classes: int
-    ) -> "Tensor":
+    def targets(self, labels: Labels, values: Sequence[float], classes: int) -> "Tensor":
         import torch
 
         found = torch.zeros(len(labels), classes)
@@ -218,7 +213,7 @@ class MultiLabel(ProblemType):
         return logsigmoid(logits.where(targets.bool(), -logits))
 
     def strata(self, targets: "Tensor") -> "Tensor":
-        """A row's rarest label, or none of them."""
+        """Return a row's rarest label, or none of them."""
         import torch
 
         has, sizes = targets.bool(), targets.sum(dim=0)
@@ -253,9 +248,7 @@ class Regression(ProblemType):
     def outputs(self, classes: int) -> int:
         return 1
 
-    def targets(
-        self, labels: Sequence[Sequence[int]], values: Sequence[float], classes: int
-    ) -> "Tensor":
+    def targets(self, labels: Labels, values: Sequence[float], classes: int) -> "Tensor":
         import torch
 
         return torch.tensor(values, dtype=torch.double)
@@ -285,7 +278,6 @@ class Regression(ProblemType):
 SINGLE_LABEL, ONE_VERSUS_REST = SingleLabel(), OneVersusRest()
 MULTI_LABEL, SINGLE_OUTPUT = MultiLabel(), SingleOutput()
 REGRESSION = Regression()
-_ALL = (SINGLE_LABEL, ONE_VERSUS_REST, MULTI_LABEL, SINGLE_OUTPUT, REGRESSION)
 # What data can be labelled with; the others are ways to answer that a head may have.
 PROBLEM_TYPES: Mapping[str, ProblemType] = {
     one.name: one for one in (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
@@ -293,7 +285,7 @@ PROBLEM_TYPES: Mapping[str, ProblemType] = {
 
 
 def problem_of(facts: Mapping[str, Any]) -> ProblemType:
-    """The problem type that kept facts tell of, those of earlier versions as well.
+    """Return the problem type that kept facts tell of, those of earlier versions as well.
 
     >>> problem_of({"problem_type": "regression"}), problem_of({"many": True, "numbers": False})
     (regression, multi_label_classification)
@@ -321,7 +313,3 @@ def plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
-
-
-def _the(kind: str) -> ProblemType:
-    return next(one for one in _ALL if type(one).__name__ == kind)

@@ -20,23 +20,22 @@ def _setting(
     title: str,
     says: str,
     *,
-    low: float | None = None,
-    high: float | None = None,
+    between: tuple[float, float] | None = None,
     among: tuple[str, ...] | None = None,
     of: str = "",
 ) -> Any:
     """Return a field with what forms and flags need to know of a setting.
 
     Args:
-        title: Its title on the page.
-        says: Its description.
-        low, high: The range of a number.
+        between: The least and the greatest of a number.
         among: The choices of a text.
         of: "head" if it concerns the training of one head, "classifier" if only of one with
             classes: the estimators have these. Else it concerns the comparison.
     """
-    known = {"title": title, "says": says, "low": low, "high": high, "among": among, "of": of}
-    return field(default=default, metadata={k: v for k, v in known.items() if v is not None})
+    known: dict[str, Any] = {"title": title, "says": says, "of": of}
+    if between:
+        known["low"], known["high"] = between
+    return field(default=default, metadata=known | ({"among": among} if among else {}))
 
 
 SEEDS, TUNED_SEEDS = 3, 5  # repetitions on a test set, unless a number is chosen
@@ -61,23 +60,20 @@ class ExperimentConfig:
         "Seeds, with a test set",
         f"Repetitions on a test set: other new weights, and other development rows. 0: {SEEDS}, "
         f"and {TUNED_SEEDS} where a base model is tuned.",
-        low=0,
-        high=50,
+        between=(0, 50),
     )
     folds: int = _setting(
         5,
         "Folds, without a test set",
         "Without a test set: into how many parts the rows are split; each is scored by heads "
         "that learned from the others.",
-        low=2,
-        high=20,
+        between=(2, 20),
     )
     repetitions: int = _setting(
         1,
         "Repetitions of the folds",
         "Without a test set: how often all rows are scored, in other folds.",
-        low=1,
-        high=20,
+        between=(1, 20),
     )
     metric: str = _setting(
         "auto",
@@ -92,16 +88,14 @@ class ExperimentConfig:
         0.25,
         "Rows that are scored, with few rows a class",
         "With a few rows a class and without a test set: the share of the rows that is scored.",
-        low=0.05,
-        high=0.9,
+        between=(0.05, 0.9),
     )
     development: float = _setting(
         0.15,
         "Rows that settings are chosen on",
         "Share of the rows that a seed learns from, drawn anew for each, on which it chooses its "
         "settings and when to stop.",
-        low=0.05,
-        high=0.5,
+        between=(0.05, 0.5),
         of="head",
     )
     learning_rate: float = _setting(
@@ -109,8 +103,7 @@ class ExperimentConfig:
         "Learning rate",
         "Step size of AdamW for heads with hidden layers on a frozen base model; 0: searched, with "
         "the weight decay. Linear heads are solved without steps.",
-        low=0.0,
-        high=1.0,
+        between=(0.0, 1.0),
         of="head",
     )
     steps: int = _setting(
@@ -118,8 +111,7 @@ class ExperimentConfig:
         "Steps",
         "How many steps heads with hidden layers take; 0: until the development loss stops "
         "falling.",
-        low=0,
-        high=1_000_000,
+        between=(0, 1_000_000),
         of="head",
     )
     trials: int = _setting(
@@ -127,8 +119,7 @@ class ExperimentConfig:
         "Settings tried",
         "How many settings every head tries on its development rows. 0: as many as each kind of "
         "head needs; 3 of every kind where a base model is tuned, so that none is searched longer.",
-        low=0,
-        high=3,
+        between=(0, 3),
         of="head",
     )
     epochs: int = _setting(
@@ -136,8 +127,7 @@ class ExperimentConfig:
         "Passes over the rows, of a tuned base model",
         "Passes over the rows in which a base model is tuned, at most; 0: 3 to 10, fewer the "
         "more rows there are.",
-        low=0,
-        high=100,
+        between=(0, 100),
         of="head",
     )
     tuning_rate: float = _setting(
@@ -145,8 +135,7 @@ class ExperimentConfig:
         "Learning rate, of a tuned base model",
         "Learning rate of the last layer of a base model that is tuned, or of its adapter; 0: "
         "searched.",
-        low=0.0,
-        high=1.0,
+        between=(0.0, 1.0),
         of="head",
     )
     gradient_checkpointing: bool = _setting(
@@ -168,8 +157,7 @@ class ExperimentConfig:
         "Few rows a class",
         "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
         "several labels a row counts for its rarest.",
-        low=0,
-        high=100_000,
+        between=(0, 100_000),
     )
     class_weights: bool = _setting(
         False,
@@ -182,16 +170,14 @@ class ExperimentConfig:
         0.0,
         "Focal loss",
         "Focal loss: how much less rows count that are right already; 0: all alike.",
-        low=0.0,
-        high=10.0,
+        between=(0.0, 10.0),
         of="classifier",
     )
     smoothing: float = _setting(
         0.0,
         "Label smoothing",
         "Label smoothing: how far goals of 0 and 1 are drawn together.",
-        low=0.0,
-        high=0.5,
+        between=(0.0, 0.5),
         of="classifier",
     )
     curve: bool = _setting(
@@ -223,22 +209,19 @@ class ExperimentConfig:
         0,
         "Time allowed, in seconds",
         "Stop after that many seconds and keep what is done; 0: no end.",
-        low=0,
-        high=1_000_000,
+        between=(0, 1_000_000),
     )
     budget_cells: int = _setting(
         0,
         "Recipes trained at most",
         "Stop after that many recipes and keep what is done; 0: all.",
-        low=0,
-        high=1_000_000,
+        between=(0, 1_000_000),
     )
     seed: int = _setting(
         0,
         "Seed",
         "Seed of splits, new weights and dropout.",
-        low=0,
-        high=2**32 - 1,
+        between=(0, 2**32 - 1),
         of="head",
     )
 
@@ -393,7 +376,7 @@ def use_limits(limits: Limits | None) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Where trained heads are kept between starts: $HEADS_CACHE, storage, ~/.cache/head-to-head."""
+    """Return where trained heads are kept: $HEADS_CACHE, storage or ~/.cache/head-to-head."""
     if home := os.environ.get("HEADS_CACHE"):
         return Path(home)
     storage = _own_storage()
@@ -407,7 +390,7 @@ def _own_storage() -> Path | None:
 
 
 def runs_folder() -> Path:
-    """Where runs are kept: $HEADS_RUNS, within $HEADS_CACHE or storage, or the user's own data."""
+    """Return where runs are kept: $HEADS_RUNS, in $HEADS_CACHE or storage, or the user's data."""
     if home := os.environ.get("HEADS_RUNS"):
         return Path(home)
     if os.environ.get("HEADS_CACHE") or _own_storage():
@@ -419,7 +402,7 @@ SERVED = "head-to-head-served"
 
 
 def served_folder() -> Path:
-    """Where Gradio puts uploads, and from where alone it serves files: a folder of this app's own.
+    """Return the folder of this app's own where Gradio puts uploads, the only one it serves.
 
     What lies in it is deleted by age and size, so it is never one that others use as well, as the
     one that Gradio would take, or $GRADIO_TEMP_DIR.
@@ -439,7 +422,7 @@ def server_address() -> tuple[str, int | None]:
 
 
 def server_hosts() -> frozenset[str]:
-    """Names that the app goes by besides localhost: $HEADS_HOSTS, and on a Space its own."""
+    """Name that the app goes by besides localhost: $HEADS_HOSTS, and on a Space its own."""
     return frozenset(listed("HEADS_HOSTS") + listed("SPACE_HOST"))
 
 
@@ -509,7 +492,7 @@ def storage_folder() -> Path | None:
 
 @cache
 def _takes_files(folder: Path) -> bool:
-    """Whether a file can be written into a folder; that a folder is there does not say so."""
+    """Return True if a file can be written into a folder, which may be there to be read alone."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -518,7 +501,7 @@ def _takes_files(folder: Path) -> bool:
 
 
 def kept_folder() -> Path:
-    """Where lies what the next start uses again: in storage that lasts, else with the caches.
+    """Return where lies what the next start uses again: in storage, else with the caches.
 
     Trained heads on show and models that extras made lie there, and nothing that visitors brought.
     """
@@ -527,7 +510,7 @@ def kept_folder() -> Path:
 
 
 def use_storage() -> None:
-    """Lets the Hub's client keep models in storage that lasts, where it is told nowhere else.
+    """Let the Hub's client keep models in storage that lasts, where it is told nowhere else.
 
     The client reads the environment once, as it is imported; so this is called before.
     """
@@ -537,34 +520,34 @@ def use_storage() -> None:
 
 
 def is_offline() -> bool:
-    """Whether the user has told the Hub's client not to use the network."""
+    """Return True if the user has told the Hub's client not to use the network."""
     values = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
     return any(value.upper() in ("1", "ON", "YES", "TRUE") for value in values)
 
 
 def is_debugging() -> bool:
-    """Whether the log also has the tracebacks of errors, which may quote texts: never in public."""
+    """Return True if the log has tracebacks too, which may quote texts: never in public."""
     return bool(os.environ.get("HEADS_DEBUG")) and not current_limits().public
 
 
 def set_public() -> None:
-    """Puts this process into public mode, as `heads app --public` asks."""
+    """Put this process into public mode, as `heads app --public` asks."""
     os.environ["HEADS_PUBLIC"] = "1"
 
 
 def parts_file() -> Path | None:
-    """The file of the user's own parts that the process which started this one was given."""
+    """Return the file of the user's own parts that the process which started this one was given."""
     path = os.environ.get("HEADS_PARTS")
     return Path(path) if path else None
 
 
 def set_parts_file(path: Path) -> None:
-    """Lets the processes that this one starts take the same parts."""
+    """Let the processes that this one starts take the same parts."""
     os.environ["HEADS_PARTS"] = str(path.absolute())
 
 
 def environment_with(folder: Path) -> dict[str, str]:
-    """The environment of this process, for another that also imports what lies in a folder.
+    """Return the environment of this process, for another that also imports what lies in a folder.
 
     On a Space the package is not installed, and a process started elsewhere would not find it.
     """

@@ -12,7 +12,7 @@ from heads.data.groups import LARGEST, shared
 from heads.data.labels import SEPARATORS, find_separator, is_measured, numbers_of
 from heads.data.numbers import plainest
 from heads.data.rows import Rows
-from heads.data.table import LISTS, Columns, Finding, Table, count, finding, short
+from heads.data.table import LISTS, Columns, Finding, Table, count, finding, quoted, short
 from heads.data.text import folded, normalize_text
 from heads.errors import DataError, LimitError
 from heads.settings import current_limits
@@ -26,7 +26,7 @@ _NOT_LETTERS = re.compile(r"[\W\d_]+")
 
 
 def text_findings(rows: Rows) -> list[Finding]:
-    """Warnings on the texts, in the order in which to read them."""
+    """Return warnings on the texts, in the order in which to read them."""
     seconds = rows.pairs or [""] * len(rows.texts)
     keys = [folded(*pair) for pair in zip(rows.texts, seconds, strict=True)]
     groups: dict[str, list[int]] = defaultdict(list)
@@ -71,7 +71,7 @@ def _repeated(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
 
 
 def _across(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
-    """Texts of the training rows that come again in the rows for scoring."""
+    """Return texts of the training rows that come again in the rows for scoring."""
     if not rows.parts:
         return []
     leaked = []
@@ -100,7 +100,7 @@ def _across(twins: Sequence[Sequence[int]], rows: Rows) -> list[Finding]:
 
 
 def _near(keys: Sequence[str], rows: Rows) -> list[Finding]:
-    """Texts that differ from another only in digits, signs and spaces."""
+    """Return texts that differ from another only in digits, signs and spaces."""
     groups: dict[str, set[str]] = defaultdict(set)
     bare = [_NOT_LETTERS.sub(" ", key).strip() for key in keys]
     for key, letters in zip(keys, bare, strict=True):
@@ -117,7 +117,7 @@ def _near(keys: Sequence[str], rows: Rows) -> list[Finding]:
 
 
 def _leaks(rows: Rows) -> list[Finding]:
-    """Labels that stand in the texts they are to be found from."""
+    """Return labels that stand in the texts they are to be found from."""
     if rows.numbers:
         return []
     texts = [normalize_text(text).casefold() for text in rows.texts]
@@ -140,7 +140,7 @@ def _leaks(rows: Rows) -> list[Finding]:
 
 
 def _inside(texts: Sequence[str], sets: Sequence[tuple[str, ...]]) -> list[int]:
-    """Rows whose text holds all their labels, where that is more than the words' being common."""
+    """Return rows whose text holds all their labels, if other rows hold these words less often."""
     of_class: dict[str, list[int]] = defaultdict(list)
     for row, labels in enumerate(sets):
         for label in labels:
@@ -188,15 +188,15 @@ _MANY_NUMBERS = 10
 _NONE = {"-", "?", "nan", "NaN", "None", "null", "N/A", "n/a"}
 
 
-def counted(rows: Rows) -> Counter[str]:
-    """How many rows have each label, in the order in which the labels come."""
+def count_labels(rows: Rows) -> Counter[str]:
+    """Return how many rows have each label, in the order in which the labels come."""
     return Counter(label for labels in rows.sets for label in labels)
 
 
 def shorten(rows: Rows, name: str) -> list[Finding]:
     """Cut labels that are too long; raise DataError if two of them are the same when cut."""
     most = current_limits().label_characters
-    short_of = {label: label[:most].rstrip() for label in counted(rows)}
+    short_of = {label: label[:most].rstrip() for label in count_labels(rows)}
     long = [row for row, labels in enumerate(rows.sets) if any(len(each) > most for each in labels)]
     if not long:
         return []
@@ -212,7 +212,7 @@ def shorten(rows: Rows, name: str) -> list[Finding]:
 def check_labels(rows: Rows, name: str, *, many: bool) -> None:
     """Raise DataError or LimitError for what cannot be classes: one, too many, or real numbers."""
     limits = current_limits()
-    counts = counted(rows)
+    counts = count_labels(rows)
     if not counts:
         raise DataError(f"No row of {name} has a label.", "Choose the column that holds labels.")
     if len(counts) == 1:
@@ -246,8 +246,8 @@ def check_numbers(numbers: Sequence[float], name: str) -> None:
 
 
 def one_spelling(rows: Rows) -> list[Finding]:
-    """Makes 1 and 1.0 one label, where both are there."""
-    counts = counted(rows)
+    """Make 1 and 1.0 one label, where both are there."""
+    counts = count_labels(rows)
     plain: dict[str, list[str]] = defaultdict(list)
     for label in counts:
         plain[plainest(label)].append(label)
@@ -258,26 +258,26 @@ def one_spelling(rows: Rows) -> list[Finding]:
     rows.sets[:] = [tuple(sorted({same.get(n, n) for n in labels})) for labels in rows.sets]
     one = next(iter(same.values()))
     says = (
-        f"{_quoted(plain[one])} are one number and were taken for one label, '{one}' "
+        f"{quoted(plain[one], 4)} are one number and were taken for one label, '{one}' "
         f"({rows.where(odd)})."
     )
     return [rows.found("one_spelling", says, odd)]
 
 
 def label_findings(rows: Rows, *, many: bool) -> list[Finding]:
-    """Warnings on the labels, in the order in which to read them."""
-    counts = counted(rows)
+    """Return warnings on the labels, in the order in which to read them."""
+    counts = count_labels(rows)
     first: dict[str, int] = {}
     for row, labels in enumerate(rows.sets):
         for label in labels:
             first.setdefault(label, row)
     by_kind: list[tuple[str, str, list[str]]] = []
     for group in _alike(counts, str.casefold):
-        says = f"The labels {_quoted(group)} differ only by case"
+        says = f"The labels {quoted(group, 4)} differ only by case"
         by_kind.append(("case", says, group))
     for twins in _alike({label.casefold() for label in counts}, _skeleton):
         group = sorted(label for label in counts if label.casefold() in twins)
-        says = f"The labels {_quoted(group)} look alike but are spelled with different letters"
+        says = f"The labels {quoted(group, 4)} look alike but are spelled with different letters"
         by_kind.append(("lookalike", says, group))
     found = []
     for label in sorted(_NONE & set(counts)):
@@ -310,15 +310,10 @@ def _alike(labels: Iterable[str], fold: Callable[[str], str]) -> list[list[str]]
 
 
 def _skeleton(label: str) -> str:
-    """What a label looks like: without accents, in Latin letters where they look the same."""
+    """Return a label without accents, in Latin letters where they look the same."""
     parts = unicodedata.normalize("NFKD", label)
     seen = "".join(each for each in parts if unicodedata.category(each) not in ("Mn", "Cf"))
     return seen.translate(_TWINS).casefold()
-
-
-def _quoted(names: Sequence[str], most: int = 4) -> str:
-    shown = [f"'{short(name)}'" for name in names[:most]]
-    return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Finding]:
@@ -344,7 +339,7 @@ def _several(counts: Counter[str], first: dict[str, int], rows: Rows) -> list[Fi
 
 
 def _amounts(counts: Counter[str], rows: Rows) -> list[Finding]:
-    """Labels that may measure something: percentages, prices, whole numbers from 0 to 100."""
+    """Return a warning of labels that may measure something, such as percentages or prices."""
     notation, numbers = numbers_of(counts)
     if len(numbers) < len(counts) or len(numbers) < 3:
         return []
@@ -373,7 +368,7 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
         things = ("label has", "labels have") if many else ("class has", "classes have")
         says = (
             f"{count(len(small), *things)} fewer than {_FEW_ROWS} rows: "
-            f"{_quoted(small)}. Too few to learn or to score; add rows or leave them out."
+            f"{quoted(small, 4)}. Too few to learn or to score; add rows or leave them out."
         )
         found.append(rows.found("tiny", says, [first[label] for label in small]))
     label, most = counts.most_common(1)[0]
@@ -391,7 +386,7 @@ def _sizes(counts: Counter[str], first: dict[str, int], rows: Rows, *, many: boo
 # --- What the labels of a table were taken for, in a few words and as warnings.
 
 
-def told(corpus: Corpus, columns: Columns) -> str:
+def describe_labels(corpus: Corpus, columns: Columns) -> str:
     """Return what the labels are, such as "48 labels, 2.3 a row, separated by '|'"."""
     if not corpus.problem.has_classes:
         return f"numbers from {min(corpus.numbers):.6g} to {max(corpus.numbers):.6g}"
@@ -404,7 +399,7 @@ def told(corpus: Corpus, columns: Columns) -> str:
 
 
 def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool) -> list[Finding]:
-    """What was guessed of the labels and how to change it; then what does not fit."""
+    """Return what was guessed of the labels and how to change it; then what does not fit."""
     found = []
     if guessed and not corpus.problem.is_exclusive:
         found.append(_guessed(rows, corpus, columns))
@@ -415,7 +410,7 @@ def kind_findings(rows: Rows, corpus: Corpus, columns: Columns, *, guessed: bool
         found.append(finding("separator", says + hint))
     never = [name for name in columns.labels if name not in corpus.classes]
     if never:
-        says = f"No row has {_quoted(never, 3)}: left out, since nothing can be learned of it."
+        says = f"No row has {quoted(never)}: left out, since nothing can be learned of it."
         found.append(finding("never", says))
     return found
 
@@ -434,7 +429,7 @@ def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
     none = f" {count(len(without), 'row has', 'rows have')} none." if without else ""
     if columns.labels:
         says = (
-            f"The columns {_quoted(columns.labels, 3)} are labels, with 1 where a row has them."
+            f"The columns {quoted(columns.labels)} are labels, with 1 where a row has them."
             f"{none} If they are something else, choose the label column."
         )
         return rows.found("columns", says, without)
@@ -448,7 +443,7 @@ def _guessed(rows: Rows, corpus: Corpus, columns: Columns) -> Finding:
 
 
 def group_findings(rows: Rows, corpus: Corpus, columns: Columns) -> list[Finding]:
-    """What holds rows together that no split parts, where one should know of it."""
+    """Return what holds rows together that no split parts, where one should know of it."""
     found = []
     if columns.group:
         sizes = Counter(group for group in corpus.groups if group)
@@ -471,12 +466,6 @@ def group_findings(rows: Rows, corpus: Corpus, columns: Columns) -> list[Finding
     return found
 
 
-def rows_of_classes(rows: Rows, corpus: Corpus) -> dict[str, int]:
-    """How many rows have each class, in the order of the classes; nothing for numbers."""
-    counts = counted(rows)
-    return {} if corpus.numbers else {name: counts[name] for name in corpus.classes}
-
-
 def spread_of(numbers: Sequence[float]) -> tuple[float, ...]:
     """Return the least number, the quartiles and the greatest; nothing where there are none.
 
@@ -490,7 +479,7 @@ def spread_of(numbers: Sequence[float]) -> tuple[float, ...]:
 
 
 def vector_findings(table: Table, columns: Columns, corpus: Corpus) -> list[Finding]:
-    """What was taken where a file holds vectors, and texts as well."""
+    """Return what was taken where a file holds vectors, and texts as well."""
     if corpus.vectors is None:
         others = [name for name in table.vectors if name not in columns.used]
         if not others:

@@ -74,7 +74,7 @@ ANSWERS = frozenset((
 
 
 def plain(name: str) -> str:
-    """A column's name without case, spaces and signs.
+    """Return a column's name without case, spaces and signs.
 
     >>> plain("#1 String"), plain("Review_Body")
     ('1string', 'reviewbody')
@@ -83,7 +83,7 @@ def plain(name: str) -> str:
 
 
 def words(name: str) -> list[str]:
-    """The words of a column's name.
+    """Return the words of a column's name.
 
     >>> words("reviewBody_text")
     ['review', 'body', 'text']
@@ -93,6 +93,6 @@ def words(name: str) -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Whether a cell is called like a column of a labelled table."""
+    """Return True if a cell is called like a column of a labelled table."""
     key = plain(name)
     return key in TEXTS or key in LABELS or key in SPLITS or any(key in pair for pair in PAIRS)

@@ -73,18 +73,14 @@ class ColumnProfile:
     """What a sample of a column's cells looks like. Shares are of the filled cells, from 0 to 1.
 
     Attributes:
-        filled: How many cells hold something.
         full: The share of all cells that do.
         letters: Letters of a filled cell, on average; a date or a number has hardly any.
-        distinct: How many different ones there are.
-        numbers: Whether all are numbers.
         fractions: Whether all are numbers, and some are not whole.
         sentences: The share with four words or more.
         dates: The share that are dates, times or years.
         codes: The share that are ids, addresses, names of files.
         people: The share that look like names of persons: two or three words with capitals.
         markup: The share that begin like HTML, or like a parse tree.
-        lists: Whether all are lists.
         answers: The share that are called as answers often are, such as positive or spam.
     """
 
@@ -119,7 +115,7 @@ class ColumnProfile:
 
 
 def profile(table: Table, name: str) -> ColumnProfile:
-    """Looks at rows from the whole table, which may be sorted by class.
+    """Return what rows from the whole table look like, which may be sorted by class.
 
     They are drawn, always the same: of every second row a table that alternates shows one class.
     """
@@ -159,7 +155,7 @@ def _words(cell: str) -> int:
 
 
 def is_date(cell: str) -> bool:
-    """Whether a cell is a date or a time, whichever way it is written.
+    """Return True if a cell is a date or a time, whichever way it is written.
 
     >>> [is_date(cell) for cell in ("16-03-2020", "Mon Apr 06 22:19:45 PDT 2009", "2:30 pm")]
     [True, True, True]
@@ -183,7 +179,7 @@ def _is_year(cell: str) -> bool:
 
 
 def is_code(cell: str) -> bool:
-    """Whether a cell is an id, an address or the name of a file: one word that nobody says.
+    """Return True if a cell is an id, an address or the name of a file: one word that nobody says.
 
     >>> [is_code(cell) for cell in ("AVqkIhwDv8e3D1O", "gj04", "https://t.co/x", "@me", "a/b.txt")]
     [True, True, True, True, True]
@@ -205,7 +201,7 @@ _LONG = 60  # letters: no label is as long
 
 
 def text_points(name: str, seen: ColumnProfile) -> float:
-    """How well a column would do as the texts: its cells are long, varied, unlike each other."""
+    """Return how well a column does as the texts: long, varied cells, unlike each other."""
     # Twice as long is one point: a title of 30 letters has 5, a review of 500 has 9.
     points = math.log2(1 + min(seen.letters, 2_000))
     points *= 0.4 + 0.6 * seen.sentences  # single words are keywords, names of things
@@ -220,7 +216,7 @@ def text_points(name: str, seen: ColumnProfile) -> float:
 
 
 def _text_name(name: str) -> float:
-    """Up to two and a half points for a name that texts often have."""
+    """Return up to two and a half points for a name that texts often have."""
     key, parts = plain(name), words(name)
     if key in TEXTS:
         return 2.5 - 1.5 * TEXTS.index(key) / len(TEXTS)
@@ -235,7 +231,7 @@ def _text_name(name: str) -> float:
 def label_points(
     name: str, seen: ColumnProfile, *, paired: bool = False, opinion: bool = False
 ) -> float:
-    """How well a column would do as the labels: its cells come again, few of them, in few words.
+    """Return how well a column does as the labels: few different cells, in few words.
 
     Args:
         paired: Whether the rows have two texts, which are often labelled by how alike they are.
@@ -255,7 +251,7 @@ def label_points(
 
 
 def label_contents(seen: ColumnProfile) -> float:
-    """The points for what is in a column of labels."""
+    """Return the points for what is in a column of labels."""
     if seen.constant:
         return NEVER
     many = 5 if seen.numbers else 1  # numbers count things as often as they name classes
@@ -272,7 +268,7 @@ def label_contents(seen: ColumnProfile) -> float:
 
 
 def _label_name(name: str) -> float:
-    """Up to six points for a name that labels often have, the clearer the more."""
+    """Return up to six points for a name that labels often have, the clearer the more."""
     key, parts = plain(name), words(name)
     clear = 6.0 - 2.5 / len(LABELS) * LABELS.index(key) if key in LABELS else 0.0
     if key in WEAK:
@@ -291,12 +287,12 @@ def _label_name(name: str) -> float:
 
 
 def is_named(name: str) -> bool:
-    """Whether a column is called as labels are."""
+    """Return True if a column is called as labels are."""
     return _label_name(name) > 0
 
 
 def ranked(points: Mapping[str, float]) -> list[str]:
-    """Names by their points, the most first; the first of equals."""
+    """Return names by their points, the most first; the first of equals."""
     return sorted(points, key=lambda name: -points[name])
 
 
@@ -311,7 +307,7 @@ _HALF = 0.5
 
 
 def fitting(columns: Columns, table: Table) -> Columns | None:
-    """The columns of the data for a file that is to be its test; None where they are not there.
+    """Return the columns of the data for a file that is its test; None where it lacks one.
 
     Its classes need no order of their own, and it need not say what is a test or a group.
     """
@@ -347,7 +343,7 @@ def guess(table: Table, said: ColumnHints | None = None) -> Columns:
 
 
 def _by_cells(table: Table, columns: Columns, said: ColumnHints) -> Columns:
-    """What the cells of the label column are: numbers, several labels, or one."""
+    """Return what the cells of the label column are: numbers, several labels, or one."""
     number, separator = said.number, said.separator
     if columns.label in table.columns and not said.order:
         cells = cells_of(table, columns.label)
@@ -400,7 +396,7 @@ def _choice(table: Table, said: ColumnHints) -> _Choice:
 
 
 def _beside_vectors(table: Table, said: ColumnHints) -> _Choice:
-    """The columns where vectors are learned from: labels, and texts if any are there."""
+    """Return the columns where vectors are learned from: labels, and texts if any are there."""
     names = _without([n for n in table.columns if n not in table.unnamed], *table.vectors)
     split = _split(table, _without(names, said.group))
     free = _without(names, split, said.group)
@@ -426,14 +422,14 @@ def _beside_vectors(table: Table, said: ColumnHints) -> _Choice:
 
 
 def _are_texts(name: str, look: ColumnProfile) -> bool:
-    """Whether a column beside vectors holds texts: sentences, or what is called so."""
+    """Return True if a column beside vectors holds texts: sentences, or what is called so."""
     return not (look.numbers or look.constant) and (
         look.sentences > _HALF or (plain(name) in TEXTS and not look.repeats)
     )
 
 
 def _the_vectors(table: Table) -> str:
-    """The column of vectors, if there is one, or one of several that is called so."""
+    """Return the column of vectors, if there is one, or one of several that is called so."""
     called = [name for name in table.vectors if plain(name) in VECTORS]
     found = called if len(called) == 1 else list(table.vectors)
     if len(found) == 1:
@@ -450,7 +446,7 @@ def _without(names: Sequence[str], *taken: str) -> list[str]:
 def _labels(
     table: Table, names: Sequence[str], seen: Mapping[str, ColumnProfile], *, paired: bool
 ) -> dict[str, float]:
-    """The points of columns as the labels."""
+    """Return the points of columns as the labels."""
     opinion = any({"review", "reviews"} & set(words(name)) for name in seen)
     return {
         name: label_points(name, seen[name], paired=paired, opinion=opinion)
@@ -466,7 +462,7 @@ def _text_and_label(
     labels: Mapping[str, float],
     first: str,
 ) -> tuple[str, str, dict[str, float]]:
-    """The columns of texts and of labels that together have the most points."""
+    """Return the columns of texts and of labels that together have the most points."""
     flat = [name for name in names if name not in table.nested]
     flat = flat if len(flat) > 1 else list(names)
     texts = {name: text_points(name, seen[name]) for name in ([first] if first else flat)}
@@ -485,7 +481,7 @@ def _text_and_label(
 def _flags_among(
     table: Table, left: Sequence[str], seen: Mapping[str, ColumnProfile], label: str
 ) -> tuple[str, ...]:
-    """The 0/1 columns among some, if they are the labels rather than something else."""
+    """Return the 0/1 columns among some, if they are the labels rather than something else."""
     named = label if is_named(label) and seen[label].distinct > 1 else ""
     flags = ()
     if table.has_header and plain(named) not in SURELY:
@@ -508,7 +504,7 @@ def _too_few(name: str, columns: Sequence[str]) -> DataError:
 
 
 def _split(table: Table, names: Sequence[str]) -> str:
-    """A column that is called like a split and says nothing but train, validation and test."""
+    """Return a column that is called like a split and says only train, validation and test."""
     for name in names:
         if plain(name) in SPLITS:
             at = table.columns.index(name)
@@ -518,7 +514,7 @@ def _split(table: Table, names: Sequence[str]) -> str:
 
 
 def _pair(names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
-    """The two columns of texts, where they are called so and no cell speaks against it."""
+    """Return the two columns of texts, where they are called so and no cell speaks against it."""
     by_plain = {plain(name): name for name in names}
     for keys in PAIRS:
         found = [by_plain[key] for key in keys if key in by_plain]
@@ -531,7 +527,7 @@ def _pair(names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str,
 
 
 def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -> tuple[str, str]:
-    """A second column of texts about as long and as different as the first, without names."""
+    """Return the texts and a second column of them, about as long and as different, or ""."""
     first = seen[text]
     for name in names:
         other = seen[name]
@@ -544,7 +540,7 @@ def _alike(text: str, names: Sequence[str], seen: Mapping[str, ColumnProfile]) -
 
 
 def doubts(table: Table) -> list[Finding]:
-    """Which other columns may be the texts or the labels as well, where two are near."""
+    """Return which other columns may be the texts or the labels as well, where two are near."""
     choice = _choice(table, ColumnHints())
     texts, labels, columns, found = choice.texts, choice.labels, choice.columns, []
     best = texts.get(columns.text, 0.0)
@@ -556,23 +552,17 @@ def doubts(table: Table) -> list[Finding]:
         ("label", columns.label, near_labels),
     ):
         if near := _without(ranked(points), columns.text, columns.label):
-            found.append(_doubt(table, role, taken, near))
+            others = " or ".join(_example(table, name) for name in near[:2])
+            says = (
+                f"{_example(table, taken)} was taken for the {role}s; {others} may be meant as "
+                f'well. Choose it as the {role} column if so (--{role} "{short(near[0])}").'
+            )
+            found.append(finding(f"which_{role}", says))
     return found
 
 
-def _doubt(table: Table, role: str, taken: str, near: Sequence[str]) -> Finding:
-    """A warning that names both columns, shows a cell of each, and says how to choose the other."""
-    what = "texts" if role == "text" else "labels"
-    others = " or ".join(_example(table, name) for name in near[:2])
-    says = (
-        f"{_example(table, taken)} was taken for the {what}; {others} may be meant as well. "
-        f'Choose it as the {role} column if so (--{role} "{short(near[0])}").'
-    )
-    return finding(f"which_{role}", says)
-
-
 def _example(table: Table, name: str) -> str:
-    """A column's name with some of its different cells."""
+    """Return a column's name with some of its different cells."""
     at = table.columns.index(name)
     cells = dict.fromkeys(filter(None, (row[at].strip() for row in table.rows[:_FIRST])))
     shown = [short(cell, _EXAMPLE) for cell in list(cells)[:2]]

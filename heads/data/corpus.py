@@ -18,6 +18,7 @@ from heads.settings import current_limits
 if TYPE_CHECKING:  # tables are read before torch is imported
     from torch import Tensor
 
+    from heads.data.arrays import RowTexts
     from heads.data.vectors import RowVectors, Vectors
 
 SEPARATOR = "|"
@@ -28,13 +29,10 @@ class Corpus:
     """Labelled texts.
 
     Attributes:
-        name: How the user knows it.
-        texts: One text a row.
         pairs: The second text of each row; empty where rows hold one text.
         classes: The names of the classes, in the order of the logits; where rows are labelled
             with numbers, the one name that those have.
         targets: For each row the numbers of its classes; none where rows are labelled with numbers.
-        problem: What rows are labelled with.
         fingerprint: A digest of all of it.
         lines: The line of the file on which each row begins; empty where there is no file.
         parts: "train", "validation" or "test" for each row; empty where no split is given.
@@ -76,7 +74,7 @@ class Corpus:
         return tuple(named) if self.problem.has_label_sets else tuple(name for (name,) in named)
 
     def targets_of(self, rows: Sequence[int]) -> "Tensor":
-        """The targets of some rows, in the form that their problem type says."""
+        """Return the targets of some rows, in the form that their problem type says."""
         values = [self.numbers[row] for row in rows] if self.numbers else ()
         labels = [self.targets[row] for row in rows]
         return self.problem.targets(labels, values, len(self.classes))
@@ -112,7 +110,7 @@ def build(
     parts: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> Corpus:
-    """Makes a corpus of texts and their labels; classes that are numbers stand in order.
+    """Make a corpus of texts and their labels; classes that are numbers stand in order.
 
     Args:
         labels: The cells of a label column; or for each row its labels, any number of them.
@@ -151,7 +149,7 @@ def build(
 
 
 def _parted(labels: str | tuple[str, ...], separator: str) -> list[str]:
-    """The labels of a row; with no separator, a cell is one."""
+    """Return the labels of a row; with no separator, a cell is one."""
     if isinstance(labels, str) and not separator:
         return [labels.strip()]
     names = labels.split(separator) if isinstance(labels, str) else labels
@@ -159,7 +157,7 @@ def _parted(labels: str | tuple[str, ...], separator: str) -> list[str]:
 
 
 def class_order(classes: set[str]) -> tuple[list[str], bool]:
-    """The classes by value where all are numbers, else by name; and whether that orders them.
+    """Return classes by value where all are numbers, else by name, and whether that orders them.
 
     Two classes have no order to speak of, and two ways to write a number none at all. Integers from
     0 on are codes of classes more often than ratings.
@@ -207,31 +205,30 @@ def numbered(
 
 def of_targets(
     name: str,
-    texts: Sequence[str],
+    rows: "RowTexts",
     classes: Sequence[str],
     targets: Sequence[tuple[int, ...]],
-    pairs: Sequence[str] = (),
     problem: ProblemType = SINGLE_LABEL,
     groups: Sequence[str] = (),
     *,
     ordered: bool = False,
 ) -> Corpus:
-    """Makes a corpus of texts whose classes are known, and stand in their order.
+    """Make a corpus of texts whose classes are known, and stand in their order.
 
     Args:
         classes: Their names, in the order of the logits; of several labels one may have no row.
         targets: For each row the numbers of its classes.
         ordered: Whether the classes stand in an order, from low to high.
     """
-    rows = [list(texts), list(pairs), list(targets), list(groups)]
+    parts = [list(rows.texts), list(rows.pairs), list(targets), list(groups), list(classes)]
     return Corpus(
         name=name,
-        texts=tuple(texts),
-        pairs=tuple(pairs),
+        texts=rows.texts,
+        pairs=rows.pairs,
         classes=tuple(classes),
         targets=tuple(targets),
         problem=problem,
-        fingerprint=_digest([*rows, list(classes), problem.name, ordered, "targets"]),
+        fingerprint=_digest([*parts, problem.name, ordered, "targets"]),
         ordered=ordered,
         groups=tuple(groups),
     )
@@ -271,7 +268,7 @@ def select_rows(corpus: Corpus, rows: Sequence[int], *notes: str) -> Corpus:
 
 
 def groups_of(corpus: Corpus) -> Grouping:
-    """Which rows belong together: those that share a text, or a group of the data."""
+    """Return which rows belong together: those that share a text, or a group of the data."""
     return grouping(corpus.texts, corpus.pairs, corpus.groups, corpus.parts)
 
 

@@ -10,15 +10,15 @@ from heads import display
 from heads.data.checks import (
     check_labels,
     check_numbers,
+    count_labels,
+    describe_labels,
     group_findings,
     kind_findings,
     label_findings,
     one_spelling,
-    rows_of_classes,
     shorten,
     spread_of,
     text_findings,
-    told,
     vector_findings,
 )
 from heads.data.columns import doubts, guess
@@ -28,7 +28,7 @@ from heads.data.formats.vector_reading import check_different
 from heads.data.labels import are_vectors, cells_of
 from heads.data.rows import Rows, account, check_columns, collect
 from heads.data.samples import Sample
-from heads.data.table import LISTS, MOST_LINES, Columns, Finding, Table, count
+from heads.data.table import LISTS, Columns, Finding, Table, count, lines_as_json
 from heads.errors import DataError
 
 if TYPE_CHECKING:
@@ -44,16 +44,13 @@ class Data(display.Displayed):
     """A file read, ready to be trained on.
 
     Attributes:
-        corpus: The rows that are used.
         columns: Which column was taken for what.
         guessed: Whether the columns were guessed rather than chosen.
         has_header: Whether the first line was taken for the names of the columns.
-        names: The names of all columns.
         rows_in: Rows of the file: those used and those dropped.
         dropped: Rows left out: reason -> lines.
         classes: Rows of each class; nothing where labels are numbers.
         spread: The least number, the quartiles and the greatest, where labels are numbers.
-        notes: Plain sentences on how the file was read.
         findings: Warnings, those on the file first.
         head: The first rows as read, cells cut to 300 characters.
         unit: What line numbers count: "line" or "row".
@@ -78,7 +75,7 @@ class Data(display.Displayed):
     @property
     def says(self) -> str:
         """What the labels are, such as "6 classes" or "48 labels, 2.3 a row, separated by '|'"."""
-        return told(self.corpus, self.columns)
+        return describe_labels(self.corpus, self.columns)
 
     def to_pandas(self) -> "DataFrame":
         """The rows that are used: text, second text, label, split, group and line, where they are.
@@ -99,16 +96,13 @@ class Data(display.Displayed):
         return display.data_frame(dict(zip(there, row, strict=True)) for row in rows)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it but the texts, as JSON can hold it."""
+        """Return all of it but the texts, as JSON can hold it."""
         columns = asdict(self.columns)
         return {
             "name": self.corpus.name,
             "rows_in": self.rows_in,
             "rows": len(self.corpus),
-            "dropped": {
-                reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
-                for reason, lines in self.dropped.items()
-            },
+            "dropped": lines_as_json(self.dropped),
             "columns": columns | {key: list(columns[key]) for key in ("labels", "order")},
             "guessed": self.guessed,
             "has_header": self.has_header,
@@ -129,7 +123,7 @@ class Data(display.Displayed):
 
 
 def read(path: Path, columns: Columns | None = None, header: bool | None = None) -> Data:
-    """Reads a file of texts and labels; columns that are not given are guessed.
+    """Read a file of texts and labels; columns that are not given are guessed.
 
     Args:
         path: A CSV, TSV, JSON, JSONL, Parquet or Excel file, or a folder saved by `datasets`.
@@ -144,12 +138,12 @@ def read(path: Path, columns: Columns | None = None, header: bool | None = None)
 
 @cache
 def corpus_of(sample: Sample) -> Corpus:
-    """The rows of a sample, read once."""
+    """Return the rows of a sample, read once."""
     return read(sample.path).corpus
 
 
 def name_of(path: Path) -> str:
-    """What a user calls the data: the file's name, or its folder's where all files are so called.
+    """Return what a user calls the data: the file's name, or its folder's if that says more.
 
     >>> name_of(Path("reviews.csv")), name_of(Path("trec6/train.csv"))
     ('reviews', 'trec6')
@@ -188,6 +182,7 @@ def data_of(table: Table, columns: Columns | None = None, name: str = "") -> Dat
         *group_findings(rows, corpus, chosen),
         *vector_findings(table, chosen, corpus),
     ]
+    counts = count_labels(rows)
     return Data(
         corpus=corpus,
         columns=chosen,
@@ -196,7 +191,7 @@ def data_of(table: Table, columns: Columns | None = None, name: str = "") -> Dat
         names=table.columns,
         rows_in=len(rows.lines) + sum(map(len, rows.dropped.values())),
         dropped={reason: tuple(lines) for reason, lines in rows.dropped.items()},
-        classes=rows_of_classes(rows, corpus),
+        classes={} if corpus.numbers else {name: counts[name] for name in corpus.classes},
         spread=spread_of(corpus.numbers),
         notes=table.notes,
         findings=tuple(findings),
@@ -209,7 +204,7 @@ def data_of(table: Table, columns: Columns | None = None, name: str = "") -> Dat
 
 
 def _check(rows: Rows, columns: Columns, table: Table) -> list[Finding]:
-    """Refuses labels that nothing can be learned from, and warns of odd ones."""
+    """Refuse labels that nothing can be learned from, and warn of odd ones."""
     if columns.number:
         check_numbers(rows.numbers, table.name)
         return []
@@ -223,7 +218,7 @@ def _check(rows: Rows, columns: Columns, table: Table) -> list[Finding]:
 
 
 def _has_many(rows: Rows, columns: Columns) -> bool:
-    """Whether rows have any number of labels; a separator that no cell holds makes it one."""
+    """Return True if rows have any number of labels; a separator that no cell holds says one."""
     return bool(columns.labels) or any(len(labels) != 1 for labels in rows.sets)
 
 

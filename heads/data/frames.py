@@ -6,7 +6,7 @@ for it: who gives a frame has imported its own.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heads.data.column_names import PARTS
@@ -38,7 +38,7 @@ _ONE = "Give one of its data sets, such as data['train'], and another as test=."
 
 
 def is_frame(data: object) -> bool:
-    """Whether something is a table in memory, of a kind that is read here."""
+    """Return True if something is a table in memory, of a kind that is read here."""
     of_datasets = _kinds(
         "datasets", "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict"
     )
@@ -46,7 +46,7 @@ def is_frame(data: object) -> bool:
 
 
 def _kinds(module: str, *names: str) -> tuple[type, ...]:
-    """Classes of a library; none where nobody has imported it, so that nothing can be one."""
+    """Return classes of a library; none if it is not imported, so that nothing can be one."""
     found = sys.modules.get(module)
     return tuple(kind for name in names if isinstance(kind := getattr(found, name, None), type))
 
@@ -107,14 +107,19 @@ def _choose_splits(data: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _as_arrow(data: Any) -> "pyarrow.Table":
-    """The same as Arrow has it, every column of one type."""
+    """Return a table in memory as Arrow has it, every column of one type."""
     import pyarrow as pa
 
     name = frame_name(data)
     try:
         if isinstance(data, _kinds("pandas", "DataFrame")):
             check_size(name, rows=len(data), columns=len(data.columns))
-            return pa.table([*_columns(data)], _names(data.columns, name))
+            names = [str(each) for each in data.columns]
+            if len(set(names)) < len(names):
+                twice = next(each for at, each in enumerate(names) if each in names[:at])
+                what = f"{name} has two columns named '{short(twice)}'."
+                raise DataError(what, "Rename one of them.")
+            return pa.table([*_columns(data)], names)
         return _decode(pa.table(data))
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         what = f"{name} cannot be read as a table."
@@ -155,12 +160,12 @@ def _without_views(kind: "pyarrow.DataType") -> "pyarrow.DataType":
 
 
 def index_of(data: Any) -> "pandas.Index | None":
-    """What a frame of pandas calls its rows; None of anything else."""
+    """Return what a frame of pandas calls its rows; None of anything else."""
     return data.index if isinstance(data, _kinds("pandas", "DataFrame")) else None
 
 
 def read_as(data: Any) -> str:
-    """How a table in memory was read, in a sentence."""
+    """Return how a table in memory was read, in a sentence."""
     kind = type(data).__module__.partition(".")[0]
     if isinstance(data, _kinds("datasets", "Dataset")):
         return "Read as a Dataset of the datasets library."
@@ -168,12 +173,7 @@ def read_as(data: Any) -> str:
 
 
 def frame_rows(data: Any) -> ArrowRows:
-    """Return the rows of a table in memory, to be read some at a time as a file is.
-
-    Raises:
-        DataError: It cannot be read as one table.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the rows of a table in memory, to be read as a file is, or raise DataError."""
     streamed = _kinds("datasets", "DatasetDict", "IterableDataset", "IterableDatasetDict")
     if isinstance(data, streamed):
         what = f"A {type(data).__name__} is not one table with a number of rows."
@@ -184,17 +184,8 @@ def frame_rows(data: Any) -> ArrowRows:
     return rows
 
 
-def _names(columns: Iterable[Any], name: str) -> list[str]:
-    """The names of a frame's columns as texts, all different."""
-    names = [str(each) for each in columns]
-    twice = next((each for at, each in enumerate(names) if each in names[:at]), None)
-    if twice is not None:
-        raise DataError(f"{name} has two columns named '{short(twice)}'.", "Rename one of them.")
-    return names
-
-
 def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.ChunkedArray]":
-    """The columns of a frame of pandas as Arrow."""
+    """Yield the columns of a frame of pandas as Arrow."""
     import pyarrow as pa
 
     for at in range(len(frame.columns)):
@@ -217,7 +208,7 @@ def _columns(frame: "pandas.DataFrame") -> "Iterator[pyarrow.Array | pyarrow.Chu
 
 
 def _spell_cell(cell: Any) -> str:
-    """A cell beside others of another kind, as a file would have it; a list as JSON."""
+    """Return a cell beside others of another kind, as a file would have it; a list as JSON."""
     if isinstance(cell, set | frozenset):  # which pyarrow does not know, and has no order
         cell = sorted(cell, key=str)
     if isinstance(cell, list | tuple):

@@ -7,7 +7,7 @@ go, and it is said what that costs.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ def grouping(
     groups: Sequence[str] = (),
     parts: Sequence[str] = (),
 ) -> Grouping:
-    """Finds out which rows belong together.
+    """Find out which rows belong together.
 
     Args:
         texts: One a row.
@@ -116,17 +116,18 @@ def grouping(
     if swallowed <= most:
         return Grouping(numbers=tuple(whole))
     tried = [(graph.leaked(least), least, graph.rule(1, 1))]
-    for first, second in _ways(paired=bool(pairs)):
-        found = graph.components(first, second)
-        if _largest(found) <= most:
-            tried.append((graph.leaked(found), found, graph.rule(first, second)))
+    for cap in (*_CAPS, 1):  # of first and second texts
+        for first, second in ((cap, cap), (_ANY, cap), (cap, _ANY)) if pairs else ((cap, 1),):
+            found = graph.components(first, second)
+            if _largest(found) <= most:
+                tried.append((graph.leaked(found), found, graph.rule(first, second)))
     leaked, found, rule = min(tried, key=lambda way: way[0])  # the first of equals
     share = swallowed / len(texts)
     return Grouping(numbers=tuple(found), rule=rule, swallowed=share, leaked=leaked)
 
 
 def shared(texts: Sequence[str], pairs: Sequence[str], parts: Sequence[str]) -> list[int]:
-    """Rows for validation or testing of which a text also stands in a training row."""
+    """Return rows for validation or testing of which a text also stands in a training row."""
     sides = [[fold(text) for text in side] for side in (texts, pairs) if side]
     known = {
         text for side in sides for text, part in zip(side, parts, strict=True) if part == "train"
@@ -137,12 +138,6 @@ def shared(texts: Sequence[str], pairs: Sequence[str], parts: Sequence[str]) -> 
         for at, (part, *held) in enumerate(rows)
         if part != "train" and not known.isdisjoint(held)
     ]
-
-
-def _ways(*, paired: bool) -> Iterator[tuple[int, int]]:
-    """Yield in how many rows first and second texts may stand and still hold rows together."""
-    for cap in (*_CAPS, 1):
-        yield from ((cap, cap), (_ANY, cap), (cap, _ANY)) if paired else ((cap, 1),)
 
 
 class _Graph:
@@ -201,7 +196,7 @@ class _Graph:
         return _numbered(connected_components(graph, directed=False)[1][: self.size].tolist())
 
     def leaked(self, numbers: Sequence[int]) -> float:
-        """The share of rows with a text that another part has too, of five parts of the groups."""
+        """Return the share of rows with a text that another of five parts of the groups has too."""
         parts = np.asarray(_dealt(numbers, FOLDS))[np.asarray(numbers)]
         low = np.full(len(self.often), FOLDS)
         high = np.full(len(self.often), -1)
@@ -226,7 +221,7 @@ class _Graph:
 
 
 def _numbered(keys: Iterable[Any]) -> list[int]:
-    """Numbers for keys, in the order in which these first come."""
+    """Return numbers for keys, in the order in which these first come."""
     numbers: dict[Any, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
@@ -236,7 +231,7 @@ def _largest(numbers: Sequence[int]) -> int:
 
 
 def _dealt(numbers: Sequence[int], parts: int) -> list[int]:
-    """Which part each group goes to: the largest first, each to the emptiest part."""
+    """Return which part each group goes to: the largest first, each to the emptiest part."""
     sizes = np.bincount(numbers)
     heap = [(0, part) for part in range(parts)]
     place = [0] * len(sizes)

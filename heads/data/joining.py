@@ -6,12 +6,13 @@ where a file is read (`data.rows`); rows that one fold alone cannot score, where
 (`runs.unseen_classes`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from heads.data.corpus import Corpus, groups_of, select_rows
 from heads.data.groups import FEWEST, shared
 from heads.data.numbers import plainest
+from heads.data.table import quoted
 from heads.data.text import fold
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
@@ -20,7 +21,6 @@ from heads.problem import MULTI_LABEL, SINGLE_LABEL
 # Below it most rows can be answered and are worth scoring (ATIS has 0.6 %, a set with questions out
 # of scope 10 to 20 %); above it most cannot, which nobody means.
 MOST_UNSEEN = 0.5
-_SHOWN = 3
 
 
 def join(train: Corpus, test: Corpus, unseen: str = "aside") -> Corpus:
@@ -76,7 +76,7 @@ def join(train: Corpus, test: Corpus, unseen: str = "aside") -> Corpus:
 
 
 def _check_vectors(train: Corpus, test: Corpus) -> None:
-    """Refuses vectors beside texts, and vectors of two widths."""
+    """Refuse vectors beside texts, and vectors of two widths."""
     widths = [one.vectors.width if one.vectors else 0 for one in (train, test)]
     if widths[0] == widths[1]:
         return
@@ -90,7 +90,7 @@ def _check_vectors(train: Corpus, test: Corpus) -> None:
 def _classes(
     train: Corpus, test: Corpus
 ) -> tuple[tuple[str, ...], list[tuple[int, ...]], list[str]]:
-    """The classes of both, the test's targets among them, and which names were taken for one."""
+    """Return the classes of both, the test's targets in them, and a note on names taken for one."""
     if not train.problem.has_classes:
         return train.classes, [()] * len(test), []
     plain = {plainest(name): name for name in train.classes}
@@ -141,9 +141,9 @@ def settle_unseen(corpus: Corpus, unseen: str = "aside") -> Corpus:
     told = f"{len(odd):,} of the {len(scored):,} rows for scoring {have} a class"
     told += f" that no row to learn from has ({named(corpus, new)})"
     if len(odd) > MOST_UNSEEN * len(scored):
-        cases = {name.casefold() for at, name in enumerate(corpus.classes) if at in known}
-        spelled = all(corpus.classes[one].casefold() in cases for one in new)
-        hint = "Label both alike: they differ by case." if spelled else "Label both alike."
+        names, learned = ([corpus.classes[at] for at in places] for places in (new, known))
+        is_case = differ_by_case(names, learned)
+        hint = "Label both alike: they differ by case." if is_case else "Label both alike."
         raise DataError(f"{told}: the two are different tasks.", hint)
     if unseen == "wrong":
         note = f"{told}; they are scored, and no head can get them right."
@@ -160,14 +160,18 @@ def settle_unseen(corpus: Corpus, unseen: str = "aside") -> Corpus:
     )
 
 
+def differ_by_case(names: Iterable[str], known: Iterable[str]) -> bool:
+    """Return True if each name is a known one in another case."""
+    return {name.casefold() for name in known}.issuperset(map(str.casefold, names))
+
+
 def named(corpus: Corpus, classes: Sequence[int]) -> str:
-    """Some classes by name, the first few of them."""
-    names = ", ".join(f"'{corpus.classes[one][:60]}'" for one in classes[:_SHOWN])
-    return names + (f" and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else "")
+    """Return some classes by name, the first few of them."""
+    return quoted(corpus.classes[place] for place in classes)
 
 
 def _between(train: Corpus, test: Corpus, corpus: Corpus) -> list[str]:
-    """What rows of the test share with rows to learn from."""
+    """Return what rows of the test share with rows to learn from."""
     notes, things = [], "vectors" if corpus.are_named else "texts"
     seconds = corpus.pairs or [""] * len(corpus)
     keys = [tuple(sorted(map(fold, pair))) for pair in zip(corpus.texts, seconds, strict=True)]

@@ -23,7 +23,7 @@ _NEARLY_ALL = 0.95
 
 
 def cells_of(table: Table, name: str) -> Counter[str]:
-    """The cells of a column as labels, each with its number of rows; without the empty ones."""
+    """Return the cells of a column as labels, each with its number of rows, but the empty ones."""
     at = table.columns.index(name)
     raw = Counter(row[at] for row in table.rows)
     counts: Counter[str] = Counter()
@@ -34,14 +34,14 @@ def cells_of(table: Table, name: str) -> Counter[str]:
 
 
 def numbers_of(counts: Counter[str]) -> tuple[Notation, dict[str, float]]:
-    """How the numbers among cells are written, and the number in each that holds one."""
+    """Return how the numbers among cells are written, and the number in each that holds one."""
     notation = notation_of(counts)
     values = ((cell, notation.value(cell)) for cell in counts)
     return notation, {cell: value for cell, value in values if value is not None}
 
 
 def is_measured(counts: Counter[str]) -> bool:
-    """Whether the cells measure something, such as 0.844422, rather than name classes.
+    """Return True if the cells measure something, such as 0.844422, rather than name classes.
 
     >>> is_measured(Counter({"4.5": 9, "3.0": 9})), is_measured(Counter({"0,31": 1, "0,7": 1}))
     (False, True)
@@ -56,12 +56,12 @@ def is_measured(counts: Counter[str]) -> bool:
 
 
 def are_lists(counts: Counter[str]) -> bool:
-    """Whether the cells are lists of labels."""
+    """Return True if the cells are lists of labels."""
     return bool(counts) and all(members(cell) is not None for cell in counts)
 
 
 def are_vectors(counts: Counter[str]) -> bool:
-    """Whether the cells are lists of one length of nothing but 0 and 1: a place for each label.
+    """Return True if the cells are lists of 0 and 1 of one length: a place for each label.
 
     >>> are_vectors(Counter(["[0, 1]", "[1 1]"])), are_vectors(Counter(["[0]", "[1]"]))
     (True, False)
@@ -72,10 +72,10 @@ def are_vectors(counts: Counter[str]) -> bool:
     return is_flags and len(lengths) == 1 and min(lengths) > 1
 
 
-def parted(cell: str, separator: str) -> tuple[str, ...]:
-    """The labels in a cell, each once and in the order of the alphabet.
+def split_labels(cell: str, separator: str) -> tuple[str, ...]:
+    """Return the labels in a cell, each once and in the order of the alphabet.
 
-    >>> parted("new| pin |new|", "|"), parted("", "|"), parted('["b", "a"]', "[]")
+    >>> split_labels("new| pin |new|", "|"), split_labels("", "|"), split_labels('["b", "a"]', "[]")
     (('new', 'pin'), (), ('a', 'b'))
     """
     if separator == LISTS:
@@ -85,7 +85,7 @@ def parted(cell: str, separator: str) -> tuple[str, ...]:
 
 
 def find_separator(cells: Iterable[str]) -> str:
-    """The sign that surely stands between labels, or "".
+    """Return the sign that surely stands between labels, or "".
 
     >>> find_separator(["a", "b", "c", "a|b", "a|c", "b|c"])
     '|'
@@ -97,7 +97,7 @@ def find_separator(cells: Iterable[str]) -> str:
 
 
 def _is_parted(cells: Sequence[str], sign: str) -> bool:
-    """Whether few labels make many cells, and no label keeps to one place in them."""
+    """Return True if few labels make many cells, and no label keeps to one place in them."""
     sets = [[part.strip() for part in cell.split(sign) if part.strip()] for cell in cells]
     joined = [labels for labels in sets if len(labels) > 1]
     cells_with = Counter(label for labels in sets for label in set(labels))
@@ -116,7 +116,7 @@ def _is_parted(cells: Sequence[str], sign: str) -> bool:
 
 
 def _are_numerals(joined: Sequence[Sequence[str]], sign: str) -> bool:
-    """Whether a comma stands in numbers: 3,5 or 1,000,000."""
+    """Return True if a comma stands in numbers: 3,5 or 1,000,000."""
     if sign != "," or not all(part.isdigit() for labels in joined for part in labels):
         return False
     halves = all(len(labels) == 2 for labels in joined)
@@ -124,7 +124,7 @@ def _are_numerals(joined: Sequence[Sequence[str]], sign: str) -> bool:
 
 
 def flag_columns(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that hold nothing but 0 and 1, or yes and no, all spelled alike.
+    """Return the columns that hold nothing but 0 and 1, or yes and no, all spelled alike.
 
     Those of the commonest spelling; a column that never says 0 is none, and at least two must
     say both. A cell in fifty may be odd, so that a slip is named where the column is read
@@ -144,7 +144,7 @@ def flag_columns(table: Table, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _flags(table: Table, name: str) -> tuple[tuple[str, str] | None, bool]:
-    """How a column spells no and yes, and whether it says both; None where it says more."""
+    """Return how a column spells no and yes, and whether it says both; None where it says more."""
     at, odd, said = table.columns.index(name), 0, set[str]()
     for row in table.rows:
         cell = row[at].strip().casefold()
@@ -182,7 +182,7 @@ def label_cells(table: Table, columns: Columns) -> Marks:
                 value = notation.value(cell)
                 known[raw] = NO_NUMBER if value is None else value
             elif columns.separator:
-                known[raw] = parted(cell, columns.separator)
+                known[raw] = split_labels(cell, columns.separator)
             else:
                 known[raw] = (cell,) if cell else NO_LABEL
         return known[raw]

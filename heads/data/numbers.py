@@ -36,7 +36,7 @@ class Notation:
     unit: Unit = ""
 
     def value(self, cell: str) -> float | None:
-        """The number in a cell, if it is a finite one.
+        """Return the number in a cell, if it is a finite one.
 
         >>> Notation(comma="decimal").value("3,1"), Notation().value("1e999"), Notation().value("x")
         (3.1, None, None)
@@ -54,7 +54,7 @@ PLAIN = Notation()
 
 
 def notation_of(cells: Iterable[str]) -> Notation:
-    """How the numbers among the cells of a column are written.
+    """Return how the numbers among the cells of a column are written.
 
     A comma is for thousands where it could be that in all of them, else for decimals where it could
     be that: `1,000` beside `2,500` are thousands, beside `2,5` it is one.
@@ -83,7 +83,7 @@ def notation_of(cells: Iterable[str]) -> Notation:
 
 
 def _bare(cell: str) -> tuple[str, Unit]:
-    """A cell without a unit, and the unit."""
+    """Return a cell without a unit, and the unit."""
     cell = cell.strip()
     if found := _PERCENT.fullmatch(cell):
         return found["number"], "percent"
@@ -93,7 +93,7 @@ def _bare(cell: str) -> tuple[str, Unit]:
 
 
 def plainest(label: str) -> str:
-    """A number without zeros that say nothing behind its point; any other label as it is.
+    """Return a number without zeros that say nothing behind its point; any other label as it is.
 
     >>> plainest("1.0"), plainest("2.50"), plainest("007"), plainest("10"), plainest("v1.0")
     ('1', '2.5', '007', '10', 'v1.0')

@@ -68,11 +68,11 @@ class Rows:
         return "vector" if self.are_named else "text"
 
     def where(self, rows: Sequence[int]) -> str:
-        """Names the lines of some rows in a sentence."""
+        """Name the lines of some rows in a sentence."""
         return where([self.lines[row] for row in rows], self.unit)
 
     def found(self, kind: str, says: str, rows: Sequence[int] = ()) -> Finding:
-        """A warning on some rows."""
+        """Return a warning on some rows."""
         return finding(kind, says, [self.lines[row] for row in rows[:MOST_LINES]])
 
 
@@ -80,14 +80,8 @@ def check_columns(table: Table, columns: Columns) -> None:
     """Raise DataError unless the chosen columns exist, differ, hold no lists and agree."""
     _check_chosen(table, columns)
     for name in (*columns.used, *columns.labels):  # of the labels one may be named by nothing
-        if name not in table.columns:
-            what = f"{table.name} has no column '{short(name)}'."
-            raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
         is_list = name == columns.label and columns.separator == LISTS and name in table.lists
-        if name in table.nested and not is_list:
-            line = table.nested[name]
-            what = f"The column '{short(name)}' holds lists or objects ({table.unit} {line})."
-            raise DataError(what, "Choose a column with one text a cell.", line=line, column=name)
+        check_column(table, name, may_nest=is_list)
     if len(set(columns.used)) < len(columns.used):
         what = "The same column is chosen twice."
         raise DataError(what, "Choose one column for each of text, label, split and group.")
@@ -99,8 +93,19 @@ def check_columns(table: Table, columns: Columns) -> None:
         raise DataError(what, "Choose one or the other.")
 
 
+def check_column(table: Table, name: str, *, may_nest: bool = False) -> None:
+    """Raise DataError for a column that is not there, or holds lists or objects."""
+    if name not in table.columns:
+        what = f"{table.name} has no column '{short(name)}'."
+        raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
+    if name in table.nested and not may_nest:
+        line = table.nested[name]
+        what = f"The column '{short(name)}' holds lists or objects ({table.unit} {line})."
+        raise DataError(what, "Choose a column with one text a cell.", line=line, column=name)
+
+
 def _check_chosen(table: Table, columns: Columns) -> None:
-    """Checks that something is read, and something is to be found from it."""
+    """Check that something is read, and something is to be found from it."""
     read, name = columns.text or columns.vectors, columns.vectors
     if not read or not (columns.label or columns.labels):
         what = f"No column of {'labels' if read else 'texts'} is chosen."
@@ -118,15 +123,13 @@ def _check_chosen(table: Table, columns: Columns) -> None:
 
 
 def collect(table: Table, columns: Columns, vectors: RowVectors | None = None) -> Rows:
-    """Takes the chosen cells of every row, and keeps account of rows that cannot be used.
+    """Take the chosen cells of every row, and keep account of rows that cannot be used.
 
     Args:
-        vectors: Those of all rows, which are then learned from; a text only says what a row is
-            called.
+        vectors: Those of all rows, which are then learned from; a text only names a row.
 
     Raises:
-        DataError: A cell of the split column says something else than train, validation, test,
-            or one of a 0/1 column something else than these.
+        DataError: A cell of the split column or of a 0/1 column says something else.
     """
     dropped = {reason: list(lines) for reason, lines in table.dropped.items()}
     are_named = vectors is not None and not columns.text
@@ -167,13 +170,14 @@ class TextReader:
         places: The columns of the texts.
         spill: Columns without a name after them, into which commas put the rest of a text.
         spelled: Whether cells were typed as text, where a spreadsheet's `'` may stand.
+        longest: Characters of a text.
         found: Where it is noted what is done to texts.
     """
 
     places: Sequence[int]
     spill: Sequence[int]
     spelled: bool
-    longest: int  # characters of a text
+    longest: int
     found: Rows
 
     @classmethod
@@ -212,7 +216,7 @@ class TextReader:
 
 
 def missing(texts: Sequence[str]) -> str:
-    """Which text a row lacks, or "" where it lacks none."""
+    """Return which text a row lacks, or "" where it lacks none."""
     if not texts[0]:
         return NO_TEXT
     return "" if texts[-1] else NO_PAIR
@@ -228,7 +232,7 @@ def _part(cell: str, line: int, table: Table, column: str) -> str:
 
 
 def account(rows: Rows, table: Table) -> list[Finding]:
-    """Warnings on rows that were left out and on texts that were changed."""
+    """Return warnings on rows that were left out and on texts that were changed."""
     unit = table.unit
     findings = [
         finding(
@@ -243,7 +247,7 @@ def account(rows: Rows, table: Table) -> list[Finding]:
 
 
 def text_account(rows: Rows, unit: str) -> list[Finding]:
-    """Warnings on texts that were changed before anybody reads them."""
+    """Return warnings on texts that were changed before anybody reads them."""
     findings = []
     texts = (
         ("cut", rows.cut, "Cut {} to the longest text that is read: {}."),

@@ -24,11 +24,12 @@ from heads.data.frames import frame_name, frame_rows, is_frame, read_as, read_fr
 from heads.data.table import VECTOR_COLUMN, Table, short
 from heads.errors import DataError
 
+NO_VECTORS = "Labels of their own belong beside vectors, and {} has none."
 SCHEME = re.compile(r"([a-z]{2,}):(?!//)")
 
 
 def open_source(data: Any, header: bool | None = None, labels: Any = None) -> tuple[Table, str]:
-    """The cells of what a user gives, and what it is called.
+    """Return the cells of what a user gives, and what it is called.
 
     Args:
         data: A sample by name, the path of a file or folder, a table in memory, an array of
@@ -44,17 +45,12 @@ def open_source(data: Any, header: bool | None = None, labels: Any = None) -> tu
     if not are_given(labels):
         return table, name
     if not table.vectors:
-        raise _no_vectors(table.name)
+        raise DataError(NO_VECTORS.format(table.name), "Put texts and labels into one file.")
     return beside(table, _labels(labels, header)), name
 
 
 def locate_rows(data: Any) -> Path | ArrowRows:
-    """Return the file of a sample or a path, or the rows of a table or an array in memory.
-
-    Raises:
-        DataError: There is no such thing, or it cannot be read.
-        LimitError: It holds more than this place allows.
-    """
+    """Return the file of a sample or a path, or rows in memory; raise DataError for neither."""
     if isinstance(data, str | Path):
         return place_of(data)
     if is_frame(data):
@@ -65,7 +61,7 @@ def locate_rows(data: Any) -> Path | ArrowRows:
 
 
 def source_name(data: Any) -> str:
-    """What is said of a file, a table in memory or an array where it is named."""
+    """Return what is said of a file, a table in memory or an array where it is named."""
     if isinstance(data, str | Path):
         return short(place_of(data).name, 60)
     return frame_name(data) if is_frame(data) else VECTOR_COLUMN
@@ -83,7 +79,6 @@ def stream_source(
 
     Args:
         rows: Where `locate_rows` finds them.
-        data: What the user gave.
         header, known, of_lines: As of `open_stream`.
     """
     if isinstance(rows, Path):
@@ -93,23 +88,21 @@ def stream_source(
 
 
 def are_given(labels: Any) -> bool:
-    """Whether labels were given that stand beside vectors, a file or in memory."""
+    """Return True if labels were given that stand beside vectors, a file or in memory."""
     return labels is not None and not (isinstance(labels, str) and not labels)
 
 
 def labelled(stream: TableStream, labels: Any, header: bool | None = None) -> TableStream:
-    """A file of vectors that is only answered, with labels of another file in its rows.
+    """Return a file of vectors that is only answered, with labels of another file in its rows.
 
     Args:
         labels: One for each row in the same order: a CSV, JSONL or .npy file, or labels in memory.
-        header: As of `open_source`.
 
     Raises:
         DataError: The file holds no vectors, or the labels are not as many.
-        LimitError: The labels are more than this place allows.
     """
     if not vector_columns(stream):
-        raise _no_vectors(stream.name)
+        raise DataError(NO_VECTORS.format(stream.name), "Put texts and labels into one file.")
     if stream.form != "columnar":  # of which lines are rows
         what = f"Labels of their own belong beside .npy, .npz and Parquet files, not {stream.name}."
         raise DataError(what, "Put vectors and labels into one file.")
@@ -134,11 +127,6 @@ def labelled(stream: TableStream, labels: Any, header: bool | None = None) -> Ta
         blocks=blocks,
         notes=(*stream.notes, f"The labels come from {own.name}."),
     )
-
-
-def _no_vectors(name: str) -> DataError:
-    what = f"Labels of their own belong beside vectors, and {name} has none."
-    return DataError(what, "Put texts and labels into one file.")
 
 
 def _labels(labels: Any, header: bool | None) -> Table:
@@ -171,7 +159,7 @@ def read_named(name: str) -> Table | None:
 
 
 def _unknown(data: object) -> DataError:
-    """What to say of something that is no table yet, and what to do with it."""
+    """Return what to say of something that is no table yet, and what to do with it."""
     hint = "Give a sample, a file, a folder, a DataFrame or a Dataset."
     if isinstance(data, list | tuple | dict):
         hint = "Make a table of it: pandas.DataFrame({'text': texts, 'label': labels})."

@@ -79,7 +79,7 @@ class Splits:
         return torch.cat((self.whole or self).train).unique()
 
     def only(self, seed: int) -> "Splits":
-        """One of the splits by itself: what it learns is what it would have learned among all."""
+        """Return one of the splits by itself, which learns what it would have learned among all."""
         each = ("search", "development", "train", "test", "repetition", "repeats", "folds")
         own = {name: getattr(self, name)[seed : seed + 1] for name in each}
         return replace(self, **own, whole=self.whole or self)
@@ -97,17 +97,17 @@ class Splits:
         return torch.cat([search, development]), folds
 
     def __len__(self) -> int:
-        """How many seeds, or folds of all repetitions, there are."""
+        """Return how many seeds, or folds of all repetitions, there are."""
         return len(self.train)
 
     def fitted(self, seed: int) -> Tensor:
-        """The rows that a seed learns from while it chooses: those of no development row's text."""
+        """Return the rows that a seed learns from while it chooses: no development row's text."""
         others = [self.development[seed], *self.repeats[seed : seed + 1]]
         return without(self.train[seed], torch.cat(others))
 
 
 def without(rows: Tensor, others: Tensor) -> Tensor:
-    """Some rows less others; all of them, where nothing else is left."""
+    """Return some rows less others; all of them, where nothing else is left."""
     left = rows[~torch.isin(rows, others)]
     return left if len(left) else rows
 
@@ -125,7 +125,7 @@ class _Part:
 def split(
     targets: Tensor, groups: Tensor, parts: Sequence[str], config: ExperimentConfig
 ) -> Splits:
-    """Splits the rows for every seed of a run.
+    """Split the rows for every seed of a run.
 
     Args:
         targets: (n,), the class of each row.
@@ -153,13 +153,9 @@ def split(
 
 
 def every_row(targets: Tensor, groups: Tensor, config: ExperimentConfig) -> Splits:
-    """One seed that learns from all rows, and is scored on none.
+    """Return the split of one seed that learns from all rows, and is scored on none.
 
-    It learns what the first seed learns of these rows where a test set stands beside them: its
-    development rows are drawn in the same way.
-
-    Raises:
-        DataError: There are too few rows to learn from and to choose settings on.
+    Its development rows are those of the first seed where a test set stands beside these rows.
     """
     rows, everything = _Rows(targets, groups), list(range(len(targets)))
     parted = _on_a_test_set(rows, everything, [], [], replace(config, seeds=1))
@@ -173,14 +169,9 @@ def on_fewer_rows(
     groups: Tensor,
     config: ExperimentConfig,
 ) -> Splits:
-    """The same tests for seeds that learn from fewer rows; development rows are drawn anew.
+    """Return the same tests for seeds that learn from `rows` only; targets, groups as of `split`.
 
-    Where the data say which they are, those of them are taken that are left.
-
-    Args:
-        rows: For each seed those that it learns from.
-        targets: As for `split`.
-        groups: Likewise.
+    Development rows are drawn anew; where the data say which they are, those left are taken.
     """
     drawn, found = _Rows(targets, groups), []
     for number, (learned, scored) in enumerate(zip(rows, splits.test, strict=True)):
@@ -197,7 +188,7 @@ def on_fewer_rows(
 def _on_a_test_set(
     rows: "_Rows", rest: list[int], chosen: list[int], test: list[int], config: ExperimentConfig
 ) -> list[_Part]:
-    """All rows are learned from by every seed; each draws development rows where none are given."""
+    """Let every seed learn from all rows, and draw development rows where none are given."""
     return [
         _Part(
             learned=rest,
@@ -227,7 +218,7 @@ def _folds(
 def _per_class(
     rows: "_Rows", rest: list[int], test: list[int], config: ExperimentConfig
 ) -> list[_Part]:
-    """A few rows of every class, drawn anew for each seed."""
+    """Return a few rows of every class, drawn anew for each seed."""
     found = []
     for number in range(config.seeds or SEEDS):
         learned = rows.few(rest, config.per_class, config.seed + 1 + number)
@@ -264,12 +255,12 @@ class _Rows:
         return sorted(taken), [row for row in rows if row not in taken]
 
     def development(self, rows: Sequence[int], config: ExperimentConfig, seed: int) -> list[int]:
-        """The share of development rows, less where that would be many."""
+        """Return the share of development rows, less where that would be many."""
         share = min(config.development, MOST_DEVELOPMENT / max(1, len(rows)))
         return self.drawn(rows, share, seed)[0]
 
     def folds(self, rows: Sequence[int], count: int, seed: int) -> list[list[int]]:
-        """The rows in parts of like size and like classes; a group goes whole.
+        """Return the rows in parts of like size and like classes; a group goes whole.
 
         As scikit-learn's StratifiedGroupKFold does it, which takes seconds for 10,000 groups: of
         each class the largest groups first, each into the part that has fewest of the class.
@@ -292,7 +283,7 @@ class _Rows:
         return [number[row] for row in rows] if len(folds) > 1 else []
 
     def _mixed_folds(self, rows: Sequence[int], count: int, seed: int) -> list[list[int]]:
-        """The same where groups have rows of several classes.
+        """Return such folds where groups have rows of several classes.
 
         The groups of least even classes come first, each into the part where the shares of the
         classes then vary least from part to part. Adding d to the shares s of a part changes the
@@ -317,7 +308,7 @@ class _Rows:
         return [sorted(part) for part in parts if part]
 
     def without(self, rows: Sequence[int], others: Sequence[int]) -> list[int]:
-        """The rows whose group none of the others has."""
+        """Return the rows whose group none of the others has."""
         groups = {self.groups[row] for row in others}
         return [row for row in rows if self.groups[row] not in groups]
 

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,43 +18,6 @@ if TYPE_CHECKING:
 MOST_LINES = 100
 VECTOR_COLUMN, CELL = "vectors", "[…]"  # an array without a name; what stands in such cells
 _SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Which column is what, by name; "" where there is none.
-
-    Attributes:
-        text: The column of the texts.
-        label: The column of the labels.
-        pair: The column of the second texts.
-        split: The column that says which rows are for training and which for testing.
-        separator: Labels in one cell are split at it; "[]" means that cells are lists of them,
-            "" one label a cell.
-        labels: Columns of 0 and 1, one for each label; `label` is "" then.
-        number: Whether the label is a number that is to be predicted.
-        order: The classes from low to high, where they have an order.
-        group: The column that says which rows belong together, such as their author.
-        vectors: The column of vectors that are learned from in the place of texts; a column of
-            texts then says what the rows are called, and what words are counted in.
-    """
-
-    text: str
-    label: str
-    pair: str = ""
-    split: str = ""
-    separator: str = ""
-    labels: tuple[str, ...] = ()
-    number: bool = False
-    order: tuple[str, ...] = ()
-    group: str = ""
-    vectors: str = ""
-
-    @property
-    def used(self) -> tuple[str, ...]:
-        """The names of the columns that are read."""
-        names = (self.text, self.pair, self.label, *self.labels, self.split, self.group)
-        return tuple(name for name in names if name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +56,25 @@ class ColumnHints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Columns(ColumnHints):
+    """Which column is what, once it is settled; "" where there is none.
+
+    A `separator` of "[]" means that cells are lists of labels, "" one label a cell; where `labels`
+    are given, `label` is "". Beside `vectors` a column of texts only says what the rows are called,
+    and what words are counted in.
+    """
+
+    separator: str = ""
+    number: bool = False
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of the columns that are read."""
+        names = (self.text, self.pair, self.label, *self.labels, self.split, self.group)
+        return tuple(name for name in names if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One warning about a table.
 
@@ -112,7 +94,6 @@ class Table:
     """A file as cells, all of them strings.
 
     Attributes:
-        name: The file's name.
         columns: The names of the columns, all different; "column 3" where there is no name.
         rows: The cells, as many in each row as there are columns.
         lines: The number of the line (or row, see `unit`) at which each row begins.
@@ -122,8 +103,6 @@ class Table:
         lists: Those of them whose cells are all lists of plain values, kept as JSON.
         spelled: Whether cells were typed as text, where a spreadsheet's `'` may stand.
         dropped: Rows that are left out already: reason -> lines.
-        notes: Plain sentences on how it was read.
-        findings: Warnings on how it was read.
         unit: What `lines` counts: "line" or "row".
         source: Of a data set of the Hub its name down to the commit, by which it is read again.
         vectors: The columns that hold vectors, and what reads them once they are asked for; the
@@ -168,12 +147,12 @@ def check_unpacked(name: str, size: int) -> None:
 
 
 def finding(kind: str, says: str, lines: Sequence[int] = ()) -> Finding:
-    """A warning with as many of its lines as are worth keeping."""
+    """Return a warning with as many of its lines as are worth keeping."""
     return Finding(kind=kind, says=says, lines=tuple(lines[:MOST_LINES]))
 
 
 def where(lines: Sequence[int], unit: str = "line") -> str:
-    """Names lines in a sentence.
+    """Name lines in a sentence.
 
     >>> where([4]), where([4, 9, 12]), where(range(2, 20))
     ('line 4', 'lines 4, 9 and 12', 'lines 2, 3, 4, 5, 6 and 13 more')
@@ -186,8 +165,23 @@ def where(lines: Sequence[int], unit: str = "line") -> str:
     return f"{unit}s {', '.join(shown)} and {last}"
 
 
+def quoted(names: Iterable[str], most: int = 3) -> str:
+    """Return the first few names in quotes, and how many more there are."""
+    names = list(names)
+    shown = ", ".join(f"'{short(name)}'" for name in names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def lines_as_json(lines_by_reason: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return how many lines each reason has, and the first of them, as JSON can hold it."""
+    return {
+        reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
+        for reason, lines in lines_by_reason.items()
+    }
+
+
 def count(number: int, thing: str, things: str = "") -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> count(1, "row"), count(2000, "row"), count(2, "class", "classes")
     ('1 row', '2,000 rows', '2 classes')
@@ -196,7 +190,7 @@ def count(number: int, thing: str, things: str = "") -> str:
 
 
 def short(text: str, most: int = 40) -> str:
-    r"""A text as it can stand in a sentence: on one line, cut, with its invisible signs spelled.
+    r"""Return a text as it can stand in a sentence: on one line, cut, invisible signs spelled.
 
     >>> short("a\nb" + "x" * 50, 10)
     'a bxxxxxx…'
@@ -213,13 +207,14 @@ FORMULA_SIGNS = "=+-@\t\r\n＝＋－＠"
 LISTS = "[]"  # what "parts" labels where each cell is a list of them
 _MEMBER = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+\w.]+""")
 _PYTHON_2 = re.compile(r"(?<![^\s,])u(?=['\"])")  # as in [u'a', u'b']
+_UNQUOTED = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?|true|false|True|False")
 _NOTHING = ("None", "null", "nan", "NaN")
 _GUARDED = re.compile(f"'*[{re.escape(FORMULA_SIGNS)}]")
 _RUNS_NOTHING = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)  # a number
 
 
 def guard_cell(cell: str) -> str:
-    """Puts `'` before a cell that a spreadsheet would run; `unguard_cell` takes it away.
+    """Put `'` before a cell that a spreadsheet would run; `unguard_cell` takes it away.
 
     A cell that already looks guarded gets one more, so that every text comes back as it was. A
     number runs nothing and stays, for others than us would read '-1 as another class than -1.
@@ -236,7 +231,7 @@ def written_cell(cell: Any, *, excel_safe: bool) -> Any:
 
 
 def unguard_cell(cell: str) -> str:
-    """Takes away what `guard_cell` put there.
+    """Take away what `guard_cell` put there.
 
     >>> unguard_cell("'=1+1"), unguard_cell("=1+1"), unguard_cell("'tis plain")
     ('=1+1', '=1+1', "'tis plain")
@@ -245,7 +240,7 @@ def unguard_cell(cell: str) -> str:
 
 
 def clean_label(cell: str) -> str:
-    """A label without control characters and without spaces around it; its case is kept.
+    """Return a label without control characters and without spaces around it; its case is kept.
 
     One of which nothing is to be seen is none.
     """
@@ -254,7 +249,7 @@ def clean_label(cell: str) -> str:
 
 
 def listed(names: str) -> tuple[str, ...]:
-    """Names in a line, separated by commas; quotes go around a name that holds one.
+    """Name in a line, separated by commas; quotes go around a name that holds one.
 
     >>> listed('low, middle, "high, very"'), listed("")
     (('low', 'middle', 'high, very'), ())
@@ -265,7 +260,7 @@ def listed(names: str) -> tuple[str, ...]:
 
 
 def members(cell: str) -> list[str] | None:
-    """The members of a list in a cell, as JSON, Python or NumPy write it; None where it is none.
+    """Return the members of a list in a cell, as JSON, Python or NumPy write it, or None.
 
     >>> members('["a", "b c"]'), members("['a' 'b']"), members("[2, 17]"), members("[]")
     (['a', 'b c'], ['a', 'b'], ['2', '17'], [])
@@ -286,7 +281,7 @@ def members(cell: str) -> list[str] | None:
 
 
 def _member(written: str) -> str | None:
-    """A member of a list without its quotes; None for a word that nobody quoted."""
+    """Return a member of a list without its quotes; None for a word that nobody quoted."""
     if written[0] == '"':
         try:
             return str(json.loads(written))
@@ -294,9 +289,4 @@ def _member(written: str) -> str | None:
             return None
     if written[0] == "'":
         return written[1:-1].replace("\\'", "'")
-    return written if is_value(written) else None
-
-
-def is_value(word: str) -> bool:
-    """Whether a word stands in JSON or Python without quotes: a number, or true and the like."""
-    return bool(re.fullmatch(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?|true|false|True|False", word))
+    return written if _UNQUOTED.fullmatch(written) else None

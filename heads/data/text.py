@@ -15,7 +15,7 @@ INVISIBLE = re.compile(
 
 
 def is_blank(text: str) -> bool:
-    r"""Whether nothing of a text is to be seen.
+    r"""Return True if nothing of a text is to be seen.
 
     >>> is_blank("\u200b \ufeff\x07"), is_blank("\u00ad."), is_blank("")
     (True, False, True)
@@ -34,7 +34,7 @@ def normalize_text(text: str) -> str:
 
 
 def folded(text: str, pair: str = "") -> str:
-    r"""What two rows share that repeat each other: without case, spaces and signs of no width.
+    r"""Return what two rows share that repeat each other: no case, spaces, signs of no width.
 
     >>> folded("Not  bad.\n") == folded("not b\u200bad. ")
     True
@@ -43,7 +43,7 @@ def folded(text: str, pair: str = "") -> str:
 
 
 def fold(text: str) -> str:
-    """The same of one text."""
+    """Return the same of one text."""
     text = normalize_text(text)
     if not text.isascii():
         text = INVISIBLE.sub("", text)

@@ -4,7 +4,7 @@ Legend: n scored rows, c classes.
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
@@ -23,7 +23,7 @@ from heads.data.formats.table_stream import Row, TableStream
 from heads.data.formats.vector_stream import vector_columns
 from heads.data.frames import Frame
 from heads.data.groups import grouping
-from heads.data.joining import MOST_UNSEEN
+from heads.data.joining import MOST_UNSEEN, differ_by_case
 from heads.data.labels import (
     Marks,
     are_lists,
@@ -31,22 +31,23 @@ from heads.data.labels import (
     find_separator,
     label_cells,
     numbers_of,
-    parted,
+    split_labels,
 )
 from heads.data.numbers import plainest
+from heads.data.rows import check_column
 from heads.data.sources import are_given, labelled, locate_rows, source_name, stream_source
 from heads.data.table import (
     LISTS,
-    MOST_LINES,
     ColumnHints,
     Columns,
     clean_label,
     count,
-    short,
+    lines_as_json,
+    quoted,
     where,
 )
 from heads.data.text import folded
-from heads.errors import DataError, HeadsError, did_you_mean
+from heads.errors import DataError, HeadsError
 from heads.evaluation.calibration import calibration_error, confidence, decided, reliability
 from heads.evaluation.details import Measures, measure
 from heads.evaluation.metrics import SCORES, MetricName, metric_of
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
 UNKNOWN = "a label that the head does not know"
 NEARLY_ALL, MOSTLY = 0.95, 0.5
 _FEWEST = 2  # rows: of a single one nothing varies
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,6 @@ class ClassScores:
     """How well one class is found, where a row has one.
 
     Attributes:
-        name: Of the class.
         rows: How many of the scored rows are of it.
         answered: How often it was answered.
         precision: Of the rows that it was answered for, the share that is of it; None of none.
@@ -91,14 +90,7 @@ class ClassScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartScore:
-    """The score of some of the rows.
-
-    Attributes:
-        rows: How many.
-        score: Theirs.
-        low: Lower end of its 95 % interval.
-        high: Its upper end.
-    """
+    """The score of some of the rows, with the ends of its 95 % interval."""
 
     rows: int
     score: float
@@ -112,11 +104,7 @@ class FileScores(display.Displayed):
 
     Attributes:
         head: The head, by the name that it has beside others.
-        model: Its base model.
-        file: The name of the file.
-        problem: What rows are labelled with.
         classes: Those of the head, in the order of every table.
-        rows: Rows of the file.
         left_out: Those that are not scored: reason -> lines.
         measures: Every measure on the others, as a leaderboard has them, the score first.
         by_class: Each class closely, where a row has one; of several labels `measures.labels`.
@@ -131,11 +119,9 @@ class FileScores(display.Displayed):
             found in its training; 1 where nobody looked for it.
         calibrated_error: The calibration error with the logits divided by that; None of numbers.
         held_out: The scores that it came with, of rows held out in its training, or None.
-        text: The column of the texts.
         pair: The column of the second texts, or "".
         vectors: The column of the vectors, where the head learned from vectors; else "".
         label: The column of the labels, or several 0/1 columns, separated by commas.
-        seconds: How long it took to read and to answer.
         unit: What line numbers count: "line" or "row".
         notes: How the file was read, and what was done to texts, a sentence each.
     """
@@ -206,7 +192,7 @@ class FileScores(display.Displayed):
             rows = len(self.left_out.get(UNKNOWN, ()))
             has = "has" if rows == 1 else "have"
             says = f"{count(rows, 'row')} {has} a label that the head does not know "
-            says += f"({_named(self.unknown)}) and {'is' if rows == 1 else 'are'} left out"
+            says += f"({quoted(self.unknown)}) and {'is' if rows == 1 else 'are'} left out"
             if self.measures.metric == "accuracy":
                 both = self.measures.rows + rows
                 share = self.measures.score * self.measures.rows / both
@@ -215,17 +201,17 @@ class FileScores(display.Displayed):
         if self.absent:
             has = "has" if len(self.absent) == 1 else "have"
             whose = f"{count(len(self.absent), 'class', 'classes')} of the head {has} no row here"
-            found.append(f"{whose}: {_named(self.absent)}.")
+            found.append(f"{whose}: {quoted(self.absent)}.")
         return found
 
     def to_pandas(self) -> "DataFrame":
-        """A row a class or a label, with how well it is found; of numbers one row of measures."""
+        """Return a row a class or label, with how well it is found; of numbers, measures."""
         if self.measures.labels or self.by_class:
             return display.data_frame(asdict(row) for row in self.measures.labels or self.by_class)
         return display.data_frame([{"rows": self.measures.rows, **self.measures.values}])
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """Return all of it as plain values."""
         own = self.measures
         same = (
             "head", "model", "file", "rows", "unknown", "repeated", "commonest", "temperature",
@@ -236,10 +222,7 @@ class FileScores(display.Displayed):
             "problem_type": self.problem.name,
             "classes": list(self.classes),
             "scored": own.rows,
-            "left_out": {
-                reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
-                for reason, lines in self.left_out.items()
-            },
+            "left_out": lines_as_json(self.left_out),
             "metric": own.metric,
             "score": own.score,
             "low": own.low,
@@ -256,12 +239,6 @@ class FileScores(display.Displayed):
         }
 
 
-def _named(labels: Collection[str]) -> str:
-    names = list(labels)
-    shown = ", ".join(f"'{short(name)}'" for name in names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
-
-
 # --- Which columns hold the labels.
 
 
@@ -270,8 +247,6 @@ class _Known:
     """The classes of a head as cells may spell them.
 
     Attributes:
-        problem: What a row is labelled with.
-        classes: Their places, by name.
         plain: Their names, by how they are spelled without zeros that say nothing.
         most: Letters of a name, beyond which the reader has cut it.
     """
@@ -298,6 +273,20 @@ class _Known:
                 return self.classes[name]
         return None
 
+    def share(self, cells: "Counter[str]") -> float:
+        """Return the share of the filled cells of a column that are classes, or numbers."""
+        if self.problem is REGRESSION:
+            fits = set(numbers_of(cells)[1])
+        else:
+            sign = _sign(cells) if self.problem.has_label_sets else ""
+            labels = {cell: split_labels(cell, sign) if sign else (cell,) for cell in cells}
+            fits = {
+                cell
+                for cell, names in labels.items()
+                if all(self.place(name) is not None for name in names)
+            }
+        return sum(cells[cell] for cell in fits) / max(cells.total(), 1)
+
 
 def problem_of(classifier: Classifier) -> ProblemType:
     """Return what rows are labelled with that a head can be scored on."""
@@ -317,9 +306,7 @@ def label_columns(
     """Find the columns of labels: named ones, ones called as the head's were, or that fit."""
     table = stream.sample
     for name in filter(None, (options.label, *options.labels, options.group)):
-        if name not in table.columns:
-            what = f"{stream.name} has no column '{short(name)}'."
-            raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
+        check_column(table, name, may_nest=True)
     if options.label and options.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
@@ -327,7 +314,7 @@ def label_columns(
         text="", label=options.label, labels=tuple(options.labels), group=options.group
     )
     if not (options.label or options.labels):
-        columns = _found(stream, head, known, columns, texts)
+        columns = _find_labels(stream, head, known, columns, texts)
     if known.problem is REGRESSION:
         return replace(columns, number=True)
     if not known.problem.has_label_sets or columns.labels:
@@ -338,68 +325,35 @@ def label_columns(
     return replace(columns, separator=separator or _sign(cells_of(table, columns.label)))
 
 
-def _found(
+def _find_labels(
     stream: TableStream, head: FileHead, known: _Known, columns: Columns, texts: Sequence[str]
 ) -> Columns:
-    own, free = head.columns, [name for name in stream.columns if name not in texts]
-    if own.label in free:
-        return replace(columns, label=own.label)
+    free = [name for name in stream.columns if name not in texts]
+    if head.columns.label in free:
+        return replace(columns, label=head.columns.label)
     if known.problem.has_label_sets:
         flags = [name for name in free if clean_label(name) in known.classes]
         if len(flags) > 1:
             return replace(columns, labels=tuple(flags))
-    if known.problem is REGRESSION:
-        return replace(columns, label=_numbers(stream, free))
-    shares = {name: _share(stream, known, name) for name in free}
-    best = max(shares, key=lambda name: shares[name], default="")
-    if not best or shares[best] < MOSTLY:
-        guessed = ""
-        with suppress(DataError):  # no column looks like labels
-            guessed = guess(stream.sample).label
-        if guessed in free and len(cells_of(stream.sample, guessed)) == len(known.classes):
-            return replace(columns, label=guessed)  # whose labels the head may call otherwise
-        raise _no_labels(stream, f"labels of this head ({_named(known.classes)})")
-    return replace(columns, label=best)
-
-
-def _no_labels(stream: TableStream, what: str) -> DataError:
-    says = f"No column of {stream.name} holds {what}."
-    hint = "Name the column of the labels (--label); without labels: heads predict."
-    return DataError(says, hint)
-
-
-def _numbers(stream: TableStream, free: Sequence[str]) -> str:
-    """The column of numbers that is the label, by what the reader of labelled files takes."""
-    with_numbers = []
-    for name in free:
-        cells = cells_of(stream.sample, name)
-        numbers = numbers_of(cells)[1]
-        if cells and sum(cells[cell] for cell in numbers) >= NEARLY_ALL * cells.total():
-            with_numbers.append(name)
-    try:
-        guessed = guess(stream.sample, ColumnHints(number=True)).label
-    except DataError:
-        guessed = ""
-    if guessed in with_numbers:
-        return guessed
-    if len(with_numbers) != 1:
-        raise _no_labels(stream, "numbers, as this head gives them")
-    return with_numbers[0]
-
-
-def _share(stream: TableStream, known: _Known, name: str) -> float:
-    """The share of the filled cells of a column that are classes of the head."""
-    cells = cells_of(stream.sample, name)
-    separator = _sign(cells) if known.problem.has_label_sets else ""
-    hits = sum(
-        rows
-        for cell, rows in cells.items()
-        if all(
-            known.place(one) is not None
-            for one in (parted(cell, separator) if separator else (cell,))
+    cells = {name: cells_of(stream.sample, name) for name in free}
+    shares = {name: known.share(counts) for name, counts in cells.items()}
+    is_number, guessed, label = known.problem is REGRESSION, "", ""
+    with suppress(DataError):  # no column looks like labels
+        guessed = guess(stream.sample, ColumnHints(number=is_number or None)).label
+    if is_number:
+        fits = [name for name in free if shares[name] >= NEARLY_ALL]
+        label = guessed if guessed in fits else fits[0] if len(fits) == 1 else ""
+    elif max(shares.values(), default=0.0) >= MOSTLY:
+        label = max(shares, key=shares.__getitem__)
+    elif guessed in free and len(cells[guessed]) == len(known.classes):
+        label = guessed  # whose labels the head may call otherwise
+    if not label:
+        what = f"labels of this head ({quoted(known.classes)})"
+        what = f"No column of {stream.name} holds {'numbers' if is_number else what}."
+        raise DataError(
+            what, "Name the column of the labels (--label); without labels: heads predict."
         )
-    )
-    return hits / max(cells.total(), 1)
+    return replace(columns, label=label)
 
 
 def _sign(cells: "Counter[str]") -> str:
@@ -414,17 +368,10 @@ class Scoring:
     """Scores the rows of a file that have labels, block after block.
 
     Attributes:
-        stream: The file.
-        head: Who answers.
-        columns: The columns of texts and labels.
-        metric: What ranks.
-        known: The classes of the head.
-        read: How the labels of a row are read.
+        read: Reads the labels of a row.
         texts: Of the rows that are scored.
-        targets: The classes of each.
-        numbers: Its number, where it has one.
-        logits: What the head said of them, block by block.
-        groups: The group of each, where a column says it.
+        targets: The classes of each; `numbers`, `groups` where there are such.
+        logits: The logits of these rows, block by block.
         left_out: Lines of rows without labels that can be scored, by the reason.
         unknown: Labels that the head does not know.
     """
@@ -451,11 +398,7 @@ class Scoring:
         texts: Columns,
         options: EvaluateOptions = EvaluateOptions(),
     ) -> "Scoring":
-        """Return one for a file whose columns of texts are known.
-
-        Raises:
-            DataError: No column holds labels of this head, or the metric is not for such.
-        """
+        """Return one for a file whose columns of texts are known; raise DataError for no labels."""
         known = _Known.of(head.classifier)
         name = head.metric if options.metric == "auto" else options.metric
         ranked = metric_of(name, known.problem, ordered=head.ordered)
@@ -510,7 +453,6 @@ class Scoring:
         Args:
             unanswered: Lines of rows without a text, by the reason.
             notes: How the file was read, and what was done to texts.
-            seconds: How long it took.
 
         Raises:
             DataError: The rows are too few, or are labelled for another task.
@@ -562,9 +504,8 @@ class Scoring:
     def is_foreign(self) -> bool:
         """Whether the classes of the head seem to have other names here, and not by case alone."""
         known, is_unmet = self.known.classes, not self.texts and not self.targets
-        is_named = {name.casefold() for name in known}.issuperset(map(str.casefold, self.unknown))
         is_alike = self.known.problem is SINGLE_LABEL and len(self.unknown) == len(known)
-        return is_unmet and is_alike and not is_named
+        return is_unmet and is_alike and not differ_by_case(self.unknown, known)
 
     def other_names(self, rows: Sequence[Row], logits: Tensor) -> HeadsError:
         """Return what to say of labels none of which is a class of the head."""
@@ -575,15 +516,14 @@ class Scoring:
         return other_names(self.head.classifier.head, logits, labels, known, self.stream.name)
 
     def _check(self) -> None:
-        """Refuses rows that are too few, or are labelled for another task."""
+        """Refuse rows that are too few, or are labelled for another task."""
         known, name = self.known, self.stream.name
         odd = len(self.left_out.get(UNKNOWN, ()))
         if odd > MOST_UNSEEN * (odd + len(self.texts)):
-            cases = {label.casefold() for label in known.classes}
-            spelled = all(label.casefold() in cases for label in self.unknown)
-            hint = "Label both alike: they differ by case." if spelled else "Name another --label."
-            what = f"{odd:,} rows of {name} have {UNKNOWN} ({_named(self.unknown)}): "
-            raise DataError(f"{what}it answers {_named(known.classes)}.", hint)
+            is_case = differ_by_case(self.unknown, known.classes)
+            hint = "Label both alike: they differ by case." if is_case else "Name another --label."
+            what = f"{odd:,} rows of {name} have {UNKNOWN} ({quoted(self.unknown)}): "
+            raise DataError(f"{what}it answers {quoted(known.classes)}.", hint)
         if len(self.texts) < _FEWEST:
             left = ", ".join(f"{len(lines):,} with {why}" for why, lines in self.left_out.items())
             what = f"{name} has {count(len(self.texts), 'row')} that can be scored"

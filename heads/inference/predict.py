@@ -26,9 +26,9 @@ from heads.data.formats.vector_reading import names_of
 from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written
 from heads.data.frames import Frame, index_of
-from heads.data.rows import Rows, TextReader, missing, text_account
+from heads.data.rows import Rows, TextReader, check_column, missing, text_account
 from heads.data.sources import locate_rows, source_name, stream_source
-from heads.data.table import MOST_LINES, ColumnHints, Columns, count, short, where
+from heads.data.table import ColumnHints, Columns, count, lines_as_json, short, where
 from heads.errors import DataError, did_you_mean
 from heads.events import Progress
 from heads.inference.selection import FileHead, select_file_head
@@ -77,15 +77,12 @@ def text_columns(
 ) -> Columns:
     """Return the columns of the texts: those named, else called as the head's were, else guessed.
 
-    Args:
-        label: The column of the labels, which is none of them.
-
     Raises:
         DataError: One is not there or holds no texts, or the head needs two and there is one.
     """
     needs_pair = head.classifier.head.needs_pairs
     for name in filter(None, (text, pair)):
-        _check_column(stream, name)
+        check_column(stream.sample, name)
     known = head.columns
     guessed = _guessed(stream, text, pair, label)
     first = text or (known.text if known.text in stream.columns else guessed.text)
@@ -100,7 +97,7 @@ def text_columns(
     if first == second:
         raise DataError("The same column is chosen twice.", "Choose one for each of text and pair.")
     for name in filter(None, (first, second)):
-        _check_column(stream, name)
+        check_column(stream.sample, name)
     return Columns(text=first, pair=second, label=label)
 
 
@@ -117,29 +114,12 @@ def _guessed(stream: TableStream, text: str, pair: str, label: str) -> Columns:
         return Columns(text=(free or stream.columns)[0], label="")
 
 
-def _check_column(stream: TableStream, name: str) -> None:
-    table = stream.sample
-    if name not in table.columns:
-        what = f"{stream.name} has no column '{short(name)}'."
-        raise DataError(what, did_you_mean(name, map(short, table.columns)), column=name)
-    if name in table.nested:
-        what = f"The column '{short(name)}' of {stream.name} holds lists or objects."
-        raise DataError(what, "Choose a column with one text a cell.", column=name)
-
-
 # --- Blocks of rows to logits.
 
 
 @dataclass(kw_only=True, slots=True)
 class BlockClassifier:
-    """Reads the texts of blocks and asks a head about them.
-
-    Attributes:
-        classifier: The head.
-        reading: How the texts of a row are taken.
-        is_paired: Whether a row has two.
-        unanswered: Lines of rows without a text, by the reason.
-    """
+    """Reads the texts of blocks and asks a head about them; notes rows without a text."""
 
     classifier: Classifier
     reading: TextReader | None = None
@@ -190,8 +170,6 @@ class VectorBlockClassifier(BlockClassifier):
     """Reads the vectors of blocks and asks a head about them.
 
     Attributes:
-        stream: The file.
-        column: The column of the vectors.
         known: The vectors of a block by their names, which stand where texts stand elsewhere.
     """
 
@@ -257,8 +235,6 @@ class FileAnswers(display.Displayed):
 
     Attributes:
         head: The head, by the name that it has beside others.
-        model: Its base model.
-        file: The name of the file.
         to: What was written; None where nothing was.
         rows: Rows of the file, and of what was written.
         answered: Those that got an answer.
@@ -266,10 +242,8 @@ class FileAnswers(display.Displayed):
         abstained: Those that the head was not sure enough of.
         counts: How often each class was answered; nothing of numbers.
         spread: The least, the mean and the greatest number; nothing of classes.
-        text: The column of the texts.
         pair: The column of the second texts, or "".
         columns: The columns of ours.
-        seconds: How long it took to read and to answer.
         unit: What line numbers count: "line" or "row".
         notes: How the file was read, and what was done to texts, a sentence each.
         answers: The values of our columns, one for each row; only where no file was written.
@@ -321,14 +295,11 @@ class FileAnswers(display.Displayed):
         return found if self.index is None or self.to else found.set_axis(self.index)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """Return all of it as plain values."""
         apart = ("to", "unanswered", "answers", "first", "index")
         facts = {n: getattr(self, n) for n in self.__dataclass_fields__ if n not in apart}
-        left = {
-            reason: {"count": len(lines), "lines": list(lines[:MOST_LINES])}
-            for reason, lines in self.unanswered.items()
-        }
-        facts |= {"to": str(self.to) if self.to else None, "unanswered": left}
+        facts["to"] = str(self.to) if self.to else None
+        facts["unanswered"] = lines_as_json(self.unanswered)
         return facts | ({} if self.to else {"answers": list(map(dict, self.answers))})
 
 
@@ -347,11 +318,8 @@ class Account:
     """What has been answered so far.
 
     Attributes:
-        columns: The columns of ours.
-        asking: Who asks the head.
         keeps: Whether every answer is kept.
         watcher: Who is told of all logits.
-        first: The first rows as they are written.
     """
 
     columns: AnswerColumns
@@ -365,8 +333,8 @@ class Account:
     kept: list[dict[str, Any]] = field(default_factory=list)
     first: list[tuple[str, ...]] = field(default_factory=list)
 
-    def answered_block(self, block: Block) -> list[tuple[Value, ...]]:
-        """The values of our columns, a tuple a row, in the order of the rows."""
+    def answer(self, block: Block) -> list[tuple[Value, ...]]:
+        """Return the values of our columns, a tuple a row, in the order of the rows."""
         places, texts = self.asking.texts(block)
         values = [self.columns.nothing] * len(block)
         if texts:
@@ -384,10 +352,10 @@ class Account:
     def _keep(self, block: Block, values: Sequence[Sequence[Value]]) -> None:
         ours = self.columns.columns
         if self.keeps:
-            names = [one.name for one in ours]
             for row in values:
-                told = (one.value(value) for one, value in zip(ours, row, strict=True))
-                self.kept.append(dict(zip(names, told, strict=True)))
+                self.kept.append(
+                    {one.name: one.value(value) for one, value in zip(ours, row, strict=True)}
+                )
         left = SHOWN_ROWS - len(self.first)
         for row, own in zip(block.rows[:left], values[:left], strict=True):
             cells = (one.cell(value) for one, value in zip(ours, own, strict=True))
@@ -405,7 +373,7 @@ class Account:
             self.abstained += bool(self.columns.abstain_below)
 
     def facts(self) -> dict[str, Any]:
-        """What `FileAnswers` says of it."""
+        """Return what `FileAnswers` says of it."""
         least, total, most = self.numbers
         classes = self.columns.classifier.classes
         left = self.asking.unanswered
@@ -470,7 +438,7 @@ def iter_prediction(
             )
         for block in stream.blocks(block_rows(head.classifier)):
             interruption.check()
-            values = account.answered_block(block)
+            values = account.answer(block)
             if writer:
                 writer.write(block, values)
                 cut = writer.cut

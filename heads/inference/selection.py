@@ -86,7 +86,6 @@ class HeadSource:
         names: The heads; each once, unless they are loaded in turn.
         backbone: The base model; None of classifiers alone, which have their own.
         corpus: The rows that they learn from; None where those are not known.
-        config: The settings that they are trained under.
         run: The run that they are of, if one, and its spec.
     """
 
@@ -132,10 +131,7 @@ class SelectedHeads:
     """Trained heads, and what they were trained on.
 
     Attributes:
-        classifiers: The heads, each on its base model.
         corpus: The rows; None where they are not known.
-        run: The run that they are of, if one.
-        names: Their names in it.
         split_rows: Splits the rows, when somebody asks for `learned` or `held`.
     """
 
@@ -180,7 +176,10 @@ def select_heads(request: HeadRequest) -> Generator[Progress, None, SelectedHead
 def open_heads(request: HeadRequest) -> Generator[Progress, None, HeadSource]:
     """Find out where the heads that are asked for come from; raise HeadsError as `select_heads`."""
     recipes = [request.recipes] if isinstance(request.recipes, str) else request.recipes
-    check_head_count(len({_key(one) for one in recipes}))
+    limits, chosen = current_limits(), len({_key(recipe) for recipe in recipes})
+    if chosen > limits.recipes:
+        what = f"{chosen} recipes are chosen; at most {limits.recipes} fit side by side here."
+        raise LimitError(what, "Take some away.")
     if request.run:
         return _open_run(request, recipes)
     classifiers = [one for one in recipes if isinstance(one, Classifier)]
@@ -247,14 +246,6 @@ def _open_classifiers(classifiers: Sequence[Classifier], sample: str) -> HeadSou
     return replace(unknown, corpus=corpus, config=configs[0])
 
 
-def check_head_count(heads: int) -> None:
-    """Raise LimitError for more heads than stand side by side."""
-    limits = current_limits()
-    if heads > limits.recipes:
-        what = f"{heads} recipes are chosen; at most {limits.recipes} fit side by side here."
-        raise LimitError(what, "Take some away.")
-
-
 # --- The one head that answers a file.
 
 
@@ -263,7 +254,6 @@ class FileHead:
     """The head that answers a file, and what is known of the rows that it learned from.
 
     Attributes:
-        classifier: The head on its base model.
         selected: The rows that it learned from, where they are known.
         columns: The columns of those; without names where they are not known.
         metric: What its run ranks by; auto, if it is of none.
@@ -308,7 +298,7 @@ def select_file_head(options: FileOptions) -> Generator[Progress, None, FileHead
     pair = "a pair" if sample in SAMPLES and SAMPLES[sample].pair else ""
     request = HeadRequest(recipes=[recipe or USUAL], pair=pair, model=model, sample=sample)
     selected = yield from select_heads(request)
-    columns, corpus = Columns(text="", label=""), selected.corpus
+    columns, corpus = Columns(), selected.corpus
     if corpus and corpus.name in SAMPLES:
         columns = guess(open_table(SAMPLES[corpus.name].path))
     return FileHead(classifier=selected.classifiers[0], selected=selected, columns=columns)

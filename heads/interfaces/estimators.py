@@ -263,10 +263,9 @@ class HeadClassifier(ClassifierMixin, _setting_fields("classifier"), _HeadEstima
             raise ArrayError(what, "Add rows of another class.")
         return of_targets(
             NAME,
-            texts.texts,
+            texts,
             names,
             [(target,) for target in targets.tolist()],
-            texts.pairs,
             groups=groups,
             ordered=is_number and len(names) > 2,
         )
@@ -280,7 +279,7 @@ class HeadClassifier(ClassifierMixin, _setting_fields("classifier"), _HeadEstima
         self.classes_ = np.array(y.columns) if named else np.arange(table.shape[1])
         rows = [tuple(np.flatnonzero(row).tolist()) for row in table]
         names = _class_names(self.classes_)
-        return of_targets(NAME, texts.texts, names, rows, texts.pairs, MULTI_LABEL, groups)
+        return of_targets(NAME, texts, names, rows, MULTI_LABEL, groups)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of every row, as it stood in y; of several labels (n, labels) of 0 and 1.

@@ -118,7 +118,7 @@ def guessed(name: str, first: str = "auto") -> Read:
     except Exception as error:
         if table is None or not table.columns:
             return Read(view=failed(error))
-        return Read(view=dataset.problem(sentence(error), table, Columns(text="", label="")))
+        return Read(view=dataset.problem(sentence(error), table, Columns()))
     return _read(name, table, columns, None)
 
 
