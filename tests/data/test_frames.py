@@ -16,12 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heads
-from heads.data.columns import guess
 from heads.data.dataset import data_of
 from heads.data.samples import SAMPLES
 from heads.data.sources import open_source
 from heads.errors import DataError, HeadsError
-from heads.interfaces.cli.app import main
 from heads.settings import ExperimentConfig
 
 SENTIMENT = SAMPLES["sentiment"].path
@@ -150,29 +148,11 @@ def test_what_cannot_be_read_is_one_sentence(data):
     assert refused.value.hint
 
 
-def test_a_head_is_trained_on_a_frame_and_scored_on_another(tiny):
-    frame = pd.read_csv(SENTIMENT)
-    learned, scored = frame.iloc[::7], Dataset.from_pandas(frame.iloc[1::14])
-    config = heads.ExperimentConfig(seeds=1, curve=False)
-    asked = {"test": scored, "model": str(tiny()), "config": config}
-    mine = heads.train("mean+linear", learned, **asked)
-    assert mine.head.scores is not None
-    assert (mine.head.rows, mine.head.scores.rows) == (len(learned), len(scored))
-    assert mine.predict(["Not bad at all."])
-
-
 def test_nobody_imports_a_library_for_what_it_has_not_made():
     code = "import sys; from heads.data.sources import open_source"
     code += "; open_source('sentiment'); print({'pandas', 'datasets'} & {*sys.modules})"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
-
-
-def test_the_guess_is_that_of_a_file():
-    frame = pd.read_csv(SAMPLES["pairs"].path)
-    table, name = open_source(frame)
-    assert name == "DataFrame"
-    assert guess(table) == opened("pairs").columns
 
 
 # --- Every kind of frame goes through every verb, and gives what its CSV file gives.
@@ -199,7 +179,9 @@ FRAMES = {
 VERBS = {
     "read": lambda data, trained, model: heads.read(data).corpus.texts,
     "train": lambda data, trained, model: (
-        heads.train("mean+ridge", data, model=model, config=ONCE).logits(["A text."]).tolist()
+        heads.train("mean+ridge", data, test=data, model=model, config=ONCE)
+        .logits(["A text."])
+        .tolist()
     ),
     "train_grid": lambda data, trained, model: [
         cell.measures.score
@@ -234,8 +216,12 @@ def from_file(frame, tiny, tmp_path_factory):
     return {name: verb(path, trained, model) for name, verb in VERBS.items()}, trained, model
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("kind", FRAMES)
+# A table that is read whole goes through one door, one that is answered through another.
+@pytest.mark.parametrize(
+    ("kind", "verb"),
+    [(kind, verb) for kind in FRAMES for verb in ("read", "predict")]
+    + [("datasets", "train"), ("polars", "train_grid"), ("duckdb", "evaluate")],
+)
 def test_every_frame_goes_through_every_verb(kind, verb, frame, from_file):
     expected, trained, model = from_file
     assert VERBS[verb](FRAMES[kind](frame), trained, model) == expected[verb]
@@ -250,20 +236,17 @@ def test_a_column_of_numbers_with_a_gap_is_read(frame, backend, number):
     assert list(found.texts) == list(frame["text"])
 
 
-def test_half_an_emoji_in_json_is_left_out(tmp_path, tiny, capfd):
+def test_half_an_emoji_in_json_is_left_out(tmp_path, from_file):
     path, words = tmp_path / "rows.jsonl", ("dogs", "cats")
     lines = [
         {"text": f"{words[n % 2]} {n} 😀\ud83d", "label": "ab"[n % 2] + "\ud83d",
          "extra\ud83d": n, "tags\uDE00": ["x\ud83d", 1.50]} for n in range(20)
     ]  # fmt: skip
     path.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
-    assert main(["read", str(path), "--json"]) == 0
-    report = capfd.readouterr().out
-    assert all(f'"{name}"' in report for name in ("text", "label", "extra", "tags"))
-    assert json.loads(report)
-    options = {"recipes": ["mean+ridge"], "model": str(tiny())}
-    board = heads.train_grid(path, **options, config=ONCE)
-    assert heads.predict(path, run=board.run, to=tmp_path / "answers.csv").rows == 20
+    data = heads.read(path)
+    assert (data.names, data.corpus.classes) == (("text", "label", "extra", "tags"), ("a", "b"))
+    assert json.dumps(data.as_json(), ensure_ascii=False).encode()
+    assert heads.predict(path, recipe=from_file[1], to=tmp_path / "answers.csv").rows == 20
     answers = pd.read_csv(tmp_path / "answers.csv")
     assert answers["text"][1] == "cats 1 😀"
     assert set(answers["label"]) == {"a", "b"}

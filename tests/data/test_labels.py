@@ -17,7 +17,7 @@ from heads.data.table import ColumnHints, Columns
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
-QUICK = settings(max_examples=100)
+QUICK = settings(max_examples=60)
 NAMES = ("angry", "calm", "glad", "sad", "tired")
 
 
@@ -215,11 +215,6 @@ def test_a_slip_in_a_column_of_flags_is_named_and_hides_no_column(write, cell, c
     assert (refused.value.line, refused.value.column) == (42, "b")
 
 
-def test_one_column_of_flags_has_two_classes(write) -> None:
-    data = read(write(table_of("spam", bit(2))))
-    assert (data.corpus.classes, data.corpus.problem) == (("0", "1"), SINGLE_LABEL)
-
-
 @pytest.mark.parametrize(
     "columns",
     [
@@ -274,11 +269,11 @@ def test_rows_without_a_number_are_dropped_and_counted(folder) -> None:
     assert all(map(math.isfinite, data.corpus.numbers))
 
 
-@pytest.mark.parametrize("cells", [["2.5"] * 20, ["1", "2.5"] * 4])
-def test_numbers_that_teach_nothing_are_refused(folder, cells: list[str]) -> None:
+def test_numbers_that_teach_nothing_are_refused(folder) -> None:
     columns = Columns(text="text", label="label", number=True)
-    with pytest.raises(DataError):
-        read(labelled(folder, cells), columns)
+    for cells in (["2.5"] * 20, ["1", "2.5"] * 4):
+        with pytest.raises(DataError):
+            read(labelled(folder, cells), columns)
 
 
 def test_stars_are_classes_in_order_or_numbers_as_asked(folder) -> None:

@@ -103,21 +103,31 @@ def test_every_row_is_scored_once_a_repetition_and_no_text_is_on_two_sides(corpu
 
 @given(corpora(), contests)
 @settings(max_examples=60)
-def test_folds_are_of_like_size_and_like_classes(corpus, config):
+def test_folds_and_development_rows_have_their_share_of_every_class(corpus, config):
     targets, groups = corpus
     assume(not _labelled_twice(targets, groups))  # such a text may count for either class
     largest = {
         int(target): max(Counter(groups[targets == target].tolist()).values())
         for target in targets.unique()
     }
-    for tests in by_repetition(split(targets, groups, (), config)):
-        for target, most in largest.items():
+    most = max(largest.values())
+    found = split(targets, groups, (), config)
+    for tests in by_repetition(found):
+        for target, of_class in largest.items():
             counts = [int((targets[test] == target).sum()) for test in tests]
-            assert max(counts) - min(counts) <= most
+            assert max(counts) - min(counts) <= of_class
         sizes = [len(test) for test in tests]
-        assert max(sizes) - min(sizes) <= max(len(targets), 1) / config.folds + max(
-            largest.values()
-        )
+        assert max(sizes) - min(sizes) <= len(targets) / config.folds + most
+    for train, search, development in zip(
+        found.train, found.search, found.development, strict=True
+    ):
+        assert set(targets[train].tolist()) == set(targets.tolist())
+        texts = Counter(dict(torch.stack([groups[train], targets[train]], dim=1).tolist()).values())
+        # Nor do development rows take the last text of a class.
+        assert {one for one, held in texts.items() if held >= 2} <= set(targets[search].tolist())
+        sizes, drawn = (Counter(targets[rows].tolist()) for rows in (train, development))
+        for target, size in sizes.items():
+            assert abs(drawn[target] - config.development * size) <= most + 1
 
 
 def test_of_single_rows_every_fold_has_its_share_to_the_row():
@@ -143,33 +153,6 @@ def test_large_groups_go_whole_and_small_ones_fill_up_beside_them():
             assert max(counts) <= max(share + 1, max(of_class))
         for train, test in zip(found.train, found.test, strict=True):
             assert not of(train, groups) & of(test, groups)
-
-
-@given(corpora(), contests)
-@settings(max_examples=60)
-def test_every_class_is_scored_and_those_of_two_texts_are_always_learned(corpus, config):
-    targets, groups = corpus
-    assume(not _labelled_twice(targets, groups))
-    found = split(targets, groups, (), config)
-    for train, search in zip(found.train, found.search, strict=True):
-        there = set(targets[train].tolist())
-        assert there == set(targets.tolist())
-        texts = Counter(dict(torch.stack([groups[train], targets[train]], dim=1).tolist()).values())
-        # Nor do development rows take the last text of a class.
-        assert {target for target in there if texts[target] >= 2} <= set(targets[search].tolist())
-
-
-@given(corpora(), contests)
-@settings(max_examples=60)
-def test_development_rows_are_about_their_share_of_every_class(corpus, config):
-    targets, groups = corpus
-    assume(not _labelled_twice(targets, groups))
-    largest = max(Counter(groups.tolist()).values())
-    found = split(targets, groups, (), config)
-    for train, development in zip(found.train, found.development, strict=True):
-        sizes, drawn = (Counter(targets[rows].tolist()) for rows in (train, development))
-        for target, size in sizes.items():
-            assert abs(drawn[target] - config.development * size) <= largest + 1
 
 
 def _labelled_twice(targets: Tensor, groups: Tensor) -> bool:
@@ -211,13 +194,6 @@ def test_the_rows_searched_on_are_bounded_whatever_there_is():
     assert all(abs(len(rows) - MOST_DEVELOPMENT) <= 4 for rows in huge.development)
 
 
-def test_rows_are_fixed_only_where_a_test_set_is_given():
-    targets, groups = torch.arange(200) % 2, torch.arange(200)
-    assert not split(targets, groups, (), PLAIN).is_fixed
-    assert split(targets, groups, ["train"] * 150 + ["test"] * 50, PLAIN).is_fixed
-    assert not split(targets, groups, (), ExperimentConfig(per_class=4)).is_fixed
-
-
 def test_fewer_groups_than_folds_are_a_fold_each():
     targets, groups = torch.arange(60) % 2, torch.arange(60) // 20
     found = split(targets, groups, (), PLAIN)
@@ -232,7 +208,7 @@ def test_fewer_groups_than_folds_are_a_fold_each():
 def test_a_given_test_set_is_scored_and_nothing_else():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     found = split(targets, groups, ["train"] * 80 + ["test"] * 20, ExperimentConfig(seeds=4))
-    assert (found.kind, len(found), found.repetition) == (TEST_SET, 4, ())
+    assert (found.kind, found.is_fixed, len(found), found.repetition) == (TEST_SET, True, 4, ())
     for number, (train, test) in enumerate(zip(found.train, found.test, strict=True)):
         assert test.tolist() == list(range(80, 100))
         assert train.tolist() == list(range(80))
@@ -241,16 +217,8 @@ def test_a_given_test_set_is_scored_and_nothing_else():
         both = [*found.development[number].tolist(), *found.fitted(number).tolist()]
         assert sorted(both) == list(range(80))
     assert len({tuple(rows.tolist()) for rows in found.development}) == 4
-
-
-def test_more_seeds_change_nothing_in_the_first_ones():
-    targets, groups = torch.arange(100) % 2, torch.arange(100)
-    parts = ["train"] * 80 + ["test"] * 20
-    few, more = (split(targets, groups, parts, ExperimentConfig(seeds=seeds)) for seeds in (2, 5))
-    for one, two in zip(few.development, more.development, strict=False):
-        assert torch.equal(one, two)
-    other = split(targets, groups, parts, ExperimentConfig(seeds=2, seed=9))
-    assert not torch.equal(other.development[0], few.development[0])
+    few = split(targets, groups, ["train"] * 80 + ["test"] * 20, ExperimentConfig(seeds=2))
+    assert all(map(torch.equal, few.development, found.development[:2]))
 
 
 @given(corpora(), contests, st.integers(1, 40))
@@ -270,43 +238,28 @@ def test_every_row_is_learned_from_as_beside_a_test_set(corpus, config, others):
         assert getattr(found, name)[0].tolist() == getattr(beside, name)[0].tolist()
 
 
-def test_given_validation_rows_choose_the_settings_of_every_seed():
+def test_given_validation_rows_and_their_texts_are_never_scored_without_a_test_set():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
-    parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
-    found = split(targets, groups, parts, PLAIN)
-    assert [rows.tolist() for rows in found.development] == [list(range(60, 80))] * 3
-    assert [rows.tolist() for rows in found.search] == [list(range(60))] * 3
-    assert [train.tolist() for train in found.train] == [list(range(80))] * 3
-
-
-def test_given_validation_rows_without_a_test_set_are_never_scored():
-    targets, groups = torch.arange(100) % 2, torch.arange(100)
+    groups[:10] = groups[70:80]  # ten rows repeat texts of the validation rows
     parts = ["train"] * 70 + ["validation"] * 30
     found = split(targets, groups, parts, replace(PLAIN, repetitions=2))
     assert found.kind == FOLDS
     for tests in by_repetition(found):
-        assert sorted(torch.cat(tests).tolist()) == list(range(70))
-    for number, train in enumerate(found.train):
-        assert found.development[number].tolist() == list(range(70, 100))
+        assert sorted(torch.cat(tests).tolist()) == list(range(10, 70))
+    for train, test, development in zip(found.train, found.test, found.development, strict=True):
+        assert not of(train, groups) & of(test, groups)
+        assert development.tolist() == list(range(70, 100))
         assert set(range(70, 100)) <= set(train.tolist())
 
 
-def test_a_text_that_chooses_the_settings_is_scored_in_no_other_row_either():
-    targets, groups = torch.arange(100) % 2, torch.arange(100)
-    groups[:10] = groups[70:80]  # ten rows repeat texts of the validation rows
-    found = split(targets, groups, ["train"] * 70 + ["validation"] * 30, PLAIN)
-    for train, test in zip(found.train, found.test, strict=True):
-        assert not of(train, groups) & of(test, groups)
-    assert sorted(torch.cat(found.test).tolist()) == list(range(10, 70))
-
-
-def test_settings_are_not_tried_on_texts_that_judge_them():
+def test_given_validation_rows_choose_the_settings_which_are_not_tried_on_their_texts():
     targets, groups = torch.arange(100) % 2, torch.arange(100)
     groups[:10] = groups[60:70]  # ten rows repeat texts of the validation rows
     parts = ["train"] * 60 + ["validation"] * 20 + ["test"] * 20
     found = split(targets, groups, parts, PLAIN)
-    for number, search in enumerate(found.search):
-        assert search.tolist() == list(range(10, 60))
+    for number in range(3):
+        assert found.development[number].tolist() == list(range(60, 80))
+        assert found.search[number].tolist() == list(range(10, 60))
         assert found.fitted(number).tolist() == list(range(10, 60))
         assert found.train[number].tolist() == list(range(80))
 
@@ -371,7 +324,8 @@ def test_so_many_different_texts_of_every_class_are_drawn(corpus, count, seeds, 
     assume(not _labelled_twice(targets, groups))
     config = ExperimentConfig(per_class=count, seeds=seeds, seed=seed)
     found = split(targets, groups, (), config)
-    assert (found.kind, len(found), found.repetition) == (PER_CLASS, seeds, ())
+    assert (found.kind, found.is_fixed, found.repetition) == (PER_CLASS, False, ())
+    assert len(found) == seeds
     test = found.test[0]
     assert all(torch.equal(other, test) for other in found.test)
     rest = [row for row in range(len(targets)) if row not in set(test.tolist())]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from datasets import ClassLabel, Dataset, Features, List, Value
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from read_tables import encoded, labelled, says
@@ -19,7 +20,7 @@ from heads.data.text import INVISIBLE, fold, folded, is_blank
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
-QUICK = settings(max_examples=100)
+QUICK = settings(max_examples=60)
 UNSEEN = "\u200b\u200d\u00ad\ufeff\u2060\u200e\u2800\u3164\u180e\ufe0f"
 
 
@@ -66,13 +67,6 @@ def test_numbers_come_back_however_they_are_written(values, unit: str, comma: bo
     assert [notation.value(cell) for cell in cells] == [float(value) for value in values]
     assert notation.comma == ("decimal" if comma else "")
     assert bool(notation.unit) == (unit != "{}")
-
-
-@given(cell=st.text("0123456789.,-+eE %$€ab", max_size=10))
-def test_a_cell_is_a_finite_number_or_none(cell: str) -> None:
-    value = notation_of([cell]).value(cell)
-    assert value is None or value - value == 0
-    assert value is None or any(letter.isdigit() for letter in cell)
 
 
 @given(label=st.text("0123456789.,-a", max_size=8))
@@ -137,12 +131,6 @@ def test_the_members_of_a_list_come_back(lists: list[list[str]]) -> None:
             assert members(f"[{', '.join(map(repr, names))}]") == names
 
 
-@given(cell=st.text(max_size=20))
-def test_any_cell_is_a_list_or_none(cell: str) -> None:
-    found = members(cell)
-    assert found is None or cell.strip()[0] == "["
-
-
 @pytest.mark.parametrize("spell", [json.dumps, repr, lambda names: " ".join(map(str, [names]))])
 def test_lists_in_cells_are_several_labels(folder: Path, spell: Callable) -> None:
     names = [["joy"], ["joy", "love"], [], ["anger", "fear"], ["fear"], ["love"]] * 8
@@ -172,14 +160,9 @@ def test_lists_in_json_are_several_labels_and_no_text(tmp_path: Path) -> None:
 
 
 def test_lists_of_classes_in_parquet_are_several_labels(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = arrow.table(
-        {"text": [f"some {row}" for row in range(12)], "labels": [[0], [0, 2], []] * 4}
-    )
-    about = {"labels": {"feature": {"names": ["joy", "love", "fear"]}, "_type": "Sequence"}}
-    meta = {"huggingface": json.dumps({"info": {"features": about}})}
-    parquet.write_table(table.replace_schema_metadata(meta), tmp_path / "t.parquet")
+    kinds = {"text": Value("string"), "labels": List(ClassLabel(names=["joy", "love", "fear"]))}
+    cells = {"text": [f"some {row}" for row in range(12)], "labels": [[0], [0, 2], []] * 4}
+    Dataset.from_dict(cells, Features(kinds)).to_parquet(tmp_path / "t.parquet")
     data = read(tmp_path / "t.parquet")
     assert data.columns.separator == "[]"
     assert data.corpus.classes == ("fear", "joy")
@@ -223,7 +206,7 @@ def test_invisible_texts_and_labels_are_empty_and_counted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "title",
-    ["Reviews of 2024", "Reviews of 2024,", '"Export, made today",', "# made by a tool\n#\n", "\n"],
+    ["Reviews of 2024", "Reviews, 2024 export", '"Export, made today",', "# by a tool\n#\n", "\n"],
 )
 def test_a_title_above_the_names_is_left_out_and_said(tmp_path: Path, title: str) -> None:
     path = tmp_path / "t.csv"
@@ -331,18 +314,14 @@ def test_labels_that_are_all_the_same_are_still_the_labels(folder: Path, rows: l
         read(path)
 
 
-def test_rows_without_any_label_are_said(folder: Path) -> None:
+def test_lists_that_name_no_label_are_refused(folder: Path) -> None:
     path = folder / "none.jsonl"
     path.write_text('{"text": "a b", "labels": []}\n{"text": "c d", "labels": []}\n', "utf-8")
     with pytest.raises(DataError):
         read(path)
-
-
-@pytest.mark.parametrize("sign", [", ", " "])
-def test_vectors_of_0_and_1_are_not_taken_for_labels(folder: Path, sign: str) -> None:
-    cells = [f"[{sign.join(one)}]" for one in ("001", "110", "010", "011")]
-    with pytest.raises(DataError):
-        read(labelled(folder, cells))
+    for sign in (", ", " "):
+        with pytest.raises(DataError):
+            read(labelled(folder, [f"[{sign.join(one)}]" for one in ("001", "110", "010")]))
 
 
 def test_what_often_stands_for_no_label_is_named(folder: Path) -> None:
@@ -350,16 +329,6 @@ def test_what_often_stands_for_no_label_is_named(folder: Path) -> None:
     found = read(labelled(folder, cells)).findings
     (told,) = [one.says for one in found if one.kind == "no_label"]
     assert told.startswith("'-' is the label of 2 rows")
-
-
-def test_a_title_with_a_comma_is_a_title(folder: Path) -> None:
-    path = folder / "titled.csv"
-    rows = ["Reviews, 2024 export", "text,label", "so good,x", "so bad,y", "not good,y"]
-    path.write_text("\n".join(rows), "utf-8")
-    found = read(path)
-    assert (found.columns.text, found.columns.label, len(found.corpus)) == ("text", "label", 3)
-    path.write_text("\n".join(rows[1:]), "utf-8")
-    assert len(read(path).corpus) == 3
 
 
 def test_a_list_of_texts_is_no_text_where_another_column_is(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from few_runs import ROWS, FewRuns
+from few_runs import ROWS
 from quick_heads import classifiers
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
@@ -21,11 +21,6 @@ from heads.inference import evaluate
 from heads.problem import SINGLE_OUTPUT
 from heads.runs.folder import RunFolder
 from heads.runs.leaderboard import leaderboard
-
-
-@pytest.fixture(scope="module")
-def run(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> FewRuns:
-    return FewRuns(tmp_path_factory.mktemp("runs"), tiny())
 
 
 @pytest.fixture
@@ -70,6 +65,7 @@ def test_a_score_is_that_of_scikit_learn_with_wilsons_interval(run, rest):
     assert found.commonest == max(map(truth.count, truth)) / ROWS
     assert found.held_out == classifier.head.scores
     json.dumps(found.as_json())
+    assert repr(found).startswith("<FileScores sentiment-rest.csv by ")
 
 
 def test_rows_that_it_learned_from_are_told_and_taken_out(run, rest):
@@ -197,8 +193,3 @@ def test_one_versus_rest_and_spelled_numbers(rows: Corpus, small, tmp_path):
     known = evaluate._Known(problem=SINGLE_OUTPUT, classes={"1": 0, "2": 1, "x" * 9: 2},
                            plain={"1": "1", "2": "2"}, most=9)  # fmt: skip
     assert [known.place(one) for one in ("1", "2.0", "x" * 12, "3")] == [0, 1, 2, None]
-
-
-def test_its_words_fit_in_a_line(run, rest):
-    found = heads.evaluate(rest("sentiment"), run=run("sentiment"))
-    assert repr(found).startswith("<FileScores sentiment-rest.csv by ")

@@ -227,16 +227,14 @@ REFUSED: dict[str, Callable[[Path], Path]] = {
     "liar": liar,
     "entities": lambda path: with_part(workbook(path, NAMED), sheet1=ENTITIES),
     "empty": lambda path: workbook(path, []),
-    "columns": lambda path: workbook(path, [["a"] * 51] * 3),
     "far": lambda path: workbook(path, NAMED, lambda book: book.active.cell(9, 16_384, "x")),
-    "rows": lambda path: workbook(path, [["a", "x"]] * 20_002),
     "bomb": lambda path: with_part(workbook(path, NAMED), sheet1=" " * 60_000_000),
     "styles": lambda path: with_part(workbook(path, NAMED), styles=" " * 3_000_000),
     "no rows": lambda path: with_part(workbook(path, NAMED), sheet1=sheet_of(
         "<row r='999999999999'><c><v>1</v></c></row>")),
     "old": lambda path: written_bytes(path, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)),
 }  # fmt: skip
-LIMITED = {"columns", "far", "rows", "bomb", "styles"}
+LIMITED = {"far", "bomb", "styles"}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -334,6 +332,7 @@ def test_reading_a_workbook_ends_with_its_seconds_and_when_nobody_waits(
         open_table(path)
 
 
+@pytest.mark.slow
 def test_the_largest_usual_sheet_of_a_public_place_is_read(save: Callable[..., Path]) -> None:
     rows = [["text", "label"], *([f"text {n}", "xy"[n % 2]] for n in range(PUBLIC.rows))]
     with use_limits(PUBLIC):

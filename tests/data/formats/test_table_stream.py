@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from openpyxl import Workbook
+from openpyxl import Workbook, load_workbook
+from openpyxl.utils.escape import unescape
 from pyarrow import parquet
 from read_tables import encoded
 
@@ -208,14 +209,9 @@ def test_json_objects_stay_to_the_letter(folder, rows, whole):
     table = open_table(path)
 
     def cell(value) -> str:
-        plain = isinstance(value, list)
-        return (
-            ""
-            if value is None
-            else value
-            if isinstance(value, str)
-            else json.dumps(list(map(str, value)) if plain else value)
-        )
+        if value is None or isinstance(value, str):
+            return value or ""
+        return json.dumps(list(map(str, value)) if isinstance(value, list) else value)
 
     assert [list(map(cell, one.values())) for one in objects] == table.rows
     if all(not isinstance(value, list) for _, value in rows):
@@ -237,9 +233,6 @@ def test_numbers_of_json_are_written_as_they_stand(tmp_path):
 
 
 def test_parquet_keeps_its_types(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
     table = pa.table({
         "text": ["fine", None, "bad"], "n": pa.array([1, None, 3], pa.int16()),
         "when": [date(2020, 1, 2)] * 3,
@@ -288,9 +281,7 @@ def test_vectors_are_spelled_for_a_file_of_texts_alone(tmp_path, kind):
 
 
 def test_a_sheet_keeps_its_values(tmp_path):
-    import openpyxl
-
-    book = openpyxl.Workbook()
+    book = Workbook()
     sheet = book.active
     sheet.append(["id", "text", None, "when", "share"])
     sheet.append([1, "fine", None, datetime(2020, 1, 2), 0.25])
@@ -301,7 +292,7 @@ def test_a_sheet_keeps_its_values(tmp_path):
     path, to = tmp_path / "in.xlsx", tmp_path / "out.xlsx"
     book.save(path)
     answered(path, to)
-    out = openpyxl.load_workbook(to).active
+    out = load_workbook(to).active
     assert [[cell.value for cell in row] for row in out.iter_rows()] == [
         ["id", "text", None, "when", "share", "answer", "sure"],
         [1, "fine", None, datetime(2020, 1, 2), 0.25, "row 0", 0],
@@ -318,15 +309,12 @@ def test_a_sheet_keeps_its_values(tmp_path):
 @example(rows=[("=1+1", "a\r\nb"), ("_x0041_", "\x07\ufffe"), ("'=2", "#N/A")])
 def test_texts_survive_a_sheet(folder, rows):
     """What is written as a text is read as that text, by Excel's own spelling of odd signs."""
-    import openpyxl
-    from openpyxl.utils.escape import unescape
-
     path, to = folder / "texts.jsonl", folder / "texts.xlsx"
     path.write_text(
         "\n".join(json.dumps(dict(zip("ab", row, strict=True))) for row in rows), "utf-8"
     )
     answered(path, to)
-    sheet = openpyxl.load_workbook(to).active
+    sheet = load_workbook(to).active
     found = [[cell.value for cell in row][:2] for row in sheet.iter_rows(min_row=2)]
     told = [[unescape(cell or "") for cell in row] for row in found]
     assert told == [list(row) for row in rows]
@@ -397,18 +385,11 @@ def test_what_cannot_be_written_is_said(tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in.csv", "out.xlsx"]
 
 
-def test_labels_stand_in_a_cell_as_they_are_read(tmp_path):
+def test_labels_stand_in_a_cell_as_they_are_read():
     parts = Added(name="a", kind="labels", separator="|")
     whole = Added(name="a", kind="labels", separator="[]")
     assert (parts.cell(("x", "y")), parts.cell(()), parts.cell(None)) == ("x|y", "", "")
     assert (whole.cell(("x", "y|z")), whole.value(("x",))) == ('["x", "y|z"]', ["x"])
-    path = tmp_path / "in.csv"
-    path.write_text("text,label\nfine,a\nbad,b\n", "utf-8")
-    stream = open_stream(path)
-    with written(tmp_path / "out.csv", stream, (Added(name="=label"),)) as writer:
-        for block in stream.blocks(9):
-            writer.write(block, [("-1",), ("=cmd",)])
-    assert [row[2] for row in parted(tmp_path / "out.csv")] == ["=label", "-1", "=cmd"]
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".json", ".parquet", ".xlsx", "in memory"])
@@ -424,9 +405,9 @@ def test_every_limit_holds_while_a_file_is_read(tmp_path, ending):
                 read_rows()
         with use_limits(Limits(rows=30, columns=3)):
             read_rows()
-    if ending in (".csv", ".jsonl", ".json"):
+    for read_rows in readers if ending in (".csv", ".jsonl", ".json") else []:
         with use_limits(Limits(upload_bytes=0)), pytest.raises(LimitError):
-            open_stream(path)
+            read_rows()
 
 
 def frame_file(frame, path):
