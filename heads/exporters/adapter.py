@@ -20,7 +20,7 @@ from heads.classifier.module import RecipeModule
 from heads.classifier.native_head import stored_shapes
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import equivalent
-from heads.exporters.model_card import Publication, base_name, hub_id, model_card
+from heads.exporters.model_card import base_name, hub_id
 from heads.exporters.tokenizer import tokenizer_of
 from heads.exporters.transformers import (
     EXAMPLE,
@@ -73,12 +73,7 @@ def has_adapter(classifier: Classifier) -> bool:
 
 
 def check_adapter(classifier: Classifier) -> None:
-    """Refuse a head that has no adapter.
-
-    Raises:
-        RecipeError: Its base model is frozen, or was learned in another way.
-        CheckpointError: The adapter is not here, or the base model is no checkpoint on disk.
-    """
+    """Raise HeadsError for a head without an adapter here, or without a base model on disk."""
     head = classifier.head
     if not head.asked.tuning.adapter:
         what = f"{head.asked.recipe} has learned no adapter of its base model."
@@ -90,10 +85,8 @@ def check_adapter(classifier: Classifier) -> None:
         raise CheckpointError(f"{classifier.backbone.id} is no checkpoint on disk.", f"{HINT}.")
 
 
-def write_adapter(
-    classifier: Classifier, path: Path, name: str, published: Publication | None = None
-) -> Written:
-    """Fill a folder with adapter, config, tokenizer and card, and load it; see `write_model`."""
+def write_adapter(classifier: Classifier, path: Path, name: str) -> Written:
+    """Fill a folder with adapter, config and tokenizer, and load it; see `write_model`."""
     check_adapter(classifier)
     base, backbone = classifier.head.base, classifier.backbone
     native = equivalent(classifier.head.module, backbone, len(classifier.classes))
@@ -129,9 +122,6 @@ def write_adapter(
         notes.append(f"Without a network load the base model from {folder}, a Python package.")
     if not hub_id(backbone):
         notes.append("Its base model is not on the Hub: give the folder that it lies in.")
-    kind = {"library": "peft", "is_adapter": True}
-    card = model_card(classifier, usage, notes, **kind, published=published)
-    (path / "README.md").write_text(card, "utf-8")
     loaded = _load(backbone, path, ignore_mismatched_sizes=has_other_head)
     difference = compare_logits(classifier, loaded, path, native)
     called = f"an adapter of PEFT for {type(model).__name__}"

@@ -12,12 +12,13 @@ from heads import display
 from heads.backbone.config_check import shown
 from heads.caching import UNFINISHED, delete_stale, in_use, place_told, writing
 from heads.classifier.classifier import Classifier
+from heads.classifier.modeling_source import TEMPLATE
 from heads.classifier.module import TrainedHead
 from heads.data.corpus import Corpus
 from heads.errors import CheckpointError, RecipeError
 from heads.exporters.adapter import write_adapter
 from heads.exporters.int8 import write_int8
-from heads.exporters.model_card import Publication
+from heads.exporters.model_card import Publication, model_card
 from heads.exporters.onnx import OnnxReport, write_onnx
 from heads.exporters.sentence_transformers import LIBRARY, write_sentence_transformers
 from heads.exporters.transformers import write_model
@@ -84,7 +85,17 @@ def export(
     write_folder = write_adapter if adapter else write_folder
     with new_folder(folder) as path:
         name = published.repo if published else folder.name
-        written = write_folder(classifier, path, name, published)
+        written = write_folder(classifier, path, name)
+        card = model_card(
+            classifier,
+            written.usage,
+            written.notes,
+            library="peft" if adapter else library or LIBRARIES[0],
+            is_adapter=adapter,
+            has_code=(path / TEMPLATE.name).is_file(),
+            published=published,
+        )
+        (path / "README.md").write_text(card, "utf-8")
         files = [str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
     return Exported(
         folder=folder,

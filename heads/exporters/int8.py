@@ -111,13 +111,10 @@ def write_int8(
 
 
 def _split_rows(classifier: Classifier, corpus: Corpus) -> tuple[Rows, Rows, list[str]]:
-    """Return rows that set the ranges, rows to compare on, and what one should know of them.
+    """Return rows that set the ranges, rows to compare on, and notes on them.
 
     Test rows are compared, and the others set the ranges. Without a test set both are drawn from
-    all rows. Rows with labels that the head does not know are left out.
-
-    Raises:
-        RecipeError: There are too few, or the head does not choose classes.
+    all rows. Rows with labels that the head does not know are left out; too few are a RecipeError.
     """
     problem, names = classifier.head.problem, {n: i for i, n in enumerate(classifier.classes)}
     if classifier.backbone.is_given or problem.gives_number:

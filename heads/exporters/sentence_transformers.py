@@ -33,12 +33,11 @@ from heads.backbone.weights import pooler_weights
 from heads.caching import save_tensors
 from heads.catalog.base_models import base_of
 from heads.classifier.classifier import Classifier
-from heads.classifier.modeling_source import TEMPLATE
 from heads.classifier.module import RecipeModule
 from heads.classifier.pretrained import own_head
 from heads.classifier.sentence_head import POOLINGS
 from heads.errors import CheckpointError, RecipeError
-from heads.exporters.model_card import Publication, base_name, model_card
+from heads.exporters.model_card import base_name
 from heads.exporters.tokenizer import tokenizer_of
 from heads.exporters.transformers import Written, complete_config, write_model
 from heads.exporters.verification import MOST_DIFFERENCE, Reads, verify_logits
@@ -88,15 +87,8 @@ def check_recipe(resolved: ResolvedRecipe, backbone: Backbone) -> None:
     _build_modules(module, backbone.for_recipe(resolved))
 
 
-def write_sentence_transformers(
-    classifier: Classifier, path: Path, name: str, published: Publication | None = None
-) -> Written:
-    """Fill a folder for SentenceTransformer or CrossEncoder, and load it; see `write_model`.
-
-    Raises:
-        RecipeError: No modules of the library compute the same.
-        CheckpointError: It does not load, or answers otherwise.
-    """
+def write_sentence_transformers(classifier: Classifier, path: Path, name: str) -> Written:
+    """Fill a folder for SentenceTransformer or CrossEncoder, and load it; see `write_model`."""
     write = _write_cross_encoder if classifier.head.needs_pairs else _write_sentence_transformer
     written, reads_padding = write(classifier, path, name), classifier.backbone.reads_padding
     notes = [*written.notes]
@@ -105,9 +97,6 @@ def write_sentence_transformers(
         notes.append("This base model reads padding: the other texts of a batch change its logits.")
     if find_spec("sentence_transformers") is None:
         notes.append(f"{LIBRARY} is not installed here: Head to Head has read the folder anew.")
-    kind = {"library": LIBRARY, "has_code": (path / TEMPLATE.name).is_file()}
-    card = model_card(classifier, written.usage, notes, **kind, published=published)
-    (path / "README.md").write_text(card, "utf-8")
     difference = written.difference
     try:
         if read := _load(classifier, path):

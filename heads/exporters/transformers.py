@@ -25,7 +25,6 @@ from heads.classifier.config_extras import ConfigExtras, write_extras
 from heads.classifier.modeling_source import TEMPLATE
 from heads.errors import CheckpointError, HeadsError, RecipeError
 from heads.exporters.matching import Equivalent, equivalent
-from heads.exporters.model_card import Publication, model_card
 from heads.exporters.tokenizer import build_recipe_tokenizer, save_tokenizer
 from heads.exporters.verification import first_line, verify_logits
 from heads.problem import MULTI_LABEL, ONE_VERSUS_REST, SINGLE_OUTPUT
@@ -64,14 +63,8 @@ class Written(NamedTuple):
     native: Recipe | None = None
 
 
-def write_model(
-    classifier: Classifier, path: Path, name: str, published: Publication | None = None
-) -> Written:
-    """Fill a folder with config, weights, tokenizer and card, and load it as anybody would.
-
-    Args:
-        path: An empty folder.
-        published: What the Hub shows besides.
+def write_model(classifier: Classifier, path: Path, name: str) -> Written:
+    """Fill an empty folder with config, weights and tokenizer, and load it as anybody would.
 
     Raises:
         RecipeError: No model of Transformers computes the recipe, or a part cannot go along.
@@ -96,8 +89,6 @@ def write_model(
     save_tokenizer(tokenizer, path)
     text = PAIR_EXAMPLE if head.needs_pairs else EXAMPLE
     usage = usage.format(folder=json.dumps(name), text=text, options=options)
-    card = model_card(classifier, usage, notes, has_code=not native, published=published)
-    (path / "README.md").write_text(card, "utf-8")
     with contextlib.nullcontext() if native else _load_class(path) as kind:
         difference = compare_logits(classifier, _load(classifier, path, kind), path, native)
     recipe = native.recipe.recipe if native else None
@@ -190,11 +181,7 @@ def iter_notes(classifier: Classifier, native: Equivalent | None = None) -> Iter
 
 
 def _load(classifier: Classifier, path: Path, kind: Any = None) -> Any:
-    """Return the model of a folder, loaded as anybody would.
-
-    Args:
-        kind: Its class. Default: that which Transformers finds for its configuration.
-    """
+    """Return the model of a folder, by this class or by the one that Transformers finds for it."""
     from transformers import AutoModelForSequenceClassification
 
     model, report = (kind or AutoModelForSequenceClassification).from_pretrained(
@@ -234,14 +221,11 @@ def _load_class(path: Path) -> Iterator[Any]:
 def compare_logits(
     classifier: Classifier, model: Any, path: Path, native: Equivalent | None
 ) -> float:
-    """Return the largest difference of a logit between a loaded model and us.
+    """Return the largest difference of a logit from ours; raise CheckpointError if they differ.
 
     Args:
         path: The folder of the tokenizer.
         native: Says on which side of padding the class is defined. Default: the right.
-
-    Raises:
-        CheckpointError: They differ.
     """
     from transformers import AutoTokenizer
 

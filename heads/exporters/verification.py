@@ -132,7 +132,7 @@ def long_text(backbone: Backbone) -> str:
     return "" if longest > reach else " ".join([SENTENCE] * (reach // max(1, twice - once) + 1))
 
 
-def first_line(error: BaseException, most: int = 160) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's message as part of a sentence: short, without colours."""
     line = re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().split("\n", 1)[0]
-    return "".join(letter for letter in line if letter.isprintable())[:most].rstrip(". ")
+    return "".join(letter for letter in line if letter.isprintable())[:160].rstrip(". ")

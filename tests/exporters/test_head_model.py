@@ -9,7 +9,6 @@ import pytest
 import torch
 import transformers
 from expected_errors import refusing
-from exports_alone import read_alone
 from quick_heads import classifiers
 from tiny_models import WORDS, save_tiny
 
@@ -18,6 +17,7 @@ from heads.api import explain
 from heads.classifier.head_model import render_source
 from heads.errors import RecipeError
 from heads.exporters.export import export
+from heads.exporters.transformers import _load_class
 from heads.parts.resolve import head, pooling
 
 TEXTS = [" ".join(WORDS[start : start + length]) for start in range(3) for length in (1, 3, 8)]
@@ -114,26 +114,29 @@ def own_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return define
 
 
-def test_parts_of_ones_own_go_along(own_parts, rows, small, tmp_path):
+def test_parts_of_ones_own_go_along(own_parts, rows, small, tmp_path, monkeypatch):
     own_parts(OWN)
     [ours] = classifiers(["early+careful"], rows, small)
     export(ours, tmp_path / "out")
-    [(both_sides, answers)] = read_alone([("code", str(tmp_path / "out"), [TEXTS])], tmp_path)
-    for logits in both_sides:
-        torch.testing.assert_close(torch.tensor(logits), ours.logits(TEXTS), atol=5e-6, rtol=1e-6)
-    assert answers == ours.predict(TEXTS)
+    with monkeypatch.context() as patch:
+        for name in ("heads", "own_parts"):  # as if neither were there
+            patch.setitem(sys.modules, name, None)
+        with _load_class(tmp_path / "out") as kind:
+            model = kind.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    with torch.no_grad():
+        logits = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits
+    torch.testing.assert_close(logits, ours.logits(TEXTS), atol=5e-6, rtol=1e-6)
 
 
-def test_a_part_that_needs_what_is_not_there_is_refused(own_parts, rows, small, tmp_path):
+def test_a_part_that_needs_what_is_not_there_is_refused(own_parts, tiny, tmp_path):
     (tmp_path / "beside_own_parts.py").write_text("pi = 3.0", "utf-8")
     own_parts("import beside_own_parts\n" + OWN.replace("math.pi", "beside_own_parts.pi"))
-    [ours] = classifiers(["early+careful"], rows, small)
-    with refusing(RecipeError, "beside_own_parts"):
-        export(ours, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    with refusing(RecipeError, "beside_own_parts"):  # before it is trained
+        heads.for_transformers("early+careful", str(tiny()))
 
 
-def test_a_part_within_a_function_is_refused(rows, small, tiny, tmp_path, monkeypatch):
+def test_a_part_within_a_function_is_refused(rows, small, tmp_path, monkeypatch):
     monkeypatch.setattr(pooling, "_parts", dict(pooling._parts))
 
     @heads.pooling
@@ -144,8 +147,7 @@ def test_a_part_within_a_function_is_refused(rows, small, tiny, tmp_path, monkey
     [ours] = classifiers(["inner+linear"], rows, small)
     with refusing(RecipeError, "inner"):
         export(ours, tmp_path / "out")
-    with refusing(RecipeError, "inner"):  # before it is trained
-        heads.for_transformers("inner+linear", str(tiny()))
+    assert not (tmp_path / "out").exists()
 
 
 # --- For Transformers: a new head that Trainer and PEFT train.

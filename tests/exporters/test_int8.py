@@ -33,22 +33,23 @@ def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "LEAST_ROWS", 1)
 
 
-@pytest.fixture(scope="module")
-def fine(small: Backbone, rows: Corpus) -> Classifier:
-    return classifiers(["mean+roberta"], rows, small)[0]
+@pytest.fixture
+def fine(onnx_file, monkeypatch) -> Classifier:
+    """A head whose 32-bit file is there already."""
+    ours, report = onnx_file
 
+    def copy_file(classifier: Classifier, path: Path) -> onnx.OnnxReport:
+        shutil.copy(report.path, path)
+        return replace(report, path=path)
 
-@pytest.fixture(scope="module")
-def ready(fine, tmp_path_factory) -> Path:
-    """A 32-bit file, written once: what a level of quantisation makes is another test."""
-    path = tmp_path_factory.mktemp("ready") / "ready.onnx"
-    onnx.write_file(fine, path)
-    return path
+    monkeypatch.setattr(onnx, "write_onnx", copy_file)
+    return ours
 
 
 @pytest.fixture
-def unchanged(ready, monkeypatch):
-    """Every file is a copy of that one, and is timed once."""
+def unchanged(onnx_file, monkeypatch):
+    """Every file is a copy of one in 32 bits, and is timed once."""
+    ready = onnx_file[1].path
     monkeypatch.setattr(onnx, "write_file", lambda _, path, *more: shutil.copy(ready, path))
     monkeypatch.setattr(onnx, "verify_logits", lambda *given, **more: (1, 0.0))
     monkeypatch.setattr(int8, "_quantise", lambda backbone, *more: backbone)
