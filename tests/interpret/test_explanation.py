@@ -33,6 +33,7 @@ OTHER = [
         "mean+linear?loss=ovr", "cls+bert?loss=ordinal&pair=diff", "attention+linear?loss=ovr",
     )
 ]  # fmt: skip
+Tiny = Callable[..., Path]
 TEXT = "the cat sat on a mat."
 
 
@@ -76,7 +77,7 @@ def origins(found: Explanation) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def lacking(tiny: Callable[..., Path]) -> Backbone:
+def lacking(tiny: Tiny) -> Backbone:
     """A tiny BERT from a masked-language checkpoint, which has no pooler."""
     return load(str(tiny("bert", "ForMaskedLM")))
 
@@ -84,7 +85,7 @@ def lacking(tiny: Callable[..., Path]) -> Backbone:
 # True of what is built
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(recipe=st.sampled_from(MENU + OTHER), classes=st.integers(min_value=2, max_value=9))
 def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, classes: int) -> None:
     found = explain(recipe, small, classes=classes, text=TEXT)
@@ -126,7 +127,7 @@ def test_an_explanation_counts_what_is_built(small: Backbone, recipe: Recipe, cl
     assert all(found.formula)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(recipe=st.sampled_from(MENU))
 def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, small, classes=3, text=TEXT, pair="a dog")
@@ -143,7 +144,7 @@ def test_what_is_read_sums_to_1_and_names_every_token(small: Backbone, recipe: R
     assert all(share >= 0 for _, share in found.reads)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(recipe=st.sampled_from(MENU))
 def test_twins_are_the_same_layers_and_nothing_differs(lacking: Backbone, recipe: Recipe) -> None:
     found = explain(recipe, lacking, classes=3)
@@ -236,7 +237,7 @@ def test_tensors_bear_the_names_of_the_checkpoint(small: Backbone) -> None:
     ]
 
 
-def test_a_recipe_that_does_not_fit_is_refused(small: Backbone, tiny: Callable[..., Path]) -> None:
+def test_a_recipe_that_does_not_fit_is_refused(small: Backbone, tiny: Tiny) -> None:
     none = load(str(tiny("distilbert")))
     for recipe, base in (("mean@7+linear", small), ("pooler+linear", none), ("mean+gone", small)):
         with pytest.raises(RecipeError):
@@ -398,7 +399,7 @@ def test_another_option_of_a_solver_is_a_difference(small: Backbone) -> None:
     assert "is chance" not in difference("cls+logistic", "cls+logistic?C=0.1", small)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(one=st.sampled_from(MENU + OTHER), other=st.sampled_from(MENU + OTHER))
 def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: Recipe) -> None:
     said = difference(one, other, small)
@@ -410,7 +411,7 @@ def test_a_difference_is_said_in_sentences(small: Backbone, one: Recipe, other: 
 # From the outside
 
 
-def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) -> None:
+def test_a_learned_pooling_is_explained_as_trained(tiny: Tiny) -> None:
     asked: dict[str, Any] = {"model": str(tiny("bert", "ForPreTraining"))}
     events = list(iter_explanation("attention+linear", TEXT, **asked))
     assert any(isinstance(e, Progress) and e.says == "Trained attention+linear" for e in events)
@@ -427,16 +428,14 @@ def test_a_learned_pooling_is_explained_as_trained(tiny: Callable[..., Path]) ->
 @pytest.mark.parametrize(
     ("sample", "classes"), [("sentiment", 3), ("intents", 10), ("aspects", 6), ("pairs", 2)]
 )
-def test_the_classes_are_those_of_the_sample(
-    tiny: Callable[..., Path], sample: str, classes: int
-) -> None:
+def test_the_classes_are_those_of_the_sample(tiny: Tiny, sample: str, classes: int) -> None:
     pair = "a dog" if sample == "pairs" else ""
     found = api.explain("mean+linear", TEXT, pair, model=str(tiny()), sample=sample)
     assert found.classes == classes
     assert found.steps[-1].shape == (classes,)
 
 
-def test_the_difference_can_be_asked_by_name(tiny: Callable[..., Path]) -> None:
+def test_the_difference_can_be_asked_by_name(tiny: Tiny) -> None:
     said = api.difference("mean+roberta", "mean+electra", model=str(tiny()))
     assert said == DIFFERENCES["mean+roberta", "mean+electra"]
     with pytest.raises(HeadsError):
@@ -444,7 +443,7 @@ def test_the_difference_can_be_asked_by_name(tiny: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \x00 "])
-def test_an_empty_text_is_refused(tiny: Callable[..., Path], text: str) -> None:
+def test_an_empty_text_is_refused(tiny: Tiny, text: str) -> None:
     with pytest.raises(HeadsError):
         api.explain("mean+linear", text, model=str(tiny()))
 
