@@ -87,7 +87,6 @@ def leaderboard(
     """Print the verdict, a cell a row, and the notes that were not told before.
 
     Args:
-        board: The leaderboard.
         known_notes: Notes that were printed before.
         run: The run; with it the short answers to the questions about it are printed too.
     """

@@ -65,7 +65,7 @@ def _tell(data: Any, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunArguments:
-    """What `heads train` takes besides the data and the options of `heads.train_grid`.
+    """Arguments of `heads train` besides the data and the options of `heads.train_grid`.
 
     Attributes:
         test: Rows that are scored; without them some of the data are held out, several times.

@@ -69,13 +69,7 @@ from heads.runs.ways_of_learning import WaysOfLearning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A cell of the heat map.
-
-    Attributes:
-        value: Which decides on the shade.
-        shown: What is written.
-        below: Its interval, which one reads by pointing at it.
-    """
+    """A cell of the heat map: the value that shades it, its text, and its interval if known."""
 
     value: float
     shown: str
@@ -89,10 +83,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     """Every head with its 95 % interval, the best first; the baselines as lines.
 
     A band lies behind the heads that cannot be told apart from the recommended one. Every point
-    has its recipe as `customdata`, and so has the whole row that it lies in.
-
-    Args:
-        chosen: The head that is looked at closely.
+    has its recipe as `customdata`, and so has the row that it lies in; the chosen head is framed.
     """
     name, use = SCORES[board.metric], board.recommendation
     heads = [cell for cell in board.cells if not cell.is_baseline]

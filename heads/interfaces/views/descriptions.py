@@ -182,7 +182,6 @@ def describe_families(
     """Return a row a family of Transformers: its form, its recipe and its class.
 
     Args:
-        entries: The families.
         checks: What comparing logits with the class gave, by family.
     """
     rows = []
@@ -470,7 +469,6 @@ def describe_leaderboard(
     """Return the verdict of a run, a row a cell, and how the numbers came about.
 
     Args:
-        board: The leaderboard.
         is_wide: Whether there is room for more measures than the score.
         known_notes: Notes that the reader has seen before.
     """

@@ -34,11 +34,9 @@ class Chart:
     """A figure, and what it says.
 
     Attributes:
-        figure: What Plotly draws.
         says: What it shows, in a sentence.
         note: What the numbers are, or ""; true of the figure and of the table.
         key: What the signs and colours of the figure mean, or "".
-        headers: What stands above the columns of `rows`.
         rows: The numbers that are drawn, for those who want them as a table; or nothing.
     """
 
@@ -64,9 +62,7 @@ def build_figure(
     """A figure without a frame of its own; it does not zoom, so that a page scrolls over it.
 
     Args:
-        data: The traces.
         height: In pixels, as are the margins `top` and `right`; a legend has room at the top.
-        layout: What differs from other figures.
     """
     usual = {
         "height": height,

@@ -96,7 +96,6 @@ def side_by_side(
         attributions: Of the same difference of logits in both heads, where they share classes.
         counterfactuals: The answers to the text without each of its words.
         lanes: The numbers of their lanes, which give their colours.
-        difference: What sets the second apart from the first, in words.
     """
     columns, no_flips = list[dict[str, Any]](), ""
     if counterfactuals and counterfactuals.edits:

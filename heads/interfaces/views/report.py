@@ -25,12 +25,7 @@ CSS = Path(__file__).parent / "board.css"
 
 
 def report(board: Leaderboard, runs: Sequence[RunFolder] = ()) -> str:
-    """Return all that a leaderboard shows as the text of an HTML file.
-
-    Args:
-        board: The leaderboard.
-        runs: Other runs that may be shown beside it.
-    """
+    """Return all that a leaderboard shows, beside other runs, as the text of an HTML file."""
     from plotly.offline import get_plotlyjs
 
     asked, subject = spec.load(board.folder), find_subject(board, runs=runs)

@@ -25,7 +25,6 @@ class SectionSubject:
     """What a section is about.
 
     Attributes:
-        board: The leaderboard.
         head: The recipe that is looked at; "" while no head is done.
         runs: Other runs that may be shown beside it.
     """
@@ -75,7 +74,6 @@ class ResultSection:
     """One question about a leaderboard.
 
     Attributes:
-        name: The name by which it is found.
         question: The question, as a user asks it.
         answer: Reference of a function that takes a `SectionSubject` and returns a
             `SectionAnswer`. It is called whenever a leaderboard is shown, so it must be quick.
