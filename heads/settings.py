@@ -257,13 +257,8 @@ def check_setting(setting: Field[Any], value: Any, name: str) -> None:
 class Limits:
     """What one request may ask for, here. Checked in the pipeline, whoever asks.
 
-    `run_seconds` is how long one run may train, `call_seconds` how long one call may compute,
-    `download_seconds` how long a base model may take to arrive on the page, `read_seconds` how long
-    a pass over an Excel workbook may compute, and `xml_tags` how many tags it may hold; of these,
-    and of what is counted for each address or in the Hub's cache, 0 is without end. Of one question
-    to trained heads: `products` is how many products of two numbers the base model may compute for
-    it, and `retrained_rows` on how many rows, counted once a head and split, heads are trained
-    without a layer.
+    Of seconds, of tags, and of what is counted for each address or in the Hub's cache, 0 is without
+    end.
     """
 
     public: bool = False
@@ -271,11 +266,11 @@ class Limits:
     cells: int = 400
     states_bytes: int = 20_000_000_000
     kept_features_bytes: int = 500_000_000  # of texts one by one, in memory
-    run_seconds: int = 0
+    run_seconds: int = 0  # that one run may train
     upload_bytes: int = 2_000_000_000
     unpacked_bytes: int = 8_000_000_000
-    read_seconds: int = 0
-    xml_tags: int = 0
+    read_seconds: int = 0  # that a pass over an Excel workbook may compute
+    xml_tags: int = 0  # of an Excel workbook
     rows: int = 5_000_000
     columns: int = 1_000
     classes: int = 1_000
@@ -283,9 +278,9 @@ class Limits:
     text_characters: int = 20_000
     tokens: int = 256
     windows: int = 64  # of a text that is longer, where a recipe reads it in windows
-    products: int = 10_000_000_000_000_000
+    products: int = 10**16  # of two numbers, by the base model for one question
     edits: int = 100
-    retrained_rows: int = 100_000_000
+    retrained_rows: int = 100_000_000  # once a head and split, without a layer, for one question
     head_parameters: int = 50_000_000
     pooled_width: int = 262_144
     model_layers: int = 128
@@ -295,12 +290,12 @@ class Limits:
     model_labels: int = 100_000
     model_parameters: int = 20_000_000_000
     download_bytes: int = 40_000_000_000
-    download_seconds: int = 0
+    download_seconds: int = 0  # until a base model has arrived on the page
     downloads: int = 0  # at a time, on the page
     hub_cache_bytes: int = 0  # of all base models fetched for visitors
     export_bytes: int = 100_000_000_000
     body_bytes: int = 20_000_000  # of a call, without its files
-    call_seconds: int = 0
+    call_seconds: int = 0  # that one call may compute
     trainings_each: int = 0  # that wait or run, of one address
     sessions: int = 1_000  # that are remembered
 

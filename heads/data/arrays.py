@@ -6,12 +6,12 @@ Nothing is left out, as rows of a file are: whoever hands over arrays counts on 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heads.data.corpus import check_text
+from heads.data.corpus import RowTexts, check_text
 from heads.data.table import VECTOR_COLUMN, Table, count, short
 from heads.errors import DataError
 from heads.settings import current_limits
@@ -19,27 +19,11 @@ from heads.settings import current_limits
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heads.data.vectors import RowVectors
-
 _SHOWN = 40
 
 
 class ArrayError(DataError, ValueError):
     """Texts or labels in an array that cannot be used: a ValueError, as scikit-learn expects."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowTexts:
-    """The texts of some rows.
-
-    Attributes:
-        pairs: The second text of each row; empty where rows hold one text.
-        vectors: The vector of each row, where rows hold those; the texts are their names.
-    """
-
-    texts: tuple[str, ...]
-    pairs: tuple[str, ...] = ()
-    vectors: "RowVectors | None" = None
 
 
 def texts_of(X: Any) -> RowTexts:

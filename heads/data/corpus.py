@@ -18,7 +18,6 @@ from heads.settings import current_limits
 if TYPE_CHECKING:  # tables are read before torch is imported
     from torch import Tensor
 
-    from heads.data.arrays import RowTexts
     from heads.data.vectors import RowVectors, Vectors
 
 SEPARATOR = "|"
@@ -78,6 +77,20 @@ class Corpus:
         values = [self.numbers[row] for row in rows] if self.numbers else ()
         labels = [self.targets[row] for row in rows]
         return self.problem.targets(labels, values, len(self.classes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTexts:
+    """The texts of some rows.
+
+    Attributes:
+        pairs: The second text of each row; empty where rows hold one text.
+        vectors: The vector of each row, where rows hold those; the texts are their names.
+    """
+
+    texts: tuple[str, ...]
+    pairs: tuple[str, ...] = ()
+    vectors: "RowVectors | None" = None
 
 
 def check_text(text: object, name: str = "sentence", *, longest: int | None = None) -> str:
@@ -205,7 +218,7 @@ def numbered(
 
 def of_targets(
     name: str,
-    rows: "RowTexts",
+    rows: RowTexts,
     classes: Sequence[str],
     targets: Sequence[tuple[int, ...]],
     problem: ProblemType = SINGLE_LABEL,

@@ -27,9 +27,9 @@ from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.module import TrainedHead
 from heads.classifier.pretrained import is_own
-from heads.data.arrays import ArrayError, RowTexts, is_numbers, named_vectors, texts_of
+from heads.data.arrays import ArrayError, is_numbers, named_vectors, texts_of
 from heads.data.checks import check_numbers
-from heads.data.corpus import Corpus, numbered, of_targets, on_vectors
+from heads.data.corpus import Corpus, RowTexts, numbered, of_targets, on_vectors
 from heads.data.text import is_blank
 from heads.errors import DataError, LimitError, ModelError, RecipeError
 from heads.events import result

@@ -247,7 +247,7 @@ class _Scan(RowScan):
                 f"Line {line} of {self.split.name} has {count(cells, 'cell')} where the first has "
                 f"{self.width}; {len(self.odd):,} of {self.count:,} rows do not have {self.width}."
             )
-            hint = "Part all cells by one sign; quote cells that hold it."
+            hint = "Use one delimiter and quote cells that contain it."
             raise DataError(what, hint, line=line)
 
     def grid(self, rows: list[list[str]], lines: list[int]) -> Grid:
@@ -483,7 +483,7 @@ def _stream(
                 odd = NAMES_AGAIN
             yield Row(line=line, cells=pad_row(fitted, scan.widest), odd=odd)
 
-    places = range(width if top.names else scan.widest)
+    places = range(scan.widest)
     delimiter = split.reading.delimiter if split.reading else ONE
     facts = replace(source.facts, delimiter="," if delimiter == ONE else delimiter)
     return stream_grid(
