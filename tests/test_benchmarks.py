@@ -2,7 +2,6 @@
 
 import doctest
 import json
-import os
 import re
 import subprocess
 import sys
@@ -114,30 +113,6 @@ def test_a_program_answers_in_its_last_line():
     assert rounds.answered([sys.executable, "-c", code], {"a": 1}) == {"a": 1, "b": 2}
     with pytest.raises(rounds.CannotSayError, match="ValueError: no"):
         rounds.answered([sys.executable, "-c", "raise ValueError('no')"], {})
-
-
-def test_an_environment_is_installed_once_and_anew_where_it_is_to_hold_something_else(
-    tmp_path, monkeypatch
-):
-    asked = []
-
-    def install(command):
-        asked.append(command)
-        python = tmp_path / "one" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        python.parent.mkdir(parents=True, exist_ok=True)
-        python.touch()
-        return "no network" if "b==1" in command else ""
-
-    monkeypatch.setattr(venvs, "failed", install)
-    made = venvs.environment("one", tmp_path, {"one": ("a==1",)})
-    assert made.python is not None
-    assert "a==1" in asked[-1]
-    assert venvs.environment("one", tmp_path, {"one": ("a==1",)}) == made
-    assert len(asked) == 2
-    broken = venvs.environment("one", tmp_path, {"one": ("b==1",)})
-    assert (broken.python, broken.reason) == (None, "no network")
-    venvs.environment("one", tmp_path, {"one": ("b==1",)})
-    assert len(asked) == 6  # what failed is tried again
 
 
 def test_every_peer_has_its_script_and_its_environment():

@@ -27,7 +27,7 @@ from heads.evaluation.predictions import (
     repetitions,
     scores,
 )
-from heads.evaluation.seed_variance import scatter, seed_variance, tail_variance
+from heads.evaluation.seed_variance import scatter, seed_variance, tail_quantile
 from heads.evaluation.statistics import Z_95, macro_f1_bias, wilson
 
 CONFIDENCE = 0.95
@@ -115,7 +115,8 @@ def _interval(
     if task.ranked_by == "macro_f1":
         score += fmean(_macro_f1_biases(answers_of(cell, task), task))
     variance = float(each.mean(dim=0).square().sum()) * inflation + luck.double()
-    variance = float(tail_variance(variance[None], 1 - CONFIDENCE))
+    # That of a normal distribution which is beyond its bar as often.
+    variance = (float(tail_quantile(variance[None], 1 - CONFIDENCE)) / Z_95) ** 2
     if name.scale == "correlation":
         return _fisher(score, variance, groups)
     if not name.is_share:

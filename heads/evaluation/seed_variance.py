@@ -79,7 +79,11 @@ def seed_variance(between: Tensor, within: Tensor, seeds: int, unit: float = 1.0
     shares = (torch.arange(ATOMS).double().numpy() + 0.5) / ATOMS
     ratio = torch.from_numpy(half * centre / gammaincinv(half, shares).clip(1e-12))
     atoms = (ratio - 1).clamp_min(0)  # luck adds to what texts make vary
-    return SeedVariance(usual=tail_variance(atoms, 0.05 / max(1, cells - 1)), atoms=atoms)
+    level = 0.05 / max(1, cells - 1)
+    # Where cells differ in how surely their luck is known, one bar for all of them is that of the
+    # least known; these make it fit each (Beran 1988, balanced simultaneous intervals).
+    bar = 2**0.5 * torch.erfinv(torch.tensor(1 - level).double())
+    return SeedVariance(usual=(tail_quantile(atoms, level) / bar).square(), atoms=atoms)
 
 
 def _like(ratios: Tensor, own: int) -> Tensor:
@@ -96,11 +100,8 @@ def _like(ratios: Tensor, own: int) -> Tensor:
     return like
 
 
-def tail_variance(atoms: Tensor, level: float) -> Tensor:
-    """Return the variances (k,) whose normal distribution is as often beyond its bar of a level.
-
-    Where cells differ in how surely their luck is known, one bar for all of them is that of the
-    least known; these make it fit each (Beran 1988, balanced simultaneous intervals).
+def tail_quantile(atoms: Tensor, level: float) -> Tensor:
+    """Return what normal numbers of unsure variance are beyond, on either side, so often, (k,).
 
     Args:
         atoms: (k, a), equally likely variances.
@@ -111,8 +112,7 @@ def tail_variance(atoms: Tensor, level: float) -> Tensor:
         middle = (low + high) / 2
         is_low = torch.erfc(middle[:, None] / spread).mean(dim=1) > level
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
-    bar = 2**0.5 * torch.erfinv(torch.tensor(1 - level).double())
-    return (high / bar).square()
+    return high
 
 
 def scatter(own: Tensor, scattered: Tensor) -> tuple[Tensor, Tensor]:

@@ -257,7 +257,15 @@ def _encode_group(
         engine, chunks = _choose_engine(group, paired, readers, backbone)
         pace = Pace(f"Encoding {len(group.rows):,} texts with {backbone.id}", group.rows)
         with relied_on(engine):
-            return (yield from _encode_chunks(chunks, readers, engine, pace)), engine, pace
+            encoded: Given = []
+            for chunk in chunks:
+                interruption.check()
+                encoded.append((yield from _encode_chunk(chunk, readers, engine, pace)))
+            for parts, counted in encoded:  # what this run is about to open is used
+                for content in (*(part.content for part in parts.values()), counted):
+                    if isinstance(content, Path):
+                        used(content)
+            return encoded, engine, pace
 
 
 def engine_of(group: Group, backbone: Backbone) -> InferenceEngine:
@@ -323,24 +331,6 @@ def read_by(backbone: Backbone, way: Backend, paired: bool) -> tuple[object, ...
 def most_at_once(backbone: Backbone) -> int:
     """How many texts are read between two writings: of a larger model fewer."""
     return max(min(CHUNK, FEWEST), round(CHUNK * min(1, SMALL / backbone.parameters)))
-
-
-def _encode_chunks(
-    chunks: Sequence[_Chunk],
-    readers: Mapping[str, Featurizer],
-    engine: InferenceEngine,
-    pace: Pace,
-) -> Generator[Progress, None, Given]:
-    """Encode chunk after chunk; return what each gave, and its counts."""
-    encoded: Given = []
-    for chunk in chunks:
-        interruption.check()
-        encoded.append((yield from _encode_chunk(chunk, readers, engine, pace)))
-    for parts, counts in encoded:  # what this run is about to open is used
-        for content in (*(part.content for part in parts.values()), counts):
-            if isinstance(content, Path):
-                used(content)
-    return encoded
 
 
 def _encode_chunk(

@@ -341,38 +341,25 @@ class _Reading:
         if missing:  # of what is in memory no disk is asked
             _store.look(self.encoding.folder)
             missing = _store.fill(found, digests, missing)
-        left = set(missing)
-        pace.skip([row for at, row in enumerate(rows) if at not in left])
+        is_missing = set(missing)
+        pace.skip([row for at, row in enumerate(rows) if at not in is_missing])
         most = most_at_once(self.engine.backbone)
         readers = self._readers(len(missing))
         for start in range(0, len(missing), most):
             interruption.check()
-            some = missing[start : start + most]
-            yield from self._some(some, rows, digests, found, readers, pace)
+            lacking = missing[start : start + most]
+            with ExitStack() as turn:
+                if self.on_disk:  # others may have encoded some of them when the turn comes
+                    turn.enter_context((yield from _turn(self.encoding.folder, pace)))
+                    _store.look(self.encoding.folder)
+                left = _store.fill(found, digests, lacking)
+                pace.skip([rows[at] for at in sorted({*lacking} - {*left})])
+                if left:
+                    some = [rows[at] for at in left], [digests[at] for at in left]
+                    tensors = yield from self._read(*some, readers, pace)
+                    for name, own in found.items():
+                        own[left] = tensors[name]
         return TextsRead(vectors=vectors, counts=counted)
-
-    def _some(
-        self,
-        lacking: Sequence[int],
-        rows: Sequence[Row],
-        digests: Sequence[bytes],
-        found: Mapping[str, Tensor],
-        readers: Mapping[str, Featurizer],
-        pace: Pace,
-    ) -> Generator[Progress, None, None]:
-        """Fills in some rows that nothing was kept of, and which others may have read since."""
-        with ExitStack() as held:
-            if self.on_disk:
-                held.enter_context((yield from _turn(self.encoding.folder, pace)))
-                _store.look(self.encoding.folder)
-            left = _store.fill(found, digests, lacking)
-            pace.skip([rows[at] for at in sorted({*lacking} - {*left})])
-            if left:
-                given = yield from self._read(
-                    [rows[at] for at in left], [digests[at] for at in left], readers, pace
-                )
-                for name, own in found.items():
-                    own[left] = given[name]
 
     def _readers(self, texts: int) -> dict[str, Featurizer]:
         """What so many texts are read for: the menu as well, where there is room for that."""

@@ -272,6 +272,7 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 DETAIL = {nn.Dropout: "p", Repeat: "samples", Scale: "factor", Neighbours: "k", Residual: "hidden"}
 
 CLASSES = (nn.Linear, Neighbours, Directions, Cuts)  # what classes can come from
+MATRICES = {nn.Linear: 1, Directions: 1, Residual: 2}  # of weights, that a layer multiplies by
 
 
 def leaves(head: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -403,18 +404,13 @@ def formula(layers: Iterable[nn.Module]) -> str:
     'W₂ tanh(W₁ drop(h) + b₁) + b₂'
     """
     layers = [layer for layer in layers if not is_idle(layer)]
-    counts = [_matrices(layer) for layer in layers]
+    counts = [MATRICES.get(type(layer), 0) for layer in layers]
     line, number = "h", 0
     for layer, count in zip(layers, counts, strict=True):
         indices = [str(number + one).translate(SUBSCRIPTS) for one in range(1, count + 1)]
         line = _around(line, layer, indices if sum(counts) > 1 else [""] * count)
         number += count
     return line
-
-
-def _matrices(layer: nn.Module) -> int:
-    """How many matrices of weights a layer multiplies by."""
-    return {nn.Linear: 1, Directions: 1, Residual: 2}.get(type(layer), 0)
 
 
 def _around(line: str, layer: nn.Module, indices: Sequence[str]) -> str:

@@ -131,7 +131,7 @@ class Head(Part):
         prefix: What stands before its tensors' names in the Transformers checkpoint.
         from_base: The layer that a checkpoint keeps in the base model, and that is
             therefore pretrained where the base model has it.
-        solve: Sets the chain's tensors to their optimum at once; gradient descent if None.
+        solve: Sets the chain's tensors to their optimum at once; None where a fitter learns them.
         single_label: Whether it can only answer with one label a text.
         ordered: Whether it is for classes that have an order.
         margined: Whether, while it learns, the logit of a row's own class is lowered by its

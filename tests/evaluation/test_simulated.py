@@ -91,7 +91,7 @@ def test_scores_that_are_no_means_of_rows_are_compared_as_honestly(metric):
         assert found.held >= 25 / 30
 
 
-@pytest.mark.parametrize("metric", OF_SMALL)
+@pytest.mark.parametrize("metric", slow.but_each(2, OF_SMALL))
 @pytest.mark.parametrize(
     ("even", "design"), slow.but_each(4, [(True, OF_FEW[0]), *product([False], OF_FEW)])
 )

@@ -7,7 +7,7 @@ from encoded_texts import forget_memory
 
 
 @pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where this test keeps what it encodes; nothing is there, nor in memory."""
     monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     forget_memory(monkeypatch)
@@ -15,6 +15,6 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(cache: Path) -> Path:
+def home(cache_folder: Path) -> Path:
     """The folder of features in it."""
-    return cache / "features"
+    return cache_folder / "features"

@@ -23,8 +23,8 @@ TEXTS = tuple(
 
 
 @pytest.fixture
-def home(cache: Path) -> Path:
-    return cache / "states"
+def home(cache_folder: Path) -> Path:
+    return cache_folder / "states"
 
 
 def kept(

@@ -181,51 +181,6 @@ def test_a_label_that_never_or_always_occurs_is_learned_beside_the_others() -> N
         assert logits.isfinite().all()
 
 
-def penalised(
-    problems: logistic.LinearProblems, number: int, weight: Tensor, bias: Tensor
-) -> float:
-    """The objective of one problem, C times the loss of all rows and the penalty."""
-    logits = (problems.vectors @ weight.T + bias).double()
-    losses = problems.objective.rows(logits, problems.targets)
-    return float(problems.strength[number] * losses.sum() + weight.double().square().sum() / 2)
-
-
-@pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"loss": "ordinal"},
-        {"smoothing": 0.1},
-        {"loss": "ordinal", "smoothing": 0.2},
-        {"loss": "ovr", "smoothing": 0.1},
-        {"focal": 1.0},
-        {"loss": "ovr", "focal": 2.0},
-        {"problem": MULTI_LABEL, "focal": 1.0, "smoothing": 0.05},
-    ],
-    ids=str,
-)
-def test_no_neighbour_is_better(settings: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"problem": SINGLE_LABEL, "outputs": CLASSES} | settings
-    targets = labels() if given["problem"] is MULTI_LABEL else torch.arange(ROWS) * 7 % 11 % CLASSES
-    problems = problems_of(Objective(**given), targets)
-    weights, biases = logistic.solve(
-        problems, iterations=3_000, near=logistic.NEAR, check=lambda: None
-    )
-    rng = torch.Generator().manual_seed(5)
-    for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        least = penalised(problems, number, weight, bias)
-        begun = penalised(problems, number, torch.zeros_like(weight), torch.zeros_like(bias))
-        assert least < begun
-        for size in (0.3, 0.03):
-            for _ in range(10):
-                away = (
-                    torch.randn(weight.shape, generator=rng),
-                    torch.randn(bias.shape, generator=rng),
-                )
-                moved = penalised(problems, number, weight + size * away[0], bias + size * away[1])
-                assert moved > least
-
-
 # The same as a cell
 
 

@@ -120,7 +120,10 @@ class _Work:
                     told = [one.as_json() for one in points]
                     state = {"points": told, "best": best, "factor": factor, "top": list(top)}
                     self._kept.save(BEGUN, {**state, "run": run.checkpoint()}, *key)
-            point, logits, factor = self._looked(run, asked, factor)
+            logits = run.module.answers(self._texts, asked, self._task.check)
+            factor = best_factor(logits, self._task, asked, factor)
+            settings = self._training.settings.as_values(run.epoch)
+            point = judge_settings(settings, run.steps, logits * factor, self._task, asked)
             points.append(replace(point, seed=self._training.number, parts=None))
             if len(points) == 1 or point.finite_loss < points[best].finite_loss:
                 best, top = len(points) - 1, (point.parts, logits)
@@ -213,16 +216,6 @@ class _Work:
             if odd := [*unknown, *(name for name in missing if name.startswith("head."))]:
                 raise ValueError(f"the probed head is of another recipe: {odd[:3]}")
         return TuningRun(module, self._texts, task, self._rows, self._training.settings, rng, seed)
-
-    def _looked(
-        self, run: TuningRun, asked: Tensor, factor: float
-    ) -> tuple[TriedSettings, Tensor, float]:
-        """What it comes to on development rows, its logits divided by the best temperature."""
-        task, logits = self._task, run.module.answers(self._texts, asked, self._task.check)
-        factor = best_factor(logits, task, asked, factor)
-        settings = self._training.settings.as_values(run.epoch)
-        point = judge_settings(settings, run.steps, logits * factor, task, asked)
-        return point, logits, factor
 
 
 def is_falling(points: Sequence[TriedSettings]) -> bool:

@@ -136,16 +136,6 @@ class FromCut:
         return replace(found, hidden=hidden)
 
 
-def stack_of(model: nn.Module, layers: int) -> str:
-    """The name of a model's list of layers; "" where none can be told."""
-    found = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == layers > 0
-    ]
-    return found[0] if len(found) == 1 else ""
-
-
 def cut_into(backbone: Backbone, stack: str, cut: int) -> FromCut:
     """Lets a model begin at a cut; one look tells whether its layers answer in tuples.
 
@@ -164,8 +154,12 @@ def cut_into(backbone: Backbone, stack: str, cut: int) -> FromCut:
 
 def _with_cut(plan: TuningPlan, reader: Featurizer, backbone: Backbone, cut: int) -> TuningPlan:
     """The plan with the cut, where a pass that begins there gives what the whole one gives."""
-    stack = stack_of(backbone.model, backbone.layers)
-    if not stack or backbone.decoder_width:
+    stacks = [
+        name
+        for name, module in backbone.model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == backbone.layers > 0
+    ]
+    if len(stacks) != 1 or backbone.decoder_width:
         return plan
     model = copy.deepcopy(backbone.model)
     own = replace(backbone, model=model)
@@ -173,7 +167,7 @@ def _with_cut(plan: TuningPlan, reader: Featurizer, backbone: Backbone, cut: int
     try:
         with torch.no_grad():
             whole = own.states(texts)
-            found = cut_into(own, stack, cut).states(own, texts, whole)
+            found = cut_into(own, stacks[0], cut).states(own, texts, whole)
             largest = [one.abs().max().clamp_min(1) for one in whole.hidden]
             gaps = [
                 float((one - other).abs().max() / most)
@@ -184,4 +178,4 @@ def _with_cut(plan: TuningPlan, reader: Featurizer, backbone: Backbone, cut: int
     if not max(gaps) <= CLOSE:  # a family whose layers hand on more than their states
         return plan
     below = {layer for layer in reader.depths if layer < cut}
-    return replace(plan, cut=cut, stack=stack, reads=tuple(sorted(below | {cut})))
+    return replace(plan, cut=cut, stack=stacks[0], reads=tuple(sorted(below | {cut})))

@@ -134,8 +134,8 @@ class AdamWCopies:
     def go_on_with(self, task: TrainingTask, copies_data: Sequence[CopyData]) -> None:
         """Learns from other rows from now on, such as those of the next shard."""
         self._task, self._copies_data = task, list(copies_data)
-        self._orders = [
-            order.of_others(len(own.rows))
+        self._orders = [  # drawn from where the ones before have come to
+            _Order(len(own.rows), order.batch, order.rng)
             for order, own in zip(self._orders, copies_data, strict=True)
         ]
 
@@ -161,18 +161,14 @@ class _Order:
     """The places of a copy's rows, batch by batch: all of them in random order, and again."""
 
     def __init__(self, rows: int, batch: int, rng: torch.Generator) -> None:
-        self._rows, self._batch, self._rng = rows, batch, rng
+        self._rows, self.batch, self.rng = rows, batch, rng
         self._left = torch.empty(0, dtype=torch.long)
 
-    def of_others(self, rows: int) -> "_Order":
-        """That of other rows, drawn from where this one has come to."""
-        return _Order(rows, self._batch, self._rng)
-
     def next(self) -> Tensor:
-        while len(self._left) < self._batch:
-            again = torch.randperm(self._rows, generator=self._rng)
+        while len(self._left) < self.batch:
+            again = torch.randperm(self._rows, generator=self.rng)
             self._left = torch.cat([self._left, again])
-        found, self._left = self._left[: self._batch], self._left[self._batch :]
+        found, self._left = self._left[: self.batch], self._left[self.batch :]
         return found
 
 
