@@ -98,27 +98,23 @@ def test_a_seed_gives_the_same_to_the_bit_and_another_does_not(small: Backbone) 
     assert not torch.equal(one.logits, other.logits)
 
 
-def test_the_shared_base_model_and_all_random_numbers_stay(small: Backbone) -> None:
-    before = {name: own.clone() for name, own in small.model.state_dict().items()}
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1]
-    learned("mean+linear?tune=setfit", small, task_of(config=QUICK))
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert random.getstate() == states[1]
-    assert np.array_equal(np.random.get_state()[1], states[2])
-    assert all(torch.equal(own, before[name]) for name, own in small.model.state_dict().items())
-    assert all(own.grad is None for own in small.model.parameters())
-
-
-def test_nothing_is_printed_or_written(
+def test_a_training_touches_nothing_else(
     small: Backbone,
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    before = {name: own.clone() for name, own in small.model.state_dict().items()}
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1]
     learned("mean+linear?tune=setfit", small, task_of(config=QUICK))
     assert capfd.readouterr() == ("", "")
     assert not list(tmp_path.iterdir())
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert np.array_equal(np.random.get_state()[1], states[2])
+    assert all(torch.equal(own, before[name]) for name, own in small.model.state_dict().items())
+    assert all(own.grad is None for own in small.model.parameters())
 
 
 def test_others_draw_random_numbers_while_the_optimizer_steps(small: Backbone) -> None:

@@ -144,7 +144,7 @@ def test_settings_are_chosen_there(held_out: Any, many: bool, there: torch.devic
         same(logits, other, there)
 
 
-@pytest.mark.parametrize("settings", [*LOSSES, {"focal": 2.0}])
+@pytest.mark.parametrize("settings", slow.but_each(2, [*LOSSES, {"focal": 2.0}]))
 def test_linear_heads_are_solved_there(settings: dict[str, Any], there: torch.device) -> None:
     found, objective = [], Objective(problem=SINGLE_LABEL, outputs=CLASSES, **settings)
     for device in (HERE, there):
