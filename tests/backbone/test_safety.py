@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ import pytest
 import torch
 import transformers
 from expected_errors import refusing
-from fake_hub import COMMIT, Hub, Repository, serving
+from fake_hub import COMMIT, Repository
 from safetensors.torch import load_file, save_file
 from tiny_models import rewrite, small_tokenizer
 
@@ -459,122 +458,62 @@ def test_half_a_pooler_counts_as_none(copied):
 # The Hub
 
 
-@pytest.fixture
-def fake() -> Iterator[Hub]:
-    with serving() as running:
-        yield running
+def fetch(model: str) -> Path:
+    with use_limits(PUBLIC):
+        return hub.fetch(model)
 
 
-@pytest.fixture
-def online(tmp_path: Path) -> Callable[..., Any]:
-    """Runs Python with a Hub of our own and an empty cache, and returns what it printed."""
-
-    def run(endpoint: str, code: str, *args: str) -> Any:
-        start = (
-            "import json, sys, time\n"
-            "from heads.errors import ModelError\n"
-            "from heads.backbone import hub\n"
-            "from heads.settings import PUBLIC, set_limits\nset_limits(PUBLIC)\n"
-        )
-        environment = {name: value for name, value in os.environ.items() if "HF_" not in name}
-        environment |= {
-            "HF_ENDPOINT": endpoint,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HEADS_CACHE": str(tmp_path / "heads"),
-            "PYTHONWARNINGS": "error",
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", start + code, *args],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment,
-            cwd=Path(safety.__file__).parents[2],
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
-
-
-FETCH = """
-answers = {}
-for model in sys.argv[1:]:
-    start = time.perf_counter()
-    try:
-        answers[model] = str(hub.fetch(model))
-    except ModelError as error:
-        answers[model] = [error.what, error.hint]
-    assert time.perf_counter() - start < 15
-print(json.dumps(answers))
-"""
-
-
-def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(fake, online, copied):
+def test_fetching_downloads_the_weights_and_small_files_and_nothing_else(fake, copied):
     folder = copied()
     for name in ("pytorch_model.bin", "evil.py", "onnx/config.json", "inner/model.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"not wanted")
     fake.models["owner/tiny"] = Repository(folder=folder)
-    answer = online(fake.address, FETCH, "owner/tiny")
+    place = fetch("owner/tiny")
     wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     wanted |= {"modules.json", "1_Pooling/config.json"}  # of sentence-transformers
     assert set(fake.downloads("owner/tiny")) == wanted
-    files = (path for path in Path(answer["owner/tiny"]).rglob("*") if path.is_file())
-    assert {path.relative_to(answer["owner/tiny"]).as_posix() for path in files} == wanted
-    assert Path(answer["owner/tiny"]).name == COMMIT
+    files = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+    assert (files, place.name) == (wanted, COMMIT)
 
 
-@pytest.mark.slow
-def test_what_was_fetched_is_opened_offline(fake, online, tiny, tmp_path, monkeypatch):
+def test_what_was_fetched_is_opened_offline(fake, tiny, monkeypatch):
     fake.models["owner/tiny"] = Repository(folder=tiny())
-    online(fake.address, FETCH, "owner/tiny")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+    fetch("owner/tiny")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     found = load("owner/tiny")
     assert (found.id, found.revision, found.width) == ("owner/tiny", COMMIT, 32)
 
 
-def test_what_must_not_be_fetched_is_refused_before_any_download(fake, online, tiny, tmp_path):
+def test_what_must_not_be_fetched_is_refused_before_any_download(fake, tiny, tmp_path):
     (tmp_path / "pickled").mkdir()
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"x")
-    fake.models |= {
-        "a/large": Repository(folder=tiny(), claims={"model.safetensors": 3 * 10**9}),
-        "a/parts": Repository(
-            folder=tiny(), claims={f"model-{n}.safetensors": 10**9 for n in range(3)}
-        ),
-        "a/text": Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9}),
-        "a/pickled": Repository(folder=tmp_path / "pickled"),
-        "a/gated": Repository(folder=tiny(), gated=True),
-        "a/broken": Repository(folder=tiny(), status=500),
-        "a/busy": Repository(folder=tiny(), status=429),
+    parts = {f"model-{n}.safetensors": 10**9 for n in range(3)}
+    repositories = {
+        "a/large": (Repository(folder=tiny(), claims={"model.safetensors": 3 * 10**9}), "3.0 GB"),
+        "a/parts": (Repository(folder=tiny(), claims=parts), "3.0 GB"),
+        "a/text": (Repository(folder=tiny(), claims={"vocab.txt": 50 * 10**9}), "50.0 GB"),
+        "a/pickled": (Repository(folder=tmp_path / "pickled"), "safetensors"),
+        "a/gated": (Repository(folder=tiny(), gated=True), "gated"),
+        "a/broken": (Repository(folder=tiny(), status=500), "(500)"),
+        "a/busy": (Repository(folder=tiny(), status=429), "(429)"),
     }
-    answers = online(fake.address, FETCH, "a/absent", "gpt2", *fake.models)
-    for what, hint in answers.values():
-        assert "\n" not in what + hint
-        assert what.endswith(".")
-    for name, facts in {
-        **dict.fromkeys(("a/large", "a/parts"), "3.0 GB"),
-        "a/text": "50.0 GB",
-        "a/pickled": "safetensors",
-        "a/gated": "gated",
-        "a/absent": "a/absent",
-        "gpt2": "openai-community/gpt2",
-        "a/broken": "(500)",
-        "a/busy": "(429)",
-    }.items():
-        assert facts in answers[name][0]
-    for name in ("a/large", "a/parts", "a/text", "a/pickled", "a/broken"):
-        assert not fake.downloads(name)
+    fake.models |= {name: repository for name, (repository, _) in repositories.items()}
+    facts = {name: fact for name, (_, fact) in repositories.items()}
+    for name, fact in (facts | {"a/absent": "a/absent", "gpt2": "openai-community/gpt2"}).items():
+        with refusing(ModelError, fact):
+            fetch(name)
+        assert name == "a/gated" or not fake.downloads(name)
 
 
-def test_a_hub_that_does_not_answer_is_said_in_one_sentence(online):
+def test_a_hub_that_does_not_answer_is_said_in_one_sentence(fake, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     start = time.perf_counter()
-    answers = online("http://127.0.0.1:9", FETCH, "a/model")
+    with refusing(ModelError, "a/model") as refused:
+        fetch("a/model")
     assert time.perf_counter() - start < 15
-    what, hint = answers["a/model"]
-    assert "a/model" in what
-    assert "heads fetch" not in hint
+    assert "heads fetch" not in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -596,11 +535,8 @@ def test_a_download_says_whether_the_disk_or_the_network_refuses(error, names, m
         hub.download("a/model")
 
 
-def test_a_slow_hub_holds_up_nobody_else(fake, tiny, monkeypatch):
+def test_a_slow_hub_holds_up_nobody_else(fake, tiny):
     fake.models["a/slow"] = Repository(folder=tiny(), status=404, seconds=2)
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", fake.address)
     load(str(tiny()))
     asking = threading.Thread(target=lambda: refusal("a/slow", within=10))
     asking.start()

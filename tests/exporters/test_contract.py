@@ -66,7 +66,7 @@ FAST = [
     Case("sentences", "mean+modernbert", back="mean+modernbert?norm_bias=true"),
     *(Case("sentences", f"mean{two}", data="pairs") for two in ("+linear", "@1+linear?pair=uv")),
     Case("sentences", "mean+linear", data="pairs of numbers"),
-    *(Case("onnx", recipe) for recipe in ("flatten+knn?k=3", "cls+bert?tune=full")),
+    Case("onnx", "flatten+knn?k=3"),
     Case("adapter", "pooler+linear?tune=lora4"),
     Case("adapter", "last+gpt2?tune=lora", "gpt2"),
 ]
@@ -107,6 +107,7 @@ SLOW = [
     *(Case("onnx", "mean+linear", data=data) for data in ("pairs", "labels", "numbers")),
     *(Case("onnx", f"mean+linear?pair={name}", data="pairs") for name in ("prod", "uv_diff")),
     *(Case("onnx", f"mean+linear?{option}") for option in ("loss=ovr", "tune=lora")),
+    Case("onnx", "cls+bert?tune=full"),
     *(
         Case("adapter", f"{OWN[name].partition('?')[0]}?tune=lora", name)
         for name in ("bert", "roberta", "distilbert", "electra", "modernbert", "xlnet", "bart")
@@ -376,9 +377,9 @@ FAMILY_CASES = {
     }.items()
 }
 GROUPS = {
-    "code": [*CODE_CASES[::8], *FAMILY_CASES.pop("gpt2"), *FAMILY_CASES.pop("t5")],
+    "code": [*CODE_CASES[::16], *FAMILY_CASES.pop("gpt2"), *FAMILY_CASES.pop("t5")],
     **{f"code {part}": CODE_CASES[part::4] for part in (1, 2, 3)},
-    "code 4": CODE_CASES[4::8],
+    "code 4": [*CODE_CASES[4::8], *CODE_CASES[8::16]],
     "families": [case for cases in FAMILY_CASES.values() for case in cases],
     "tuned": [
         Case("native", "cls+bert?tune=full"),
