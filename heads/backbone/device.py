@@ -49,7 +49,7 @@ def tokens_at_once(device: torch.device) -> int:
 
 
 def lying_on(device: torch.device, part: Any) -> Any:
-    """Return a module on a device, never twice on the processor; what is no module as it is."""
+    """Return a module on a device, anything else as it is; never twice on the processor."""
     if device == HERE or not isinstance(part, nn.Module):
         return part
     there: dict[int, Any] = {

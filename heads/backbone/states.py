@@ -70,7 +70,7 @@ class States:
 
     @property
     def end_to_end(self) -> "States":
-        """Return what is of tokens of the windows of a long text as of one window, (1, T)."""
+        """Join the tokens of windows that count, (1, T), leaving out what is of a window itself."""
         assert self.counted is not None
         is_read = self.counted.bool()
 

@@ -93,7 +93,8 @@ def predict(inputs: HeadInputs, head: TrainedHead) -> Prediction:
     logits = inputs.logits(head)  # (1, c)
     probabilities = head.problem.probabilities(logits)[0].tolist()
     chosen = head.problem.chosen(logits, head.thresholds)[0].tolist()
-    cuts = cuts_of(head)
+    cuts, last = cuts_of(head), last_linear(head.module.head)
+    layers = [(name, layer) for name, layer in head.layers if not is_idle(layer)]
     return Prediction(
         recipe=head.asked.recipe,
         name=head.name,
@@ -111,15 +112,8 @@ def predict(inputs: HeadInputs, head: TrainedHead) -> Prediction:
         scores=head.scores,
         new=head.new,
         reads=inputs.reads(head),
-        layers=_layers(head),
+        layers=tuple(words(layer, is_last=name == last) for name, layer in layers),
     )
-
-
-def _layers(head: TrainedHead) -> tuple[str, ...]:
-    chain = head.module.head
-    last = last_linear(chain)
-    kept = [(name, layer) for name, layer in head.layers if not is_idle(layer)]
-    return tuple(words(layer, is_last=name == last) for name, layer in kept)
 
 
 def cuts_of(head: TrainedHead) -> tuple[float, ...]:

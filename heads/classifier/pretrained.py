@@ -78,7 +78,11 @@ def load_exported(folder: Path, backbone: Backbone) -> Classifier:
         backbone: The base model that lies in it; it will read as much of a text as the loader does.
     """
     try:
-        facts = _facts(folder / FACTS)
+        if (folder / FACTS).stat().st_size > FACTS_BYTES:
+            raise ValueError("too large")
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        if facts["version"] != VERSION:
+            raise ValueError("of another version")
         # A base model that cuts texts where the head's own one did when it was exported. Folders of
         # older versions do not say where; what it cannot read it is not told to.
         tokens = facts.get("tokens", backbone.tokens)
@@ -91,15 +95,6 @@ def load_exported(folder: Path, backbone: Backbone) -> Classifier:
     except (OSError, SafetensorError, *MALFORMED) as error:
         what = f"{folder.name} is not an export that can be read ({type(error).__name__})."
         raise CheckpointError(what, "Export the head again.") from error
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > FACTS_BYTES:
-        raise ValueError("too large")
-    facts = json.loads(path.read_text("utf-8"))
-    if facts["version"] != VERSION:
-        raise ValueError("of another version")
-    return facts
 
 
 def _header(path: Path) -> dict[str, Any]:

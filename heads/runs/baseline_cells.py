@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,13 +34,7 @@ ON_DISK_BYTES = 500_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Baseline:
-    """What needs no base model, and what it said.
-
-    Attributes:
-        outcome: Of the rows tested.
-        chosen: The settings that were best on the development rows.
-        seconds: How long it took, on one core.
-    """
+    """What needs no base model: its predictions, chosen settings, and seconds on one core."""
 
     outcome: CellPredictions
     chosen: dict[str, Value]
@@ -107,20 +101,17 @@ def _predictions(
 
 
 def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
-    """TF-IDF with a linear model on the same rows, beside the heads and begun before them.
+    """Return the job of TF-IDF with a linear model, begun before the heads.
 
-    What it comes to is kept: a later run with the same rows finds it.
-
-    Args:
-        reading: Any of the run: words need none.
+    What it comes to is cached: a later run with the same rows finds it. It needs no reading: any
+    of the run will do.
     """
 
     def work(training_task: TrainingTask, tell: Tell) -> Baseline:
-        path, begun = _place(asked, training_data), time.perf_counter()
+        path = _place(asked, training_data)
         known = _opened(path)
         if known is None:
-            told = _counted_words(asked, training_data, training_task)
-            known = replace(told, seconds=time.perf_counter() - begun)
+            known = _counted_words(asked, training_data, training_task)
             _keep(path, known)
         outcome = _predictions(TFIDF, training_data.splits, known.logits, known.thresholds)
         return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
@@ -148,6 +139,7 @@ def _counted_words(
     asked: RunSpec, training_data: TrainingData, training_task: TrainingTask
 ) -> Words:
     """Every seed chooses its C on its own development rows, as heads choose their settings."""
+    begun = time.perf_counter()
     splits, balanced = training_data.splits, asked.config.class_weights
     strengths, cuts, logits = list[float](), list[Tensor](), dict[object, Tensor]()
     found = list[Tensor]()
@@ -168,8 +160,8 @@ def _counted_words(
             rows = splits.train[seed].tolist(), splits.test[seed].tolist()
             logits[key] = tfidf(asked.corpus, *rows, C=C, balanced=balanced)
         found.append(logits[key])
-    bars = torch.stack(cuts) if cuts else None
-    return Words(logits=tuple(found), thresholds=bars, C=tuple(strengths), seconds=0.0)
+    bars, seconds = torch.stack(cuts) if cuts else None, time.perf_counter() - begun
+    return Words(logits=tuple(found), thresholds=bars, C=tuple(strengths), seconds=seconds)
 
 
 def _place(asked: RunSpec, training_data: TrainingData) -> Path:

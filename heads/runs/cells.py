@@ -229,10 +229,7 @@ def kept(run: RunFolder, number: int) -> Cell | None:
 
 
 def read_cells(run: RunFolder, names: Sequence[str]) -> dict[str, Cell]:
-    """Read every cell that is done, by its name.
-
-    Args:
-        names: Those of all cells, in the order of their numbers.
+    """Read every cell that is done, by its name, given the names of all in the order of numbers.
 
     Raises:
         DataError: One is broken, or gone though the leaderboard lists it: another would answer.
@@ -269,8 +266,8 @@ class CellAnswers:
 
     Attributes:
         answers: Rows and answers of every seed.
-        confidence: For each seed (n,), the probability of the class answered; none, where rows
-            have any number of labels, or a number.
+        confidence: For each seed (n,), the probability of the class answered; none for label sets
+            and numbers.
     """
 
     answers: Answers

@@ -73,19 +73,13 @@ def once(told: CellAnswers, splits: Splits) -> AnsweredOnce:
     )
 
 
-def disagreements(
-    run: RunFolder, names: Sequence[str] = (), most: int = 20
-) -> tuple[Disagreement, ...]:
-    """Return the texts that heads answer most differently (see `once`), the surest heads first.
-
-    Args:
-        names: Which heads; all that are done, if none is named.
-    """
+def disagreements(run: RunFolder, most: int = 20) -> tuple[Disagreement, ...]:
+    """Return the texts that heads answer most differently (see `once`), the surest heads first."""
     asked = spec.load(run)
     heads = [
         (name, once(answers_of_cell(run, number, name), asked.splits))
         for number, name in enumerate(asked.recipes)
-        if (not names or name in names) and kept(run, number)
+        if kept(run, number)
     ]
     if len(heads) < 2:
         return ()

@@ -117,12 +117,9 @@ def expected(
 def tuning_costs(
     asked: RunSpec, cells: Sequence[Trial], seeds: int = 0, stop: threading.Event | None = None
 ) -> list[TuningCost]:
-    """Return for each cell that tunes the base model how long that takes.
+    """Return how long each cell takes that tunes the base model, for so many seeds (0: all).
 
     Cells that learn the same of it take about as long, whatever their heads: one of them is timed.
-
-    Args:
-        seeds: How many are trained; all of the run, if not told.
     """
     splits, corpus, found = asked.splits, asked.corpus, list[TuningCost]()
     task = TrainingTask(
@@ -160,11 +157,7 @@ def tuning_costs(
 
 
 def check_tuning(asked: RunSpec, cells: Sequence[Trial], seeds: int = 0) -> None:
-    """Raise LimitError for tuning that exceeds memory or the time of a run; say what would fit.
-
-    Args:
-        seeds: How many are trained; all of the run, if not told.
-    """
+    """Raise LimitError for tuning of so many seeds (0: all) that exceeds memory or time."""
     limits = current_limits()
     fitters = [cell.fitter for cell in cells if isinstance(cell.fitter, TuningFitter)]
     for fitter in fitters:

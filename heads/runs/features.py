@@ -32,13 +32,7 @@ WORKSPACE = "unfinished"  # a folder of a run: trainings of tuned cells that are
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellDone:
-    """A cell is trained and saved.
-
-    Attributes:
-        cell: The head or the baseline.
-        done: How many heads are trained, or eliminated in a race.
-        planned: How many heads the run has.
-    """
+    """A cell is trained and saved: `done` of `planned` heads are, or were eliminated in a race."""
 
     cell: Cell
     done: int
@@ -46,10 +40,7 @@ class CellDone:
 
 
 def scored_rows(asked: RunSpec) -> list[int]:
-    """The rows that heads are scored on, by any seed: those of the test set, all of them, or none.
-
-    They are read in 32 bits, as an exported head reads them.
-    """
+    """Return the rows that heads are scored on, encoded in 32 bits: the test set, all, or none."""
     if not asked.is_scored:
         return []
     given = [row for row, part in enumerate(asked.corpus.parts) if part == "test"]
@@ -78,11 +69,11 @@ def run_features(
 
 
 def in_chunks(asked: RunSpec, joined: str, apart: str) -> tuple[Extract, Extract]:
-    """How a run reads its texts, and each text of a pair by itself: in chunks of all of them.
+    """Return how a run encodes single texts and pairs, and each text of a pair by itself.
 
     Args:
-        joined: The precision in which pairs are read as one sequence, and single texts.
-        apart: That in which each text of a pair is read by itself.
+        joined: The precision of the former.
+        apart: That of the latter.
     """
     scored = scored_rows(asked)
     both = [*scored, *(row + len(asked.corpus) for row in scored)]
@@ -95,12 +86,7 @@ def in_chunks(asked: RunSpec, joined: str, apart: str) -> tuple[Extract, Extract
 def features(
     asked: RunSpec, cells: Sequence[Trial], backbone: Backbone, joined: Extract, apart: Extract
 ) -> Generator[Progress, None, FeatureStore]:
-    """The same outside a run.
-
-    Args:
-        joined: How pairs are read as one sequence, and single texts.
-        apart: How each text of a pair is read by itself.
-    """
+    """Encode all that cells need outside a run, by what `in_chunks` returns."""
     corpus = asked.corpus
     if corpus.vectors is not None:
         found = given_features([cell.resolved for cell in cells], corpus.vectors)

@@ -87,11 +87,7 @@ class RunFolder:
             raise self.broken(name) from None
 
     def broken(self, name: str, cell: str = "") -> DataError:
-        """Return what to say of a file that is damaged, or missing beside others.
-
-        Args:
-            cell: The recipe, or the name of the baseline, that the file is of.
-        """
+        """Return what to say of a file, of a cell if one is named, that is damaged or missing."""
         why = "is damaged" if (self.path / name).exists() else "is missing"
         what = f"The run {self.id} is broken: {name}{f' ({cell})' if cell else ''} {why}."
         if name in ASKED:
@@ -222,10 +218,10 @@ def all_runs() -> list[RunFolder]:
 
 
 def find(name: str, *, is_public: bool = False) -> RunFolder:
-    """Return the run of that id, prefix of an id, or folder; raise DataError for none or several.
+    """Return the run of that id, prefix, or folder; in public mode of a whole unguessable id.
 
-    Args:
-        is_public: Whether only a whole id will do that nobody can guess, and no path.
+    Raises:
+        DataError: There is none, or there are several.
     """
     if is_public:
         return named(name, is_public=True)
@@ -251,11 +247,9 @@ def _is_run(name: object) -> bool:
 
 
 def named(name: str, *, is_public: bool) -> RunFolder:
-    """Return the run of that whole id; raise DataError if there is none.
+    """Return the run of that whole id, or raise DataError.
 
-    Args:
-        is_public: Whether it must be one that nobody can guess: what was trained on this machine
-            in local mode is not shown in public mode.
+    In public mode nobody must be able to guess it: what was trained in local mode is not shown.
     """
     form = UNGUESSABLE if is_public else NAME
     fits = isinstance(name, str) and form.fullmatch(name)

@@ -127,11 +127,7 @@ class Leaderboard(display.Displayed):
         return run_classifier(self.folder, name or self.recommendation.name or self.best)
 
     def cell(self, name: str) -> Cell:
-        """The cell of that name.
-
-        Raises:
-            KeyError: There is none.
-        """
+        """Return the cell of that name, or raise KeyError."""
         return {cell.name: cell for cell in self.cells}[name]
 
     def to_pandas(self) -> "DataFrame":
@@ -357,10 +353,7 @@ def _agreements(
     recipes: Mapping[str, ResolvedRecipe],
     comparisons: Comparisons | None,
 ) -> tuple[RankAgreement, ...]:
-    """Whether the estimates of readings agree with the best head that each reading got.
-
-    They are of the frozen base model, so heads that learn it as well are no part of that.
-    """
+    """Compare estimates of readings with the best frozen head that each reading got."""
     heads: dict[str, dict[str, Cell]] = {}
     for name, cell in cells.items():
         if not cell.is_baseline and cell.tuning is None:

@@ -36,10 +36,7 @@ def race(
     workers: int,
     scheduler: Scheduler = run_trials,
 ) -> Generator[Progress | CurvePointTried, None, Mapping[str, SearchFinished | TrialFailed]]:
-    """Search the settings of all cells; return what those came to that go on.
-
-    Returns what could not be searched as well: it is tried again when the run is resumed.
-    """
+    """Search the settings of all cells; return what those came to that go on, or failed."""
     numbered = enumerate(asked.recipes)
     found = {name: one for number, name in numbered if (one := _kept(run, number))}
     failed: dict[str, TrialFailed] = {}

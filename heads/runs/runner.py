@@ -134,10 +134,7 @@ def _kept_cell(
     training_data: TrainingData,
     backbone: Backbone,
 ) -> CellDone | Progress:
-    """Measures a cell and keeps it: head and answers first, the measures last.
-
-    One that answers with no numbers does not stop the others.
-    """
+    """Measure a cell and save it, its measures last; one that answers NaN fails alone."""
     name, number = result.trial.name, asked.recipes.index(result.trial.name)
     try:
         measures = measure(result.outcome, training_data.task)

@@ -5,8 +5,6 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from torch import Tensor
-
 from heads.caching import own_code
 from heads.errors import DataError
 from heads.evaluation import intervals, significance
@@ -76,11 +74,7 @@ class SavedComparisons:
         return self._find(key, lambda: intervals.score_intervals(answers, task, tuned), read)
 
     def save(self, *, prune: bool = False) -> None:
-        """Save what was computed if the run is over and its folder can be written.
-
-        Args:
-            prune: Whether to drop what was saved and not used since.
-        """
+        """Save what was computed if the run is over; drop what was not used since if `prune`."""
         if self._is_new and (self._run.path / "end.json").is_file():
             entries = self._used if prune else self._saved | self._used
             with contextlib.suppress(DataError):
@@ -104,10 +98,6 @@ def _digest(answers: Sequence[Answers], task: EvaluationTask, *facts: object) ->
     digest.update(repr((known, names)).encode())
     tensors = [task.targets, task.groups, *([] if task.texts is None else [task.texts])]
     for tensor in (*tensors, *(t for each in answers for t in (*each.rows, *each.given))):
-        _add(digest, tensor)
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy())
     return digest.hexdigest()
-
-
-def _add(digest: Any, tensor: Tensor) -> None:
-    digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(tensor.contiguous().numpy())

@@ -30,9 +30,7 @@ from heads.evaluation.metrics import AUTO, MetricName, metric_of
 from heads.evaluation.predictions import BASELINES, OWN, TFIDF, EvaluationTask, strata
 from heads.options import TrainOptions
 from heads.parts.resolve import resolve
-from heads.parts.resolved_recipe import (
-    ResolvedRecipe,
-)
+from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import problem_of
 from heads.runs.folder import VECTORS, VERSION, RunFolder
 from heads.runs.unseen_classes import says_of_unmet, set_aside
@@ -40,6 +38,7 @@ from heads.settings import SEEDS, TUNED_SEEDS, ExperimentConfig
 
 NONE = "none"  # of what is written before a text
 PACKAGES = ("torch", "transformers", "scikit-learn", "numpy")
+ROWS = ("texts", "pairs", "lines", "parts", "groups", "numbers")  # of a corpus, a value each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,11 +144,7 @@ class RunSpec:
 
 
 def task_of(corpus: Corpus, metric: MetricName | None = None) -> EvaluationTask:
-    """What the measures need to know of some rows.
-
-    Args:
-        metric: What heads are ranked by; that of the problem type, if None.
-    """
+    """Return what the measures need to know of rows; without a metric the usual one ranks heads."""
     targets = corpus.targets_of(range(len(corpus)))
     known: dict[tuple[str, str], int] = {}  # rows of the same text, or pair, share a number
     both = zip(corpus.texts, corpus.pairs or [""] * len(corpus), strict=True)
@@ -167,10 +162,10 @@ def task_of(corpus: Corpus, metric: MetricName | None = None) -> EvaluationTask:
 def splits_of(
     corpus: Corpus, task: EvaluationTask, config: ExperimentConfig, *, aside: bool
 ) -> Splits:
-    """Split the rows into those learned from and scored; raise DataError for too few.
+    """Split the rows, if `aside` without those of a class that their fold never met.
 
-    Args:
-        aside: Whether rows of a class that their fold never met are left out.
+    Raises:
+        DataError: There are too few.
     """
     found = split(strata(task), task.groups, corpus.parts, config)
     return set_aside(found, task) if aside else found
@@ -183,13 +178,7 @@ def specified(
     recipes: Sequence[str],
     notes: Sequence[str] = (),
 ) -> RunSpec:
-    """Return the spec of a request on a base model.
-
-    Args:
-        corpus: Its rows, of `rows_of`.
-        recipes: The heads that the question comes to on this base model.
-        notes: What is to be said of them.
-    """
+    """Return the spec of a request on joined rows and a base model, with notes on its recipes."""
     data, test = request.data, request.test
     between = [*notes, *corpus.notes]
     account = data.as_json() | ({"test": test.as_json()} if test else {})
@@ -289,8 +278,7 @@ def fill_counts(
 def save(run: RunFolder, asked: RunSpec) -> None:
     """Write the spec into the run's folder; run.json last."""
     corpus = asked.corpus
-    rows = {name: getattr(corpus, name) for name in ("texts", "pairs", "lines", "parts", "groups")}
-    rows |= {"targets": corpus.targets, "numbers": corpus.numbers}
+    rows = {name: getattr(corpus, name) for name in (*ROWS, "targets")}
     vectors: Mapping[str, Any] = {}
     if corpus.vectors is not None:
         with writing("The vectors of the run"):
@@ -329,17 +317,12 @@ def load(run: RunFolder) -> RunSpec:
         vectors = facts.get("vectors")
         corpus = Corpus(
             name=facts["data"],
-            texts=tuple(rows["texts"]),
-            pairs=tuple(rows["pairs"]),
             classes=tuple(facts["classes"]),
-            targets=tuple(tuple(targets) for targets in rows["targets"]),
-            numbers=tuple(rows["numbers"]),
+            targets=tuple(map(tuple, rows["targets"])),
             problem=problem_of({**facts, "numbers": rows["numbers"]}),
             ordered=facts["ordered"],
             fingerprint=facts["fingerprint"],
-            lines=tuple(rows["lines"]),
-            parts=tuple(rows["parts"]),
-            groups=tuple(rows["groups"]),
+            **{name: tuple(rows[name]) for name in ROWS},
             vectors=_open_vectors(run, vectors) if vectors else None,
             are_named=bool(vectors and vectors["are_named"]),
         )

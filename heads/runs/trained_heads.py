@@ -48,11 +48,7 @@ def keep_head(
 
 
 def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority: float) -> Scores:
-    """What a cell came to on the rows held out.
-
-    Args:
-        majority: The score of the baseline that knows no text.
-    """
+    """Return the scores of a cell, beside that of the baseline that knows no text."""
     return Scores(
         rows=measures.rows,
         accuracy=measures.score,
@@ -71,11 +67,7 @@ def scores_of(result: TrialResult, asked: RunSpec, measures: Measures, majority:
 def trained_head(
     result: TrialResult, asked: RunSpec, scores: Scores | None, backbone: Backbone
 ) -> TrainedHead:
-    """The head of the first seed, with what was chosen.
-
-    Args:
-        scores: Its scores; None where every row was learned from.
-    """
+    """Return the head of the first seed; it has no scores if every row was learned from."""
     known = result.trial.resolved.head.options
     options = {name: value for name, value in result.chosen[0].items() if name in known}
     recipe = with_options(result.trial.resolved, options)
@@ -177,11 +169,7 @@ def check_model(run: RunFolder, asked: RunSpec, backbone: Backbone) -> None:
 
 
 def latencies(run: RunFolder, asked: RunSpec, backbone: Backbone) -> dict[str, float]:
-    """For each head what reading and head add to the base model for one text, in ms.
-
-    How long that takes does not depend on what a base model has learned: all are timed on the
-    states that the frozen one gives.
-    """
+    """Return the milliseconds that reading and head add to the frozen base model for one text."""
     row = min(len(asked.corpus) - 1, len(asked.corpus) // 2)
     heads = {}
     for name in asked.recipes:

@@ -85,7 +85,6 @@ def refit(
     Temperature and thresholds stay as they were found, on rows that the scored head had not seen.
 
     Args:
-        corpus: The rows, which were split into folds.
         trainings: How many trainings the score is the mean of.
     """
     begun = time.perf_counter()
@@ -203,11 +202,7 @@ def trained(
     backbone: Backbone,
     config: ExperimentConfig | None = None,
 ) -> Generator[Progress, None, list[TrainedHead]]:
-    """Find heads that were trained on these texts before, and train those that were not.
-
-    Returns:
-        The heads, calibrated, in the order of the recipes.
-    """
+    """Find or train heads on these texts; return them calibrated, in the order of the recipes."""
     config = config or ExperimentConfig()
     keys = [head_cache.fingerprint(recipe, corpus, backbone, config) for recipe in recipes]
     found = {key: head_cache.recall(key, backbone) for key in keys}

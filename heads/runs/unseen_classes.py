@@ -19,10 +19,9 @@ from heads.evaluation.predictions import EvaluationTask
 
 
 def unmet(splits: Splits, task: EvaluationTask) -> tuple[Tensor, ...]:
-    """For each fold (n,), which of its tested rows have a class that it does not learn from.
+    """Return for each fold (n,) the tested rows whose classes it does not learn from, if any.
 
-    Of several labels all of a row's: heads that have met one of them can score there. Nothing,
-    where there are no folds or no classes.
+    Of several labels all must be new: heads that have met one of them can score there.
     """
     if splits.kind != FOLDS or not task.problem.has_classes:
         return ()
@@ -57,24 +56,12 @@ def set_aside(splits: Splits, task: EvaluationTask) -> Splits:
     def some(values: tuple) -> tuple:
         return tuple(values[fold] for fold in left) if values else ()
 
-    return replace(
-        splits,
-        search=some(splits.search),
-        development=some(splits.development),
-        train=some(splits.train),
-        test=some(test),
-        repetition=some(splits.repetition),
-        repeats=some(splits.repeats),
-        folds=some(splits.folds),
-    )
+    names = ("search", "development", "train", "repetition", "repeats", "folds")
+    return replace(splits, test=some(test), **{n: some(getattr(splits, n)) for n in names})
 
 
 def says_of_unmet(splits: Splits, task: EvaluationTask, corpus: Corpus, unseen: str) -> str:
-    """Say what becomes of such rows; raise DataError if they are most of those scored.
-
-    Args:
-        unseen: "aside" or "wrong", as of `joining.settle_unseen`.
-    """
+    """Say what becomes of such rows; raise DataError if they are most of those scored."""
     odd = unmet(splits, task)
     rows = [test[own] for test, own in zip(splits.test, odd, strict=True)] if odd else []
     count, scored = sum(map(len, rows)), sum(map(len, splits.test))

@@ -21,13 +21,7 @@ AS_LONG = 1.5  # times as long: less is about as long
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WayOfLearning:
-    """A recipe with one way of learning the base model.
-
-    Attributes:
-        cell: What was measured of it.
-        to_first: Its difference from the first way, which is the frozen one where there is that;
-            None for the first itself.
-    """
+    """A recipe with one way of learning the base model, and its difference from the first way."""
 
     resolved: ResolvedRecipe
     cell: Cell
@@ -103,11 +97,7 @@ def ways_of_learning(
     seed: int = 0,
     compare: Callable[..., Comparisons] = compare,
 ) -> tuple[WaysOfLearning, ...]:
-    """All recipes that were learned in two ways or more, the one that scores highest first.
-
-    Args:
-        compare: Compares the ways, or reads what they came to before.
-    """
+    """Return all recipes learned in two ways or more, the one that scores highest first."""
     found = []
     for shared, own in grouped(cells, recipes):
         given, tuned = [answers[one.name] for one in own], [one.name for one in own if one.tuning]
@@ -141,12 +131,7 @@ def _differences(ways: Sequence[WayOfLearning]) -> list[tuple[int, Difference]]:
 
 
 def judged(ways: Sequence[WayOfLearning], best: WayOfLearning | None, compared: Comparisons) -> str:
-    """Whether learning the base model is worth it, in a sentence for somebody in a hurry.
-
-    Args:
-        best: Of `best_of`.
-        compared: The ways among each other.
-    """
+    """Say whether learning the base model is worth it, in a sentence for somebody in a hurry."""
     rows = ways[0].cell.measures.rows
     told = _better(ways, best, compared) if best else _not_better(ways, compared)
     if cut := [one.doing for one in ways if not one.cell.is_converged]:

@@ -31,14 +31,12 @@ def windows_notes(
     seed: int = 0,
     compare: Callable[..., Comparisons] = compare,
 ) -> list[str]:
-    """What reading whole texts gains, a sentence a recipe: on all rows and on the longer ones.
+    """Say what reading whole texts gains, a sentence a recipe: on all rows and on longer ones.
 
     Each pair is a comparison of its own, with its own interval of 95 %.
 
     Args:
-        recipes: Those that are done, by their names.
         facts: What reading gave: which rows are `longer`, than how many `tokens`.
-        compare: Compares two cells, or reads what they came to before.
     """
     told, longer = list[str](), torch.tensor(facts.get("longer", []), dtype=torch.long)
 
@@ -68,7 +66,7 @@ def _count(rows: Sequence[Tensor]) -> int:
 
 
 def _has(one: Answers, rows: Tensor) -> bool:
-    """Whether every repetition tested some of those rows, but not all rows are of them."""
+    """Return True if every repetition tested some of those rows, and others besides."""
     tested = [torch.cat([one.rows[seed] for seed in own]) for own in repetitions(one)]
     found = [torch.isin(own, rows) for own in tested]
     return all(own.any() for own in found) and not all(own.all() for own in found)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import slow
 import torch
-from few_runs import finished
+from few_runs import finished, training_little, write_sample
 from same_runs import bare, tensors
 from small_training_data import blobs, training_data_of
 from tiny_models import rewrite, save_tiny
@@ -32,7 +32,7 @@ from heads.data.corpus import build
 from heads.data.dataset import Data, read
 from heads.data.samples import SAMPLES
 from heads.data.splits import split
-from heads.errors import DataError, HeadsError, LimitError, RecipeError
+from heads.errors import DataError, HeadsError, RecipeError
 from heads.evaluation.intervals import score_intervals
 from heads.evaluation.learning_curve import SHARES
 from heads.evaluation.predictions import MAJORITY, TFIDF, EvaluationTask
@@ -50,10 +50,9 @@ from heads.runs.leaderboard import Leaderboard, facts_of, leaderboard
 from heads.runs.refit import run_classifier as classifier
 from heads.runs.runner import begin, foreseen, stopped, working
 from heads.runs.spec import RunRequest
-from heads.settings import PUBLIC, ExperimentConfig, Limits, runs_folder, use_limits
+from heads.settings import PUBLIC, ExperimentConfig, runs_folder, use_limits
 from heads.training import racing
 from heads.training.events import CurvePointTried
-from heads.training.fitters import successive_halving
 from heads.training.fitters.adamw import batch_of
 from heads.training.fitters.closed_form import ClosedFormFitter
 from heads.training.scheduler import TrainingData
@@ -66,14 +65,10 @@ RECIPES = (
 FEW = ("mean+linear", "mean+roberta", "cls+ridge")
 # A tiny model of random weights gives vectors so alike that 16 bits change answers.
 CONFIG = ExperimentConfig(seeds=2, folds=2, precision="exact")
+PLAIN = replace(CONFIG, curve=False)
 
 
-@pytest.fixture(autouse=True)
-def _own_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Runs of a test are its own, and little is learned: no test here is about quality."""
-    monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(successive_halving, "CAP", 24)
-    monkeypatch.setattr(learning_curve, "FEWEST", 10)
+pytestmark = pytest.mark.usefixtures("little")
 
 
 def order_of(run: RunFolder) -> list[str]:
@@ -97,8 +92,7 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """A hundred rows of a sample."""
-    folder = tmp_path_factory.mktemp("data")
-    return read(write_rows(folder / "mine.csv", rows_of("sentiment", 100)))
+    return read(write_sample(tmp_path_factory.mktemp("data") / "mine.csv", "sentiment", 100))
 
 
 @pytest.fixture
@@ -106,7 +100,7 @@ def start(tiny: Callable[..., Path], data: Data) -> Callable[..., RunFolder]:
     """Begins a run on a tiny base model."""
 
     def begun(recipes: Sequence[str] = FEW, **settings: Any) -> RunFolder:
-        given = {"data": data, "config": CONFIG, "model": str(tiny())} | settings
+        given = {"data": data, "config": PLAIN, "model": str(tiny())} | settings
         out = given.pop("out", None)
         return begin(RunRequest(recipes=recipes, **given), out=out)
 
@@ -119,9 +113,7 @@ def whole(
 ) -> tuple[RunFolder, list[runner.Event]]:
     """A run of every kind of head, worked without a break, and its events; never to be changed."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(successive_halving, "CAP", 24)
-        patch.setattr(learning_curve, "FEWEST", 10)
+    with training_little():
         question = RunRequest(data=data, recipes=RECIPES, config=CONFIG, model=str(tiny()))
         run = begin(question, out=out)
         return run, list(working(run))
@@ -197,22 +189,6 @@ def test_a_run_that_was_killed_at_its_very_end_gets_its_leaderboard(whole, tmp_p
     assert run.read("leaderboard.json") == before | {"state": state}
 
 
-def test_the_json_of_a_run_has_the_documented_shape(whole) -> None:
-    values = leaderboard(whole[0]).as_json()
-    assert {"best", "verdict", "cells", "seconds", "forward_seconds", "protocol"} <= set(values)
-    json.dumps(values, allow_nan=False)
-    assert isinstance(values["verdict"], str)
-    for cell in values["cells"]:
-        assert {"recipe", "metric", "score", "scores", "low", "high", "f1"} <= set(cell)
-        assert {"accuracy", "macro_f1", "log_loss", "brier", "calibration"} <= set(cell)
-        assert {"calibration_error", "confusion", "parameters", "train_seconds"} <= set(cell)
-        assert 0 <= cell["low"] <= cell["score"] <= cell["high"] <= 1
-        assert (cell["metric"], cell["score"]) == ("accuracy", cell["accuracy"])
-        assert len(cell["confusion"]) == len(values["classes"]) == 3
-        assert (cell["recipe"] in BASELINES) == cell["baseline"]
-        assert cell["baseline"] or cell["latency_ms"] > 0
-
-
 def test_how_texts_were_read_is_told_wherever_a_run_is_shown(whole, capsys) -> None:
     found = leaderboard(whole[0])
     facts = whole[0].read("facts.json")["reading"]
@@ -239,31 +215,8 @@ def test_answers_kept_are_those_measured(whole, data: Data) -> None:
             assert ((sure > 0.3) & (sure <= 1)).all()
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_head_of_a_run_answers_texts_as_its_stored_answers_say(whole, data: Data, name) -> None:
-    run, _ = whole
-    told = answers_of_cell(run, order_of(run).index(name), name)
-    rows, classes = told.answers.rows[0].tolist(), told.answers.given[0].tolist()
-    head = classifier(run, name)
-    head = replace(head, head=head.head.raw or head.head)  # cells hold heads as trained
-    texts = [data.corpus.texts[row] for row in rows]
-    predicted = head.predict(texts)
-    # Token states are kept in 16 bits, so an answer on the edge may tip over.
-    equal = [
-        found == data.corpus.classes[own] for found, own in zip(predicted, classes, strict=True)
-    ]
-    assert sum(equal) >= len(equal) - (name == "attention+linear")
-    sure = head.probabilities(texts).amax(dim=1)
-    assert torch.allclose(sure, told.confidence[0], atol=5e-3)
-    cell = leaderboard(run).cell(name)
-    assert head.head.scores is not None
-    assert head.head.scores.accuracy == cell.measures.score
-    assert head.head.chosen == dict(cell.chosen)
-    assert head.head.trained_on == "mine"
-
-
 def test_two_runs_of_one_question_have_the_same_numbers(whole, start) -> None:
-    again = start(RECIPES)
+    again = start(RECIPES, config=CONFIG)
     assert bare(finished(again).as_json()) == bare(leaderboard(whole[0]).as_json())
     assert tensors(again) == tensors(whole[0])
 
@@ -411,24 +364,28 @@ def test_the_time_allowed_ends_a_run_and_keeps_what_is_done(
     assert run.read("leaderboard.json")["state"] == "stopped"
 
 
-def test_a_cell_that_cannot_be_learned_does_not_stop_the_others(
-    start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_cells_that_cannot_be_learned_do_not_stop_the_others(
+    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
     wanted, run = bare(finished(start()).as_json()), start()
+    shutil.rmtree(tmp_path / "cache" / "words")
     with monkeypatch.context() as patch:
         patch.setattr(ClosedFormFitter, "learn", lambda *_: 1 / 0)
+        patch.setattr(baseline_cells, "tfidf_strength", lambda *_, **__: 1 / 0)
         found = finished(run)
-    assert [cell.name for cell in found.cells if not cell.is_baseline] != []
-    assert (len(found.cells), found.planned) == (4, 3)
-    assert found.notes[0].startswith("cls+ridge could not be trained (ZeroDivisionError: ")
+    assert {cell.name for cell in found.cells} == {"mean+linear", "mean+roberta", "majority"}
+    assert found.planned == 3
+    for name, note in zip(("cls+ridge", "tfidf"), found.notes, strict=False):
+        assert note.startswith(f"{name} could not be trained (ZeroDivisionError: ")
+    json.dumps(found.as_json(), allow_nan=False)
     assert facts_of(run)["cells"] == 2
     assert "cls+ridge" not in {name for one in disagreements(run) for name, _, _ in one.answers}
     with pytest.raises(DataError, match=r"has no trained head cls\+ridge"):
         classifier(run, "cls+ridge")
     again = finished(run)  # and now it can
     assert not any("could not be trained" in note for note in again.notes)
-    del wanted["curve"], wanted["curve_says"]
-    assert {name: bare(again.as_json())[name] for name in wanted} == wanted
+    assert bare(again.as_json()) == wanted
 
 
 def test_heads_are_kept_while_words_are_still_counted(
@@ -455,20 +412,6 @@ def test_heads_are_kept_while_words_are_still_counted(
     assert sorted(names) == sorted([*FEW, *BASELINES])
 
 
-def test_a_baseline_that_fails_does_not_stop_the_heads(
-    start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("HEADS_CACHE", str(tmp_path / "cache"))
-    run = start()
-    with monkeypatch.context() as patch:
-        patch.setattr(baseline_cells, "tfidf_strength", lambda *_, **__: 1 / 0)
-        found = finished(run)
-    assert {cell.name for cell in found.cells} == {*FEW, "majority"}
-    assert found.notes[0].startswith("tfidf could not be trained (ZeroDivisionError: ")
-    json.dumps(found.as_json(), allow_nan=False)
-    assert {cell.name for cell in finished(run).cells} == {*FEW, *BASELINES}
-
-
 @pytest.mark.parametrize("is_fixed", [True, False])
 @pytest.mark.slow
 def test_words_are_counted_once_for_the_same_rows(
@@ -491,20 +434,15 @@ def test_words_are_counted_once_for_the_same_rows(
     assert mended.measures.score == first.measures.score
 
 
-def test_a_kept_head_says_how_long_it_learned(start) -> None:
-    run = start()
-    found = {cell.name: cell for cell in finished(run).cells}
-    head = classifier(run, "mean+roberta").head
-    head = head.raw or head  # the temperature is no setting of the cell
-    chosen = found["mean+roberta"].chosen
+def test_a_kept_head_says_how_long_it_learned(whole) -> None:
+    head = classifier(whole[0], "mean+roberta").head
     assert head.training is not None
     assert head.training["batch_size"] == batch_of(head.rows)
-    assert head.chosen == chosen
-    assert head.config == question.load(run).config
+    assert head.config == question.load(whole[0]).config
 
 
 def test_what_a_stop_from_outside_notes(start) -> None:
-    run = start()
+    run = start(["mean+ridge"])
     stream = working(run)
     next(stream)
     with pytest.raises(DataError, match="is being worked on"):
@@ -563,7 +501,7 @@ def _hold(path: Path, told: Any) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="the lock is of Unix")
 def test_the_lock_of_a_killed_worker_is_no_obstacle(start) -> None:
-    run, context = start(), multiprocessing.get_context("fork")
+    run, context = start(["mean+ridge"]), multiprocessing.get_context("fork")
     told = context.Event()
     other = context.Process(target=_hold, args=(run.path, told))
     other.start()
@@ -652,26 +590,6 @@ def test_names_of_data_make_names_of_folders(tmp_path: Path) -> None:
         assert NAME.fullmatch(run.id)
 
 
-@pytest.mark.parametrize(
-    ("settings", "wrong", "sentence"),
-    [
-        ({"recipes": ["mean+robert"]}, RecipeError, "Did you mean 'roberta'"),
-        ({"recipes": ["mean@9+linear"]}, RecipeError, "There is no layer 9"),
-        ({"recipes": [], "grid": "large"}, RecipeError, "There is no grid called 'large'"),
-        ({"model": "/nowhere"}, HeadsError, "no folder /nowhere"),
-    ],
-)
-def test_a_question_that_does_not_fit_leaves_no_run_behind(
-    start, settings, wrong, sentence
-) -> None:
-    with pytest.raises(wrong, match=sentence):
-        start(**settings)
-    with use_limits(Limits(cells=2)), pytest.raises(LimitError, match="at most 2 fit here"):
-        start()
-    assert all_runs() == []
-    assert not runs_folder().exists() or not list(runs_folder().iterdir())
-
-
 def with_corpus(data: Data, **changes: Any) -> Data:
     return replace(data, corpus=replace(data.corpus, **changes))
 
@@ -726,15 +644,14 @@ def test_a_setting_that_means_nothing_for_these_rows_is_said(
     assert all(note.endswith(".") for note in told)
 
 
-def test_the_verdict_says_how_many_heads_were_cut_off(start) -> None:
-    run = start(["mean+ridge", "mean+roberta", "mean+mlp"])
-    finished(run)
-    cut = dict.fromkeys(("mean+roberta", "mean+mlp"), False)
+def test_the_verdict_says_how_many_heads_were_cut_off(whole, tmp_path: Path) -> None:
+    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
+    cut = ("mean+roberta", "mean+linear")
     for count in (0, 1, 2):
         for number, name in enumerate(order_of(run)):
             place = run.path / f"cells/{number:03}.json"
             chosen = json.loads(place.read_text("utf-8"))["chosen_by_seed"]
-            chosen[-1]["converged"] = name not in list(cut)[:count]  # of the last seed alone
+            chosen[-1]["converged"] = name not in cut[:count]  # of the last seed alone
             chosen[0]["converged"] = True
             rewrite(place, chosen_by_seed=chosen)
         told = [one for one in leaderboard(run).verdict if "reached the cap" in one]
@@ -746,9 +663,7 @@ def test_the_verdict_says_how_many_heads_were_cut_off(start) -> None:
 
 def test_a_test_file_is_scored_and_never_learned_from(start, data: Data, tmp_path: Path) -> None:
     other = read(write_rows(tmp_path / "test.csv", rows_of("sentiment", 140)[100:]))
-    run = start(
-        ["mean+ridge", "mean+roberta"], test=other, config=ExperimentConfig(seeds=2, curve=False)
-    )
+    run = start(["mean+ridge"], test=other, config=ExperimentConfig(seeds=2, curve=False))
     found = finished(run)
     assert found.rows == 140
     assert re.fullmatch(
@@ -803,29 +718,15 @@ def test_a_test_file_may_lack_a_class(start, data: Data) -> None:
     json.dumps(found.as_json(), allow_nan=False)
 
 
-def test_a_column_of_splits_is_respected(start, tmp_path: Path) -> None:
-    rows = [
-        row | {"split": "test" if n >= 80 else "validation" if n >= 60 else "train"}
-        for n, row in enumerate(rows_of("sentiment", 100))
-    ]
-    data = read(write_rows(tmp_path / "split.csv", rows))
-    run = start(["mean+ridge"], data=data, config=ExperimentConfig(seeds=1, curve=False))
-    found = finished(run)
-    assert "Learned once from 80 rows (settings chosen on 20 of them)" in found.protocol
-    assert answers_of_cell(run, 0, "mean+ridge").answers.rows[0].tolist() == list(range(80, 100))
-
-
 def test_a_few_rows_of_every_class(start) -> None:
-    run = start(
-        ["mean+ridge", "mean+linear"], config=ExperimentConfig(seeds=3, per_class=8, curve=False)
-    )
-    found = finished(run)
+    config = ExperimentConfig(seeds=3, per_class=8, curve=False)
+    found = finished(start(["mean+ridge"], config=config))
     assert found.protocol.startswith("Learned from 8 rows of every class, 24 in all, drawn 3 times")
     assert "and scored on" in found.protocol
     assert len(found.cell("mean+ridge").measures.scores) == 3
 
 
-# The learning curve and the disagreements
+# The learning curve
 
 
 @pytest.mark.parametrize("parts", [(), ("train",) * 70 + ("test",) * 30])
@@ -885,42 +786,13 @@ def test_a_head_that_fails_on_fewer_rows_stands_at_no_size(start, monkeypatch, c
         return learned(self, training_task, found, rows, *others)
 
     monkeypatch.setattr(ClosedFormFitter, "learn", fails)
-    found = finished(start(FEW))
+    found = finished(start(FEW, config=CONFIG))
     assert len(found.cells) == len(FEW) + 2
     assert len(found.curve) == 3
     for stage in found.curve:
         assert set(stage["scores"]) == {"mean+linear", "mean+roberta"}
-    alone = finished(start(["cls+ridge"]))
+    alone = finished(start(["cls+ridge"], config=CONFIG))
     assert (alone.state, alone.curve, alone.curve_says) == ("finished", (), "")
-
-
-def test_the_texts_on_which_heads_part_come_first(whole, data: Data) -> None:
-    run, _ = whole
-    found = disagreements(run)
-    assert 0 < len(found) <= 20
-    shares = [one.share for one in found]
-    assert shares == sorted(shares, reverse=True)
-    lines = dict(zip(data.corpus.lines, range(100), strict=True))
-    for one in found:
-        row = lines[one.line]
-        assert one.text == data.corpus.texts[row]
-        assert one.label == data.corpus.classes[data.corpus.targets[row][0]]
-        assert [name for name, _, _ in one.answers] == order_of(run)
-        answers = [answer for _, answer, _ in one.answers]
-        commonest = max(map(answers.count, answers))
-        assert one.share == pytest.approx(1 - commonest / len(answers))
-        assert commonest < len(answers)
-    told = [
-        torch.cat(answers_of_cell(run, n, name).answers.given)
-        for n, name in enumerate(order_of(run))
-    ]
-    assert len(told[0]) == 100  # every row was scored in one of the folds
-    parted = sum(len(set(column)) > 1 for column in torch.stack(told).T.tolist())
-    assert len(disagreements(run, most=100)) == parted
-    two = disagreements(run, names=RECIPES[:2], most=3)
-    assert len(two) <= 3
-    assert all(len(one.answers) == 2 for one in two)
-    assert disagreements(run, names=RECIPES[:1]) == ()
 
 
 # What the numbers mean
@@ -982,10 +854,10 @@ def test_texts_that_are_cut_or_foreign_are_noted(start, tmp_path: Path) -> None:
 # Broken ones
 
 
-BROKEN = ("", "{", "[]", "{}", "null", "3", '"x"')
+BROKEN = ("", "{", "[]", "{}", "null", "3", '"x"', '{"stopped": 3}', '{"stopped": [{"a": 1}]}')
 
 
-@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
+@pytest.mark.parametrize("text", slow.but_each(5, BROKEN))
 def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) -> None:
     names = [str(path.relative_to(whole[0].path)) for path in whole[0].path.rglob("*.json")]
     assert len(names) >= 15
@@ -1005,11 +877,11 @@ def test_a_broken_file_of_a_run_is_a_sentence(whole, tmp_path: Path, text: str) 
         shutil.rmtree(run.path)
 
 
-@pytest.mark.parametrize("text", slow.but_each(3, BROKEN))
+@pytest.mark.parametrize("text", slow.but_each(5, BROKEN))
 def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
     start, tmp_path: Path, text: str
 ) -> None:
-    begun = start(["mean+ridge"], config=ExperimentConfig(seeds=1, folds=2))
+    begun = start(["mean+ridge"], config=ExperimentConfig(seeds=1, folds=2, race=True))
     finished(begun)
     for path in sorted(begun.path.rglob("*.json")):
         run = RunFolder(path=tmp_path / "copy")
@@ -1020,24 +892,11 @@ def test_working_on_a_broken_run_is_a_sentence_or_mends_it(
         shutil.rmtree(run.path)
 
 
-@pytest.mark.parametrize(
-    ("name", "ask", "says"),
-    [
-        ("cells/000.safetensors", leaderboard, "is broken"),
-        ("heads/000.safetensors", lambda run: classifier(run, "mean+linear"), "is broken"),
-        ("run.json", leaderboard, "of another version"),
-    ],
-)
-def test_broken_tensors_or_another_version_of_a_run_are_a_sentence(
-    whole, tmp_path: Path, name: str, ask, says: str
-) -> None:
-    run = RunFolder(path=Path(shutil.copytree(whole[0].path, tmp_path / "copy")))
-    if name == "run.json":
-        rewrite(run.path / name, version=99)
-    else:
-        (run.path / name).write_bytes((run.path / name).read_bytes()[:-9])
-    with pytest.raises(DataError, match=says):
-        ask(run)
+def test_a_run_of_another_version_is_refused(start) -> None:
+    run = start()
+    rewrite(run.path / "run.json", version=99)
+    with pytest.raises(DataError, match=run.id):
+        leaderboard(run)
 
 
 def test_a_run_from_before_one_could_choose_was_exact_and_without_a_race(start) -> None:
@@ -1074,7 +933,8 @@ def test_a_head_that_is_not_there_is_a_sentence(whole) -> None:
 def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, run = bare(finished(start()).as_json()), start()
+    recipes = ["mean+ridge", "cls+ridge"]
+    wanted, run = bare(finished(start(recipes)).as_json()), start(recipes)
     put = RunFolder.put
 
     def full(self: RunFolder, name: str, fill: Any) -> None:
@@ -1092,7 +952,7 @@ def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
 
 
 def test_what_a_kill_left_unfinished_goes_when_the_run_goes_on(start) -> None:
-    run = start()
+    run = start(["mean+ridge"])
     left = [run.path / ".unfinished-x", run.path / "cells" / ".tmpY", run.path / "heads" / ".tmpZ"]
     for path in left:
         path.parent.mkdir(exist_ok=True)

@@ -1,7 +1,6 @@
 """One head is trained as in a run: to the last bit, whatever runs beside it, and no better."""
 
 import csv
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +10,6 @@ from pathlib import Path
 import pytest
 import slow
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from loops import collect
 from quick_heads import QUICK, trained
 from scipy.stats import spearmanr
@@ -572,16 +569,3 @@ def test_the_interval_has_the_published_values(
     right: int, rows_: int, low: float, high: float
 ) -> None:
     assert wilson(right / rows_, rows_) == pytest.approx((low, high), abs=5e-5)
-
-
-@given(rows=st.integers(min_value=1, max_value=10_000), data=st.data())
-def test_the_interval_holds_the_share_and_stays_between_0_and_1(
-    rows: int, data: st.DataObject
-) -> None:
-    right = data.draw(st.integers(min_value=0, max_value=rows))
-    low, high = wilson(right / rows, rows)
-    assert 0 <= low <= right / rows + 1e-9
-    assert right / rows - 1e-9 <= high <= 1
-    mirrored = wilson((rows - right) / rows, rows)
-    assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
-    assert not math.isnan(low + high)

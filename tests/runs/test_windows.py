@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from few_runs import training_little
 from tiny_models import WORDS
 from tolerances import assert_same_forward
 
@@ -17,10 +18,8 @@ from heads.evaluation.predictions import Answers, EvaluationTask
 from heads.evaluation.significance import compare
 from heads.exporters.export import export, export_onnx
 from heads.parts.resolve import resolve
-from heads.runs import learning_curve
 from heads.runs.leaderboard import Leaderboard
 from heads.runs.windows import both_ways, windows_notes
-from heads.training.fitters import successive_halving
 
 CONFIG = heads.ExperimentConfig(folds=3, curve=False, precision="exact")
 BOTH = ("mean+ridge", "mean+ridge?long=windows")
@@ -36,11 +35,9 @@ def board(tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -
         before = " ".join(rng.choices(WORDS[8:12], k=60 if row % 3 == 0 else 6))
         lines.append(f"{before} {' '.join([name] * 12)} {row},{name}")
     (folder / "long.csv").write_text("\n".join(lines), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
+    with training_little(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADS_RUNS", str(folder / "runs"))
         patch.setenv("HEADS_CACHE", str(folder / "cache"))
-        patch.setattr(successive_halving, "CAP", 24)
-        patch.setattr(learning_curve, "FEWEST", 10)
         return heads.train_grid(folder / "long.csv", recipes=BOTH, config=CONFIG, model=str(tiny()))
 
 
