@@ -139,8 +139,8 @@ class TableOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """Options of `heads.predict` and `heads.evaluate`: which head, and how the file is read."""
+class HeadOptions:
+    """Which head is asked, and which columns it reads."""
 
     recipe: Any = option(
         "",
@@ -167,24 +167,36 @@ class FileOptions:
     vectors: str = option(
         "", "The column of the vectors, where the head learned from vectors; likewise."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(HeadOptions):
+    """Options of `heads.predict` and `heads.evaluate`: which head, and how the file is read."""
+
     header: bool | None = option(
         None, "Whether the first line names the columns; found out, if not given.", is_local=True
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(FileOptions):
-    """Options of `heads.predict`: which head answers, and what is written."""
+class AnswerOptions:
+    """What is written of an answer, and when there is none."""
 
-    lines: bool = option(
-        False, "Each line is one text, whatever characters it holds.", is_local=True
-    )
     logits: bool = option(False, "Write every class's logit as well.")
     probabilities: bool = option(False, "Write every class's probability as well.")
     abstain_below: float = option(
         0.0,
         "Where one class applies: no answer where the head is less sure than that, its logits "
         "divided by its temperature.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(AnswerOptions, FileOptions):
+    """Options of `heads.predict`: which head answers, and what is written."""
+
+    lines: bool = option(
+        False, "Each line is one text, whatever characters it holds.", is_local=True
     )
     excel_safe: bool = option(
         False,

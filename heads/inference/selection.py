@@ -26,7 +26,7 @@ from heads.data.samples import RECIPES, SAMPLES, sample_for
 from heads.data.table import Columns
 from heads.errors import DataError, HeadsError, LimitError, RecipeError
 from heads.events import Progress
-from heads.options import FileOptions
+from heads.options import HeadOptions
 from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import JOINT, ResolvedRecipe
 from heads.recipe import Recipe
@@ -270,7 +270,7 @@ class FileHead:
         return bool(self.selected.corpus and self.selected.corpus.ordered)
 
 
-def select_file_head(options: FileOptions) -> Generator[Progress, None, FileHead]:
+def select_file_head(options: HeadOptions) -> Generator[Progress, None, FileHead]:
     """Load the head that answers a file, or train that of a sample; yield progress.
 
     Without a recipe it is the run's recommended head, the own head of a model, or the usual one of

@@ -1,16 +1,16 @@
 """Parquet files for tests of `heads.extras.scale`: texts with labels, and vectors with labels."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
-import torch
 from small_training_data import blobs
 from torch import Tensor
 
 from heads.extras.scale.pool import make_caller, open_pool
-from heads.extras.scale.shards import FeatureShards, ShardReader, ShardSample
+from heads.extras.scale.shards import FeatureShards, ShardReader, ShardRows, ShardSample
 from heads.extras.scale.sums import Shards
 from heads.problem import SINGLE_LABEL
 from heads.training.objective import Objective
@@ -53,6 +53,14 @@ def vectors_file(
     return path
 
 
+def read_parts(to: Path) -> pa.Table:
+    """The rows that were written into a folder, in their order."""
+    manifest = json.loads((to / "manifest.json").read_text())
+    return pa.concat_tables(
+        [parquet.read_table(to / "parts" / p["name"]) for p in manifest["parts"]]
+    )
+
+
 def shards_of(path: Path, classes: int = 3, sample: ShardSample | None = None) -> Shards:
     """The rows of such a file, to be summed over."""
     found = FeatureShards.load(path)
@@ -69,12 +77,8 @@ def shards_of(path: Path, classes: int = 3, sample: ShardSample | None = None) -
 
 def whole(shards: Shards) -> tuple[Tensor, Tensor, np.ndarray]:
     """All vectors that are learned from, their targets, and the numbers of their rows."""
-    rows = list(shards.rows())
-    return (
-        torch.cat([one.vectors for one in rows]),
-        torch.cat([one.targets for one in rows]),
-        np.concatenate([one.rows for one in rows]),
-    )
+    rows = ShardRows.concatenate(list(shards.rows()))
+    return rows.vectors, rows.targets, rows.keys
 
 
 def objective(classes: int = 3, **given: object) -> Objective:

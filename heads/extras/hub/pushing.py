@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from heads.errors import CheckpointError, HeadsError, LimitError
 from heads.exporters.export import Exported, check_place
 from heads.exporters.model_card import Publication, hub_id
 from heads.extras.hub.datasets import PREFIX, HubDataset, parse_dataset
+from heads.extras.hub.options import PushOptions
 from heads.hub import HUB_ID
 from heads.settings import current_limits, is_offline
 
@@ -28,23 +29,14 @@ _REPLACE = "Choose another name, or add --replace to overwrite it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed(display.Displayed):
-    """A model that was pushed to the Hub, or would have been.
+    """A model that was pushed to the Hub, or would have been."""
 
-    Attributes:
-        repo: The repository, as owner/name.
-        url: The address of the repository; "" after a dry run.
-        commit: The commit; "" after a dry run.
-        card: The model card.
-        exported: The export that was pushed.
-        notes: What the user should know, one sentence each.
-    """
-
-    repo: str
-    url: str
-    commit: str
+    repo: str  # as owner/name
+    url: str  # "" after a dry run
+    commit: str  # "" after a dry run
     card: str
     exported: Exported
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know, one sentence each
 
     def describe(self) -> display.Description:
         """Return what shell and notebook show: where it is, or what would have been sent."""
@@ -68,14 +60,14 @@ class Pushed(display.Displayed):
         return asdict(self) | {"notes": list(self.notes), "exported": exported}
 
 
-def check_push(repo: str, *, replace: bool, dry_run: bool) -> None:
+def check_push(repo: str, options: PushOptions) -> None:
     """Raise HeadsError if a model cannot be pushed, before any work is done for it."""
     if current_limits().public:
         raise LimitError("Heads are pushed in local mode only.", "Export the head and upload it.")
     if not HUB_ID.fullmatch(repo) or "/" not in repo:
         what = f"'{repo[:80]}' is not the name of a repository on the Hub."
         raise CheckpointError(what, "Write owner/name: your name there, and a new one.")
-    if dry_run:
+    if options.dry_run:
         check_place(repo.partition("/")[2], onnx=False)
         return
     if is_offline():
@@ -84,14 +76,15 @@ def check_push(repo: str, *, replace: bool, dry_run: bool) -> None:
     if not huggingface_hub.get_token():
         raise CheckpointError("There is no token of the Hub on this machine.", _LOG_IN)
     with _hub_errors(repo):
-        if huggingface_hub.HfApi().repo_exists(repo) and not replace:
+        if huggingface_hub.HfApi().repo_exists(repo) and not options.replace:
             raise CheckpointError(f"{repo} is on the Hub already.", _REPLACE)
 
 
 def build_publication(
-    classifier: Classifier, repo: str, license: str, language: Sequence[str], source: str
+    classifier: Classifier, repo: str, options: PushOptions, source: str
 ) -> tuple[Publication, tuple[str, ...]]:
     """Return what the card says besides, and notes; the default licence is the base model's."""
+    license, language = options.license, tuple(options.language)
     if license and not LICENCE.fullmatch(license):
         what = f"'{license[:60]}' is not a licence of the Hub."
         raise CheckpointError(what, "Write it as in apache-2.0, mit or cc-by-4.0.")
@@ -107,16 +100,16 @@ def build_publication(
         notes = (f"Its card states {stated}; --license sets it.",)
     dataset = parse_dataset(source) if source.startswith(PREFIX) else HubDataset(repo="")
     published = Publication(
-        repo=repo, license=license, language=tuple(language), dataset=dataset.repo,
+        repo=repo, license=license, language=language, dataset=dataset.repo,
         dataset_config=dataset.config, dataset_split=dataset.split,
         dataset_revision=dataset.revision,
     )  # fmt: skip
     return published, notes
 
 
-def upload(folder: Path, repo: str, *, private: bool, replace: bool) -> tuple[str, str]:
+def upload(folder: Path, repo: str, options: PushOptions) -> tuple[str, str]:
     """Upload a folder to a repository in one commit; return the address and the commit."""
-    api = huggingface_hub.HfApi()
+    api, private, replace = huggingface_hub.HfApi(), options.private, options.replace
     with _hub_errors(repo):
         is_new = not (replace and api.repo_exists(repo))
         url = api.create_repo(repo, private=private or None, exist_ok=not is_new)

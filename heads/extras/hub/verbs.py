@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heads.events import result
+from heads.extras.hub.options import PushOptions
+from heads.options import merge_options, takes_options
 
 if TYPE_CHECKING:
     from heads.classifier.classifier import Classifier
@@ -15,19 +16,13 @@ if TYPE_CHECKING:
     from heads.runs.leaderboard import Leaderboard
 
 
+@takes_options(PushOptions)
 def push(
     head: Classifier | Leaderboard | str,
     repo: str,
     *,
-    recipe: str = "",
-    library: str = "",
-    adapter: bool = False,
-    private: bool = False,
-    license: str = "",
-    language: Sequence[str] = (),
-    replace: bool = False,
-    dry_run: bool = False,
-    refit: bool = True,
+    options: PushOptions | None = None,
+    **changes: Any,
 ) -> Pushed:
     """Push a trained head with its base model and a model card to the Hugging Face Hub.
 
@@ -37,15 +32,10 @@ def push(
     Args:
         head: A run, by its id or as `heads.train_grid` returns it; or a classifier.
         repo: The repository on the Hub, as owner/name.
-        recipe: The head of a run. Default: the recommended one, or else the best.
-        library: What is to load it: transformers (the default) or sentence-transformers.
-        adapter: Push what was learned alone, as an adapter of PEFT for the base model.
-        private: Make a private repository. Default: what the settings of its owner say.
-        license: The licence on the card, such as apache-2.0. Default: the base model's, if known.
-        language: The languages of the texts, such as en.
-        replace: Overwrite a model that is there already; all of its files are deleted.
-        dry_run: Send nothing: write the folder here, under the model's name, and show the card.
-        refit: Train the head again on all rows first, as `heads.export` does.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
+
+    Returns:
+        What was pushed, or would be: `.url`, `.card`, `.exported`, `.notes`.
 
     Raises:
         CheckpointError: There is no token, the Hub does not take it, or it cannot be exported.
@@ -59,20 +49,22 @@ def push(
     from heads.runs.folder import find
     from heads.runs.leaderboard import leaderboard
 
+    (merged,) = merge_options((options or PushOptions(),), changes)
     source, url, commit = "", "", ""
-    pushing.check_push(repo, replace=replace, dry_run=dry_run)
-    check_library(library, adapter=adapter)
+    pushing.check_push(repo, merged)
+    check_library(merged.library, adapter=merged.adapter)
     if not isinstance(head, Classifier):
         board = leaderboard(find(head)) if isinstance(head, str | Path) else head
-        head = board.classifier(recipe)
+        head = board.classifier(merged.recipe)
         source = str(board.folder.read("run.json")["account"].get("source", ""))
-    head = result(head.refitted()) if refit else head
-    published, notes = pushing.build_publication(head, repo, license, language, source)
+    head = result(head.refitted()) if merged.refit else head
+    published, notes = pushing.build_publication(head, repo, merged, source)
     with tempfile.TemporaryDirectory(prefix="head-to-head-push-") as temporary:
-        folder = Path(repo.partition("/")[2]) if dry_run else Path(temporary, "model")
-        exported = export(head, folder, library=library, adapter=adapter, published=published)
+        folder = Path(repo.partition("/")[2]) if merged.dry_run else Path(temporary, "model")
+        form = {"library": merged.library, "adapter": merged.adapter}
+        exported = export(head, folder, **form, published=published)
         card = (folder / "README.md").read_text("utf-8")
-        if not dry_run:
-            url, commit = pushing.upload(folder, repo, private=private, replace=replace)
-    options = {"card": card, "exported": exported, "notes": notes}
-    return pushing.Pushed(repo=repo, url=url, commit=commit, **options)
+        if not merged.dry_run:
+            url, commit = pushing.upload(folder, repo, merged)
+    facts = {"card": card, "exported": exported, "notes": notes}
+    return pushing.Pushed(repo=repo, url=url, commit=commit, **facts)

@@ -70,31 +70,18 @@ class FittedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ShardedComparison(display.Displayed):
-    """Heads compared on features of any number of rows.
-
-    Attributes:
-        data: The name of the features.
-        rows: The numbers of rows for training, development and testing.
-        classes: Their names, in the order of the logits.
-        label: The column of the labels.
-        rungs: The scores of recipes on fewer rows, from few to many.
-        cells: The recipes that were fitted on all rows, the best first.
-        failed: Recipes that could not be learned, and why.
-        model: The base model.
-        seconds: How long all of it took.
-        backbone: The base model that encoded the texts, or what stands for it.
-    """
+    """Heads compared on features of any number of rows."""
 
     data: str
-    rows: Mapping[str, int]
-    classes: tuple[str, ...]
-    label: str
-    rungs: tuple[Rung, ...]
-    cells: tuple[FittedCell, ...]
-    failed: Mapping[str, str]
-    model: str
+    rows: Mapping[str, int]  # for training, development and testing
+    classes: tuple[str, ...]  # in the order of the logits
+    label: str  # the column of the labels
+    rungs: tuple[Rung, ...]  # the scores of recipes on fewer rows, from few to many
+    cells: tuple[FittedCell, ...]  # the recipes that were fitted on all rows, the best first
+    failed: Mapping[str, str]  # why recipes could not be learned
+    model: str  # the base model
     seconds: float
-    backbone: Backbone
+    backbone: Backbone  # the base model that encoded the texts, or what stands for it
 
     def __repr__(self) -> str:
         return f"<ShardedComparison {self.data}: {self.verdict}>"

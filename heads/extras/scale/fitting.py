@@ -36,6 +36,7 @@ from heads.evaluation.statistics import Scores
 from heads.events import Progress
 from heads.extras.scale import streaming
 from heads.extras.scale.comparison import FittedCell, Rung, ShardedComparison
+from heads.extras.scale.options import FitShardsOptions
 from heads.extras.scale.pool import HERE, NamedTask, Pool, make_caller, open_pool
 from heads.extras.scale.run_scheduler import schedule_on_ray
 from heads.extras.scale.shards import (
@@ -91,6 +92,7 @@ def resolve_recipes(
     recipes: Sequence[str], shards: FeatureShards, backbone: Backbone
 ) -> list[ResolvedRecipe]:
     """Return the recipes, or without any some heads on every reading there is."""
+    recipes = [recipes] if isinstance(recipes, str) else recipes
     readings = [GIVEN.name] if backbone.is_given else list(shards.readings)
     names = recipes or [f"{reading}+{head}" for reading in readings for head in HEADS]
     resolved = list(map(resolve, names))
@@ -106,15 +108,13 @@ class Race:
     """Recipes that race on more and more rows."""
 
     shards: FeatureShards  # the features
-    label: str  # the column of the labels
-    classes: tuple[str, ...]  # their names
+    options: FitShardsOptions  # its label is the name of a column
+    classes: tuple[str, ...]  # the names of the labels
     cells: Sequence[Trial]  # the recipes
     backbone: Backbone  # the base model, or what stands for it
     pool: Pool[Any, Any]  # workers that sum over shards
     sample: ShardSample  # which rows are in which subset
     config: ExperimentConfig  # seed and settings
-    on: str  # where work is done
-    vectors: str  # the column of vectors from elsewhere
     rows: int  # how many have a label
     rungs: list[Rung] = field(default_factory=list)
     left: list[Trial] = field(default_factory=list)  # those that go on
@@ -124,10 +124,11 @@ class Race:
     moments: dict[tuple[str, float], Moments] = field(default_factory=dict)
     learned: int = 0  # training rows of the latest rung
 
-    def run(self, rungs: Sequence[int], keep: int) -> Generator[Progress, None, None]:
+    def run(self) -> Generator[Progress, None, None]:
         """Let all recipes race, and fit those that are left on all rows."""
         learned = max(1, round(self.rows * (1 - self.sample.test - self.sample.development)))
-        shares = [*(rung / learned for rung in sorted(rungs) if rung < learned), 1.0]
+        rungs = (rung for rung in sorted(self.options.rungs) if 0 < rung < learned)
+        shares, keep = [*(rung / learned for rung in rungs), 1.0], max(1, self.options.keep)
         in_memory = [share for share in shares if share * learned <= IN_MEMORY]
         yield Progress(says="Reading the rows of the first comparison", share=0.02)
         self._collect(in_memory[-1] if in_memory else 0.0)
@@ -144,9 +145,10 @@ class Race:
 
     def _shards(self, reading: str, share: float) -> Shards:
         """Return the rows under a reading, with a share of the training rows."""
-        column = self.shards.vector_column(self.vectors) if self.backbone.is_given else reading
+        is_given = self.backbone.is_given
+        column = self.shards.vector_column(self.options.vectors) if is_given else reading
         reader = ShardReader(
-            column=column, width=self.shards.readings[column], label=self.label,
+            column=column, width=self.shards.readings[column], label=self.options.label,
             classes=self.classes, sample=replace(self.sample, share=share),
             has_hash=TEXT_HASH in self.shards.source.schema.names,
         )  # fmt: skip
@@ -161,9 +163,9 @@ class Race:
             tasks = [
                 NamedTask(str(piece), partial(read, piece, subsets)) for piece in shards.pieces
             ]
-            rows = dict(filter(None, self.pool.map(tasks)))
+            read_rows = self.pool.results(tasks)
             self.held[reading] = {
-                subset: ShardRows.concatenate([rows[task][subset] for task in tasks])
+                subset: ShardRows.concatenate([rows[subset] for rows in read_rows])
                 for subset in subsets
             }
         for subset, rows in self._first.items():
@@ -206,7 +208,8 @@ class Race:
             what = f"{learned} to learn from are few for this, which needs {FEWEST:,}."
             raise DataError(what, "Train as usual: heads train FILE")
         jobs = [search_job(cell, data) for cell in left]
-        scheduler = run_trials if self.on == HERE else schedule_on_ray(self.on, pool=self.pool)
+        on = self.options.on
+        scheduler = run_trials if on == HERE else schedule_on_ray(on, pool=self.pool)
         by_name, done = {cell.name: cell for cell in left}, 0
         says = f"Searching settings on {self.learned:,} rows"
         with contextlib.closing(scheduler(jobs, data, max(1, torch.get_num_threads()))) as events:
@@ -278,11 +281,11 @@ class Race:
             if isinstance(cell.fitter, AdamWFitter):
                 before = self.fits.get(cell.name)
                 shards = replace(self._shards(cell.reading, share), pool=open_pool(make_caller))
-                work = partial(
-                    streaming.learn_by_steps, shards, self.moments[cell.reading, share],
-                    cell.fitter, [before.chosen] if before else [],
-                    self.held[cell.reading]["development"], self._objective(cell),
-                    self.config.seed, before.state if before else None,
+                work = streaming.StepwiseSearch(
+                    shards=shards, moments=self.moments[cell.reading, share], fitter=cell.fitter,
+                    objective=self._objective(cell), settings=[before.chosen] if before else [],
+                    development=self.held[cell.reading]["development"], seed=self.config.seed,
+                    start=before.state if before else None,
                 )  # fmt: skip
                 steps[NamedTask(f"The recipe {cell.name}", work)] = cell
         for ended in self.pool.map(steps):
@@ -338,46 +341,41 @@ class Race:
         task = self._evaluation(ShardRows.concatenate([test, development]))
         every = torch.arange(len(task.targets))
         asked, held = every[: len(test)], every[len(test) :]
-        modules = {trial.name: self._build(trial) for trial in self.left}
-        predictions, temperatures = dict[str, CellPredictions](), dict[str, float]()
+        predictions, cells = list[CellPredictions](), list[FittedCell]()
         for trial in self.left:
-            name = trial.name
-            logits = self._logits(trial, modules[name], "development")
-            temperatures[name] = temperature(logits, development.targets, SINGLE_LABEL)
-            predictions[name] = CellPredictions(
+            name, chosen, module = trial.name, self.fits[trial.name].chosen, self._build(trial)
+            logits = self._logits(trial, module, "development")
+            predicted = CellPredictions(
                 name=name, rows=(asked,), held=(logits, held),
-                logits=(self._logits(trial, modules[name], "test"),),
+                logits=(self._logits(trial, module, "test"),),
                 is_random=trial.fitter.is_random,  # trained once: its luck is not known
             )  # fmt: skip
-        told = compare(list(predictions.values()), task, reference=next(iter(predictions)))
-        to_best = {difference.name: difference for difference in told.to_best}
-        cells = list[FittedCell]()
-        for trial in self.left:
-            name, chosen = trial.name, self.fits[trial.name].chosen
-            measures = measure(predictions[name], task)
+            predictions.append(predicted)
+            measures = measure(predicted, task)
             scores = Scores(
                 rows=measures.rows, accuracy=measures.score, low=measures.low, high=measures.high,
                 majority=float(test.targets.bincount().max()) / len(test), metric=measures.metric,
                 among=len(self.cells),
             )  # fmt: skip
             head = TrainedHead(
-                recipe=modules[name].reader.resolved.recipe, model=self.backbone.id,
+                recipe=module.reader.resolved.recipe, model=self.backbone.id,
                 classes=self.classes, problem=SINGLE_LABEL, paired=bool(self.shards.pair),
-                temperature=temperatures[name], trained_on=self.shards.source.name,
-                rows=self.learned, scores=scores, training=asdict(self.config),
-                trained_as=trial.resolved, module=modules[name], chosen=dict(chosen),
+                temperature=temperature(logits, development.targets, SINGLE_LABEL),
+                trained_on=self.shards.source.name, rows=self.learned, scores=scores,
+                training=asdict(self.config), trained_as=trial.resolved, module=module,
+                chosen=dict(chosen),
             )  # fmt: skip
-            cell = FittedCell(
-                name=name, measures=measures, chosen=chosen, parameters=trial.parameters,
-                head=head, to_best=to_best.get(name),
-            )  # fmt: skip
-            cells.append(cell)
-        cells.sort(key=lambda cell: (cell.name != told.best, -cell.measures.score))
+            facts = {"measures": measures, "chosen": chosen, "parameters": trial.parameters}
+            cells.append(FittedCell(name=name, head=head, **facts))
+        compared = compare(predictions, task, reference=self.left[0].name)
+        to_best = {difference.name: difference for difference in compared.to_best}
+        cells = [replace(cell, to_best=to_best.get(cell.name)) for cell in cells]
+        cells.sort(key=lambda cell: (cell.name != compared.best, -cell.measures.score))
         return ShardedComparison(
             data=self.shards.source.name,
             rows={"train": self.learned, "development": len(development), "test": len(test)},
-            classes=self.classes, label=self.label, rungs=tuple(self.rungs), cells=tuple(cells),
-            failed=dict(self.failed), model=self.backbone.id, seconds=seconds,
+            classes=self.classes, label=self.options.label, rungs=tuple(self.rungs),
+            cells=tuple(cells), failed=dict(self.failed), model=self.backbone.id, seconds=seconds,
             backbone=self.backbone,
         )  # fmt: skip
 

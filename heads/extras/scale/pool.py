@@ -16,7 +16,7 @@ import runpy
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -149,6 +149,11 @@ class Pool(Generic[Task, Result]):
             interruption.check()
             self._work = self._work or self.make()
             yield task, self._attempt(self._work, task)
+
+    def results(self, tasks: Sequence[Task]) -> list[Result]:
+        """Return the result of each task, in their order."""
+        results = dict(filter(None, self.map(tasks)))
+        return [results[task] for task in tasks]
 
     def _attempt(self, work: Callable[[Task], Result], task: Task) -> Result:
         for _ in range(ATTEMPTS - 1):

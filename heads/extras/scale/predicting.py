@@ -32,40 +32,23 @@ CLASSES = 20  # whose counts are listed
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShardedAnswers(display.Displayed):
-    """Files that were answered, as a folder of Parquet files.
-
-    Attributes:
-        head: The head, by its name beside others.
-        model: Its base model.
-        data: What was answered.
-        to: The folder: `parts` has the rows with our columns, in the order of `manifest.json`.
-        rows: The number of rows.
-        answered: Rows that got an answer.
-        unanswered: Rows without a text: reason -> number.
-        abstained: Rows that the head was not sure enough of.
-        counts: How often each class was answered; empty for numbers.
-        columns: The columns of the answers.
-        text, pair, vectors: The columns that were read.
-        parts: The number of files.
-        fresh: Rows that were answered now; the others were there before.
-        seconds: How long it took.
-    """
+    """Files that were answered, as a folder of Parquet files."""
 
     head: str
     model: str
     data: str
-    to: str
+    to: str  # the folder: `parts` has the rows with our columns, in the order of `manifest.json`
     rows: int
     answered: int
-    unanswered: Mapping[str, int]
-    abstained: int
-    counts: Mapping[str, int]
-    columns: tuple[str, ...]
-    text: str
+    unanswered: Mapping[str, int]  # rows without a text, by the reason
+    abstained: int  # rows that the head was not sure enough of
+    counts: Mapping[str, int]  # of answers, by class; empty for numbers
+    columns: tuple[str, ...]  # those of the answers
+    text: str  # the columns that were read
     pair: str
     vectors: str
-    parts: int
-    fresh: int
+    parts: int  # the number of files
+    fresh: int  # rows that were answered now; the others were there before
     seconds: float
 
     def __repr__(self) -> str:
@@ -126,9 +109,10 @@ class Predictor:
         return output.replace_schema_metadata({NOTES: json.dumps(notes).encode()})
 
 
-def collect_facts(predictor: Predictor, run: str, columns: Sequence[str]) -> dict[str, Any]:
+def collect_facts(predictor: Predictor, columns: Sequence[str]) -> dict[str, Any]:
     """Return all that answers depend on besides the rows, as plain values."""
-    classifier, digest = predictor.head.classifier, hashlib.sha256()
+    classifier, run = predictor.head.classifier, predictor.options.run
+    digest = hashlib.sha256()
     for name, tensor in sorted(classifier.head.module.state_dict().items()):
         digest.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
     return {

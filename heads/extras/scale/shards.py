@@ -55,29 +55,17 @@ SHARD_BYTES = 25_000_000  # of vectors that are read together
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FeatureShards(display.Displayed):
-    """Features of any number of rows, in Parquet files.
-
-    Attributes:
-        source: The files.
-        readings: The columns of vectors, with their widths.
-        model: The base model that made them; "" where that is not known.
-        revision: Its version.
-        text, pair: The columns of the texts, where they are known.
-        dtype: The type of the saved numbers.
-        to: The folder; "" where they come from elsewhere.
-        fresh: The number of rows that were encoded now; the others were there before.
-        seconds: How long that took.
-    """
+    """Features of any number of rows, in Parquet files."""
 
     source: Source
-    readings: Mapping[str, int]
-    model: str = ""
+    readings: Mapping[str, int]  # the columns of vectors, with their widths
+    model: str = ""  # "" where that is not known
     revision: str = ""
-    text: str = ""
+    text: str = ""  # the columns of the texts, where they are known
     pair: str = ""
-    dtype: str = "float32"
-    to: str = ""
-    fresh: int = 0
+    dtype: str = "float32"  # of the saved numbers
+    to: str = ""  # the folder; "" where they come from elsewhere
+    fresh: int = 0  # rows that were encoded now; the others were there before
     seconds: float = 0.0
 
     @classmethod
@@ -230,7 +218,6 @@ class ShardRows:
 
     vectors: Tensor  # (n, w), in 32 bits
     targets: Tensor  # (n,), the numbers of their classes
-    rows: np.ndarray  # (n,), their numbers among all rows
     # (n,), equal numbers for equal texts; the numbers of the rows where none are known
     keys: np.ndarray
 
@@ -247,7 +234,6 @@ class ShardRows:
         return cls(
             vectors=torch.cat([one.vectors for one in some]),
             targets=torch.cat([one.targets for one in some]),
-            rows=np.concatenate([one.rows for one in some]),
             keys=np.concatenate([one.keys for one in some]),
         )
 
@@ -287,9 +273,8 @@ class ShardReader:
                 what = f"{piece} hold NaN or infinity in {self.column}."
                 raise DataError(what, "Make them again.")
             subset_rows[subset] = ShardRows(
-                vectors=vectors, targets=torch.from_numpy(targets[own]), rows=piece.row + own,
-                keys=keys[own],
-            )  # fmt: skip
+                vectors=vectors, targets=torch.from_numpy(targets[own]), keys=keys[own]
+            )
         return subset_rows
 
     def _targets(self, labels: pyarrow.ChunkedArray, piece: Piece) -> np.ndarray:
@@ -311,17 +296,16 @@ class ShardReader:
 # --- Labels, counted in one pass that reads no vectors.
 
 
-def find_label_column(source: Source, label: str, readings: Sequence[str]) -> str:
+def find_label_column(shards: FeatureShards, label: str) -> str:
     """Return the column of the labels: the one named, or one with a usual name."""
     if label:
-        source.check_column(label, "labels")
+        shards.source.check_column(label, "labels")
         return label
-    names = [name for name in source.schema.names if name not in readings]
-    label = next((name for name in names if name.lower() in USUAL), "")
-    if not label:
-        what = f"No column of {source.name} is called label."
-        raise DataError(what, f"Name it (--label). {did_you_mean('label', names)}".strip())
-    return label
+    names = [name for name in shards.source.schema.names if name not in shards.readings]
+    if usual := [name for name in names if name.lower() in USUAL]:
+        return usual[0]
+    what = f"No column of {shards.source.name} is called label."
+    raise DataError(what, f"Name it (--label). {did_you_mean('label', names)}".strip())
 
 
 def count_labels(
@@ -331,9 +315,7 @@ def count_labels(
     limits = current_limits()
     pieces = source.pieces(1_000_000)
     tasks = [NamedTask(str(piece), partial(_count_piece, piece, label)) for piece in pieces]
-    counts = Counter[str]()
-    for _, some in filter(None, pool.map(tasks)):
-        counts += some
+    counts = sum(pool.results(tasks), Counter[str]())
     if len(counts) > limits.classes:
         what = f"'{short(label)}' has more than {limits.classes:,} different labels; is it an id, "
         raise LimitError(f"{what}a number, or a text?", "Name the column of the classes (--label).")

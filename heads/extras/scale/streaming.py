@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -211,28 +211,49 @@ def solve_closed_form(
 # --- Heads that learn step by step.
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepwiseSearch:
+    """Let a head learn from shard after shard until it has converged; can be sent to a worker."""
+
+    shards: Shards
+    moments: Moments
+    fitter: AdamWFitter
+    objective: Objective
+    settings: Sequence[Chosen]  # those to try; none: those of any head
+    development: ShardRows  # the rows on which convergence is measured
+    seed: int  # of weights, dropout and the order of rows
+    start: State | None = None  # the tensors of a head to begin with
+
+    def __call__(self) -> SearchResult:
+        """Return the best settings with their logits and tensors."""
+        development = self.development
+        task = task_of_rows(development.vectors, development.targets, self.objective)
+        values = self.settings or self.fitter.settings(task)
+        choices = [CopySettings.from_values(chosen) for chosen in values]
+        copies = ShardedCopies(self, choices, task)
+        rows, steps = torch.arange(len(task.targets)), self.moments.rows / copies.batch
+        candidates = build_candidates(choices, 0, rows, steps)
+        return result(search_candidates(copies, candidates, task, fewest_passes=1))[0]
+
+
 class ShardedCopies(HeadCopies):
     """Copies of a head, each with settings of its own, that learn from shard after shard."""
 
     def __init__(
-        self,
-        shards: Shards,
-        moments: Moments,
-        fitter: AdamWFitter,
-        choices: Sequence[CopySettings],
-        seed: int,
-        task: TrainingTask,
-        start: State | None,
+        self, search: StepwiseSearch, choices: Sequence[CopySettings], task: TrainingTask
     ) -> None:
-        self._shards, self._first, self._task = shards, fitter.first, task
-        self.batch, self._left = adamw.batch_of(moments.rows), 0  # steps on the shard at hand
+        fitter, seed = search.fitter, search.seed
+        self._shards, self._first, self._task = search.shards, fitter.first, task
+        self.batch, self._left = adamw.batch_of(search.moments.rows), 0  # steps on this shard
         self._dice, self._order = torch.Generator().manual_seed(seed), list[int]()
         with IsolatedRng(seed).rolling():
             self._chain = fitter.make()
-        self._bases = [self._axes(moments, choice) for choice in choices]
+        self._bases = [self._axes(search.moments, choice) for choice in choices]
         own, rows = self._next()
-        chains = [begin_head(fitter, self._chain, axes, start, own, rows) for axes in self._bases]
-        seeds, parts = [seed] * len(chains), adamw.PARTS if start is None else 1
+        chains = [
+            begin_head(fitter, self._chain, axes, search.start, own, rows) for axes in self._bases
+        ]
+        seeds, parts = [seed] * len(chains), adamw.PARTS if search.start is None else 1
         self._course = AdamWCopies(
             BatchedHeads(chains, seeds, torch.float32), own, self._data(own, rows), choices, seeds,
             self.batch, parts,
@@ -281,32 +302,6 @@ class ShardedCopies(HeadCopies):
             for axes in self._bases
         }
         return [CopyData(rows=rows, vectors=seen[id(axes)]) for axes in self._bases]
-
-
-def learn_by_steps(
-    shards: Shards,
-    moments: Moments,
-    fitter: AdamWFitter,
-    settings: Sequence[Chosen],
-    development: ShardRows,
-    objective: Objective,
-    seed: int,
-    start: State | None = None,
-) -> SearchResult:
-    """Let a head learn from shard after shard until it has converged.
-
-    Args:
-        settings: The settings to try; none: those of any head.
-        development: The rows on which convergence is measured.
-        seed: The seed of weights, dropout and the order of rows.
-        start: The tensors of a head to begin with.
-    """
-    task = task_of_rows(development.vectors, development.targets, objective)
-    choices = [CopySettings.from_values(one) for one in settings or fitter.settings(task)]
-    copies = ShardedCopies(shards, moments, fitter, choices, seed, task, start)
-    rows, steps = torch.arange(len(task.targets)), moments.rows / copies.batch
-    candidates = build_candidates(choices, 0, rows, steps)
-    return result(search_candidates(copies, candidates, task, fewest_passes=1))[0]
 
 
 def task_of_rows(vectors: Tensor, targets: Tensor, objective: Objective) -> TrainingTask:

@@ -60,20 +60,17 @@ class Shards:
     pieces: Sequence[Piece]  # the pieces that hold them
     pool: Pool[Any, Any]  # the workers
     subset: Subset = "train"  # which rows
-    passes: int = 0  # how often all shards were read so far
 
     def sum(self, statistic: Statistic) -> Sums:
         """Return the sums over all rows, added in the same order whichever worker is faster."""
-        self.passes += 1
         tasks = []
         for start in range(0, len(self.pieces), TOGETHER):
             pieces = self.pieces[start : start + TOGETHER]
             name = f"{pieces[0]} and {len(pieces) - 1} more pieces"
             work = partial(sum_pieces, self.reader, pieces, self.subset, statistic)
             tasks.append(NamedTask(name, work))
-        sums: dict[NamedTask, Sums | None] = dict(filter(None, self.pool.map(tasks)))
         # There are training rows, so that not all are None.
-        return reduce(add, filter(None, (sums[task] for task in tasks)))
+        return reduce(add, filter(None, self.pool.results(tasks)))
 
     def rows(self) -> Iterator[ShardRows]:
         """Yield the rows a shard at a time, read in this process."""

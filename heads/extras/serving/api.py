@@ -4,15 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heads.backbone.models import BUNDLED
 from heads.errors import DataError, LimitError
+from heads.options import merge_options, option, takes_options
 from heads.settings import current_limits
 
 if TYPE_CHECKING:
     from heads.extras.serving.report import AdapterReport, EndpointReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointOptions:
+    """Options of `heads.check_endpoint`: what is sent, and how."""
+
+    server: str = option(
+        "auto", "Its kind: tei, vllm, transformers (a pipeline behind HTTP), gradio, or auto."
+    )
+    texts: Sequence[str] = option((), "Texts that are sent, instead of the built-in ones.")
+    pairs: Sequence[str] = option((), "As many second texts, for a head that reads two.")
+    paired: bool = option(
+        False, "Send pairs of texts also where the checkpoint does not say that it needs them."
+    )
+    headers: Sequence[str] = option(
+        (), 'Sent with every request, such as "Authorization: Bearer …".'
+    )
+    endpoint: str = option(
+        "", "The endpoint of a Gradio app, such as /predict, where it has several."
+    )
+    long: bool = option(
+        True, "Whether texts are sent that are as long as the checkpoint reads, and longer."
+    )
 
 
 def check_adapter(folder: str | Path, *, base: str = "") -> AdapterReport:
@@ -36,17 +61,13 @@ def check_adapter(folder: str | Path, *, base: str = "") -> AdapterReport:
     return check_folder(str(folder), base)
 
 
+@takes_options(EndpointOptions)
 def check_endpoint(
     url: str,
     model: str | Path,
     *,
-    server: str = "auto",
-    texts: Sequence[str] = (),
-    pairs: Sequence[str] = (),
-    paired: bool = False,
-    headers: Sequence[str] = (),
-    endpoint: str = "",
-    long: bool = True,
+    options: EndpointOptions | None = None,
+    **changes: Any,
 ) -> EndpointReport:
     """Check whether a served classifier answers as the head of its checkpoint does.
 
@@ -57,13 +78,7 @@ def check_endpoint(
     Args:
         url: The server's address, such as http://127.0.0.1:8080.
         model: The checkpoint that it is to serve: a folder, or an id of the Hub.
-        server: Its kind: tei, vllm, transformers (a pipeline behind HTTP), gradio, or auto.
-        texts: Texts that are sent, instead of the built-in ones.
-        pairs: As many second texts, for a head that reads two.
-        paired: Send pairs of texts also where the checkpoint does not say that it needs them.
-        headers: Sent with every request, such as "Authorization: Bearer …".
-        endpoint: The endpoint of a Gradio app, such as /predict, where it has several.
-        long: Whether texts are sent that are as long as the checkpoint reads, and longer.
+        options: Options of an earlier call; arguments that are given beside them replace theirs.
 
     Returns:
         Whether it is right, and if not, what is wrong: `.is_right`, `.verdict`, `.findings`.
@@ -83,11 +98,12 @@ def check_endpoint(
     if current_limits().public:
         what = "Endpoints are asked from your own machine, and not from a page for strangers."
         raise LimitError(what, "Install Head to Head, and run heads check-endpoint.")
-    with closing(Http(url, headers)) as http:
+    (merged,) = merge_options((options or EndpointOptions(),), changes)
+    with closing(Http(url, merged.headers)) as http:
         classifier = load(str(model), BUNDLED, resolve("mean+linear"))
-        rows = select_probes(classifier, texts, pairs, paired)
-        client = connect(http, server, endpoint=endpoint, texts=len(rows[0]))
+        rows = select_probes(classifier, merged.texts, merged.pairs, merged.paired)
+        client = connect(http, merged.server, endpoint=merged.endpoint, texts=len(rows[0]))
         if len(rows[0]) > 1 and not client.takes_pairs:
             what = f"{client.title} takes one text at a time, and this head needs two."
             raise DataError(what, "Serve it by text-embeddings-inference or by Transformers.")
-        return Check(classifier, rows, client, str(model)).run(long=long)
+        return Check(classifier, rows, client, str(model)).run(long=merged.long)

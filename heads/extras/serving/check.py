@@ -71,9 +71,9 @@ class Check:
         if self._check_repeats(series[0], labels.matrix(repeated)):
             return self._report()
         self._check_labels(labels)
-        fitting, verdict = self._fit(series, labels, range(len(self.rows)))
-        self._explain(fitting, verdict, labels, batched, long)
-        return self._report(fitting, verdict.own)
+        verdict = self._fit(series, labels, range(len(self.rows)))
+        self._explain(verdict, labels, batched, long)
+        return self._report(verdict)
 
     # Requests.
 
@@ -117,56 +117,47 @@ class Check:
 
     # Comparison.
 
-    def _fit(
-        self, series: Sequence[Series], labels: Labels, numbers: Sequence[int]
-    ) -> tuple[Fitting, Verdict]:
+    def _fit(self, series: Sequence[Series], labels: Labels, numbers: Sequence[int]) -> Verdict:
         """Find what explains the answers to the probes with these numbers."""
         rows = [self.rows[number] for number in numbers]
         series = [replace(one, scores=one.scores[list(numbers)]) for one in series]
         describe = (self._describe_output, partial(self._describe_labels, labels))
         fitting = Fitting(series, self.classifier.head.problem, self.variants, *describe)
-        return fitting, fitting.judge(self.encoder.encode(rows), self.encoder.iter_faults(rows))
+        return fitting.judge(self.encoder.encode(rows), self.encoder.iter_faults(rows))
 
     def _fit_short(
         self, series: Sequence[Series], labels: Labels
-    ) -> tuple[Fitting, Verdict, list[int]] | None:
+    ) -> tuple[Verdict, list[int]] | None:
         """Return what explains the shorter probes, and the numbers of those left out."""
         inputs = self.encoder.encode(self.rows)
         order = sorted(range(len(inputs)), key=lambda n: max(map(len, inputs[n])))
         for size in (int(fraction * len(order)) for fraction in SHORT):
             if size >= FEWEST:
-                fitting, verdict = self._fit(series, labels, order[:size])
+                verdict = self._fit(series, labels, order[:size])
                 if verdict.best is not None:
-                    return fitting, verdict, order[size:]
+                    return verdict, order[size:]
         return None
 
     def _explain(
-        self,
-        fitting: Fitting,
-        verdict: Verdict,
-        labels: Labels,
-        batched: list[RowScores],
-        long: bool,
+        self, verdict: Verdict, labels: Labels, batched: list[RowScores], long: bool
     ) -> None:
         """Find what explains the scores, and what becomes of batches and of long texts."""
-        series, left_out = fitting.series, list[int]()
-        difference, agreement = _compare(fitting, verdict.own)
+        series, left_out = verdict.fitting.series, list[int]()
+        difference, agreement = _compare(verdict)
         same = "" if agreement is None else f", and {agreement:.0%} of the labels are the same"
         why = f"no known fault explains them: scores differ by up to {difference:.2g}{same}."
         says = f"The answers are not those of this checkpoint, and {why}"
         hint = "Perhaps it serves other weights, another revision, or weights in 8 bits or less."
         unexplained = fault("unexplained", says, hint)
         if verdict.best is None:  # perhaps long ones are cut, and short ones explain the rest
-            whole = (fitting, verdict, left_out)
-            fitting, verdict, left_out = self._fit_short(series, labels) or whole
+            verdict, left_out = self._fit_short(series, labels) or (verdict, left_out)
         if verdict.best is None:
             self.findings.append(unexplained)
         else:
-            self._describe_fit(fitting, verdict, verdict.best)
+            self._describe_fit(verdict, verdict.best)
         if batched:
-            fit = verdict.best or verdict.own
-            self._check_batch(series[0], labels.matrix(batched), fitting, fit)
-        texts = LongTexts(self.server, self.rows, labels, fitting, verdict)
+            self._check_batch(series[0], labels.matrix(batched), verdict)
+        texts = LongTexts(self.server, self.rows, labels, verdict)
         if left_out:
             cut = list(texts.iter_probes(left_out, [one.scores for one in series]))
             self.findings += cut or [unexplained]
@@ -174,8 +165,8 @@ class Check:
             self.findings += texts.iter_findings()
         self.asked += texts.asked
 
-    def _report(self, fitting: Fitting | None = None, own: Fit | None = None) -> EndpointReport:
-        difference, agreement = _compare(fitting, own) if fitting and own else (None, None)
+    def _report(self, verdict: Verdict | None = None) -> EndpointReport:
+        difference, agreement = _compare(verdict) if verdict else (None, None)
         return EndpointReport(
             url=self.server.http.shown,
             server=self.server.title,
@@ -239,16 +230,16 @@ class Check:
         if not labels.is_named:
             self._note("labels", "The scores have no names: they were taken in their order.")
 
-    def _describe_fit(self, fitting: Fitting, verdict: Verdict, best: Fit) -> None:
+    def _describe_fit(self, verdict: Verdict, best: Fit) -> None:
         """Note the faults of the best fit, how exact the scores are, and which there were."""
         self.findings += best.faults
         for other in verdict.others[:MOST_NAMED]:
             also = " ".join(finding.says for finding in other.faults)
             says = f"These texts do not distinguish that from: {also}"
             self._note("asking", says, "Give more texts.")
-        first, last = fitting.series[0], fitting.series[-1]
+        first, last = verdict.fitting.series[0], verdict.fitting.series[-1]
         if verdict.is_half:
-            largest = last.largest(fitting.expected(best)[-1])
+            largest = last.largest(verdict.fitting.expected(best)[-1])
             self._note("precision", f"The scores agree to {largest:.2g}, as half precision does.")
         if last.scores.isnan().any():
             self._note("asking", "It names some labels only: the scores of those were compared.")
@@ -256,10 +247,10 @@ class Check:
             says = f"{self.server.title} gives a sigmoid of the number that this head answers."
             self._note("output", says, f"The number itself comes with {self.server.raw_by}.")
 
-    def _check_batch(self, series: Series, batched: Tensor, fitting: Fitting, fit: Fit) -> None:
+    def _check_batch(self, series: Series, batched: Tensor, verdict: Verdict) -> None:
         """Note that the scores of texts asked about at once, (n, c), are others."""
-        misfit = series.misfit(batched)
-        if misfit <= 1 or misfit <= fits.HALF * fitting.halved_misfit(fit):
+        misfit, fit = series.misfit(batched), verdict.best or verdict.own
+        if misfit <= 1 or misfit <= fits.HALF * verdict.fitting.halved_misfit(fit):
             return
         scores, others = series.scores.nan_to_num(), batched.nan_to_num()
         nearest = torch.cdist(others, scores).argmin(dim=1)
@@ -303,8 +294,9 @@ def _by_key(scores: RowScores) -> dict[object, float]:
     return dict(zip(keys, scores.values, strict=True))
 
 
-def _compare(fitting: Fitting, own: Fit) -> tuple[float, float | None]:
+def _compare(verdict: Verdict) -> tuple[float, float | None]:
     """Return the largest difference of two scores, and the fraction of labels that are the same."""
+    fitting, own = verdict.fitting, verdict.own
     difference = fitting.series[0].largest(fitting.expected(own)[0])
     if fitting.n_classes < 2:
         return difference, None

@@ -1,6 +1,6 @@
 """The commands of the extra: `heads adapter` and `heads check-endpoint`."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from heads.errors import DataError, EndpointError
@@ -19,38 +19,27 @@ def adapter(folder: str, *, base: str = "") -> Answers:
 FLAGS = {
     "texts": ("--text",),
     "texts_file": ("--texts",),
+    "pairs": ("--pair",),
     "paired": ("--pairs",),
     "headers": ("--header",),
 }
 
 
-@command(api.check_endpoint, flags=FLAGS, repeated=["texts", "pair", "headers"])
+@command(api.check_endpoint, flags=FLAGS, repeated=["texts", "pairs", "headers"])
 def check_endpoint(
-    url: str,
-    *,
-    model: str,
-    server: str = "auto",
-    texts: Sequence[str] = (),
-    pair: Sequence[str] = (),
-    texts_file: Path | None = None,
-    paired: bool = False,
-    headers: Sequence[str] = (),
-    endpoint: str = "",
-    long: bool = True,
+    url: str, *, model: str, options: api.EndpointOptions, texts_file: Path | None = None
 ) -> Answers:
     """Checks whether a server's answers are its checkpoint's.
 
     Args:
-        texts: A text that is sent, instead of the built-in ones.
-        pair: A second text for each, where the head reads two.
         texts_file: A file of such texts, one per line; a second text follows a tab.
     """
     if texts_file is not None:
-        if texts or pair:
+        if options.texts or options.pairs:
             raise DataError("Texts are given twice.", "Leave --text and --pair out, or --texts.")
-        texts, pair = _read_texts(texts_file)
-    options = {"paired": paired, "headers": headers, "endpoint": endpoint, "long": long}
-    report = api.check_endpoint(url, model, server=server, texts=texts, pairs=pair, **options)
+        texts, pairs = _read_texts(texts_file)
+        options = replace(options, texts=texts, pairs=pairs)
+    report = api.check_endpoint(url, model, options=options)
     yield report.as_json(), lambda: cli.tables.show(report)
     if not report.is_right:
         raise EndpointError(report.verdict)

@@ -115,6 +115,7 @@ class Fit:
 class Verdict:
     """The order of classes and the function that explain the scores of a server."""
 
+    fitting: "Fitting"  # the comparison that it is of
     own: Fit  # the checkpoint's own way
     best: Fit | None  # the way that explains them; None where none does
     others: tuple[Fit, ...] = ()  # ways that explain them as well, so that the probes cannot tell
@@ -192,19 +193,27 @@ class Fitting:
         accepted = [min(s.accepted, key=lambda n: s.misfit(scores[n])) for s in self.series]
         own = self._fit(variant, logits, accepted)
         if own.misfit <= 1:
-            return Verdict(own=own, best=own)
+            return Verdict(fitting=self, own=own, best=own)
         fits = [*self._iter_fits(inputs)]
         for fault, others in faulty_inputs:
             fits += self._iter_fits(others, fault)
         fits.append(self._fit_temperature(variant, logits))
         fits = [fit for fit in fits if fit.faults and fit.misfit * BETTER <= own.misfit]
         if exact := [fit for fit in fits if fit.misfit <= 1]:
-            return _select(own, exact, is_half=False)
+            return self._select(own, exact, is_half=False)
         fits.sort(key=lambda fit: fit.misfit)
         if halved := [fit for fit in fits[:TRIED_HALVED] if self._fits_halved(fit)]:
-            return _select(own, halved, is_half=True)
+            return self._select(own, halved, is_half=True)
         is_half = self._fits_halved(own)
-        return Verdict(own=own, best=own if is_half else None, is_half=is_half)
+        return Verdict(fitting=self, own=own, best=own if is_half else None, is_half=is_half)
+
+    def _select(self, own: Fit, fits: Sequence[Fit], *, is_half: bool) -> Verdict:
+        """Select the fit with the fewest faults among those about as close as the closest."""
+        most = max(ALIKE, BETTER * min(fit.misfit for fit in fits))
+        near = [fit for fit in fits if fit.misfit <= most]
+        near.sort(key=lambda fit: (len(fit.faults), fit.misfit))
+        best, *others = (fit for fit in near if len(fit.faults) == len(near[0].faults))
+        return Verdict(fitting=self, own=own, best=best, others=tuple(others), is_half=is_half)
 
     def _fit(
         self, variant: Variant, logits: Tensor, names: list[str], labels: tuple[int, ...] = ()
@@ -293,12 +302,3 @@ class Fitting:
 def _row_misfits(distances: Sequence[Tensor]) -> Tensor:
     """Return the misfit of every text, (n,), from the distances of each series (n, c)."""
     return torch.stack([one.square().nanmean(dim=1).sqrt() for one in distances]).amax(dim=0)
-
-
-def _select(own: Fit, fits: Sequence[Fit], *, is_half: bool) -> Verdict:
-    """Select the fit with the fewest faults among those about as close as the closest."""
-    most = max(ALIKE, BETTER * min(fit.misfit for fit in fits))
-    near = [fit for fit in fits if fit.misfit <= most]
-    near.sort(key=lambda fit: (len(fit.faults), fit.misfit))
-    best, *others = (fit for fit in near if len(fit.faults) == len(near[0].faults))
-    return Verdict(own=own, best=best, others=tuple(others), is_half=is_half)

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from heads.data.table import short
 from heads.errors import DataError, EndpointError
 
 SECONDS = 60.0  # for one answer
@@ -72,7 +73,7 @@ class Http:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            what = f"The server answers {method} {url.path} with no JSON ({shorten(text)})."
+            what = f"The server answers {method} {url.path} with no JSON ({short(text, 80)})."
             raise NotJsonError(what, OTHER_SERVER) from None
 
     def look_at(self, path: str) -> Mapping[str, Any]:
@@ -177,14 +178,8 @@ def reason(text: str) -> str:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
-        return shorten(text)
+        return short(text, 80)
     for key in ("error", "message", "detail", "object"):
         if isinstance(values, Mapping) and values.get(key):
             values = values[key]
-    return shorten(str(values))
-
-
-def shorten(text: str) -> str:
-    """Return the beginning of a text on one line."""
-    line = " ".join(text.split())
-    return f"{line[:80]}…" if len(line) > 80 else line or "nothing"
+    return short(str(values), 80)

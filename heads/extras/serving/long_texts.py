@@ -34,7 +34,6 @@ class LongTexts:
     server: Server
     rows: Sequence[Row]
     labels: Labels
-    fitting: Fitting
     verdict: Verdict
     asked: list[str] = field(default_factory=list)  # the requests, a sentence each
 
@@ -43,8 +42,12 @@ class LongTexts:
         return self.verdict.best or self.verdict.own
 
     @property
+    def _fitting(self) -> Fitting:
+        return self.verdict.fitting
+
+    @property
     def _encoder(self) -> RowEncoder:
-        return self.fitting.variants.encoder
+        return self._fitting.variants.encoder
 
     @property
     def _limit(self) -> int:
@@ -102,7 +105,7 @@ class LongTexts:
         """Send a row, and yield what is wrong with the answer."""
         tokens = self._count_tokens(row)
         self.asked.append(f"A text of {tokens:,} tokens, {how}.")
-        series = self.fitting.series
+        series = self._fitting.series
         try:
             answers = [self.server.ask_one(row, raw=one.is_raw) for one in series]
         except RefusedError as error:
@@ -169,7 +172,7 @@ class LongTexts:
 
     def _misfit(self, inputs: Inputs, scores: list[Tensor]) -> float:
         """Return how far an answer is from that to these tokens; 1 is as far as it may be."""
-        fit, fitting, variants = self._fit, self.fitting, self.fitting.variants
+        fit, fitting, variants = self._fit, self._fitting, self._fitting.variants
         variant = replace(fit.variant, inputs=[inputs])
         logits = variants.try_logits(variant)
         if logits is None:  # more tokens than it has places for
@@ -190,4 +193,4 @@ class LongTexts:
     @cached_property
     def _noise(self) -> float:
         """By how much bfloat16 changes the scores of the probes, in tolerances."""
-        return max(1.0, self.fitting.halved_misfit(self._fit))
+        return max(1.0, self._fitting.halved_misfit(self._fit))

@@ -50,30 +50,18 @@ class _Report(Displayed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointReport(_Report):
-    """Whether a served classifier answers as the head of its checkpoint does.
-
-    Attributes:
-        url: The server's address.
-        server: Its name, such as text-embeddings-inference.
-        served: The model that it names; "" where it names none.
-        model: The checkpoint.
-        recipe: The checkpoint's own head, as a recipe.
-        probes: The number of texts or pairs that were sent.
-        asked: The requests, a sentence each.
-        findings: Faults first.
-        difference: The largest difference of two scores; None where they cannot be compared.
-        agreement: The fraction of the texts to which both give the same label; None of one output.
-    """
+    """Whether a served classifier answers as the head of its checkpoint does."""
 
     url: str
-    server: str
-    served: str
-    model: str
-    recipe: str
-    probes: int
-    asked: tuple[str, ...]
-    findings: tuple[CheckFinding, ...]
-    difference: float | None = None
+    server: str  # its name, such as text-embeddings-inference
+    served: str  # the model that it names, or ""
+    model: str  # the checkpoint
+    recipe: str  # the checkpoint's own head
+    probes: int  # the number of texts or pairs that were sent
+    asked: tuple[str, ...]  # the requests, a sentence each
+    findings: tuple[CheckFinding, ...]  # faults first
+    difference: float | None = None  # the largest of two scores; None where they cannot be compared
+    # the fraction of the texts with the same label; None of one output
     agreement: float | None = None
 
     @property
@@ -109,33 +97,22 @@ class EndpointReport(_Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterReport(_Report):
-    """Whether an adapter folder of PEFT holds a whole classifier.
-
-    Attributes:
-        folder: The folder.
-        kind: The kind of adapter, such as LORA.
-        base: The base model that it names.
-        called: The class of Transformers that it is added to; "" where the base model is not here.
-        rank: The rank of its matrices; 0 where it has none.
-        learned: The modules with an addition; empty where its kind of matrices is not checked.
-        saved: The modules that are saved whole, among them the head if it was learned.
-        head: Whether the head is in the folder; unknown where no name tells.
-        outputs: The number of logits of the saved head; 0 where there is none.
-        labels: Their names, where the folder has them.
-        findings: Faults first.
-    """
+    """Whether an adapter folder of PEFT holds a whole classifier."""
 
     folder: str
-    kind: str
-    base: str
+    kind: str  # such as LORA
+    base: str  # the base model that it names
+    # the class of Transformers that it is added to; "" where the base model is not here
     called: str
-    rank: int
+    rank: int  # of its matrices; 0 where it has none
+    # the modules with an addition; empty where its kind of matrices is not checked
     learned: tuple[str, ...]
+    # the modules that are saved whole, among them the head if it was learned
     saved: tuple[str, ...]
-    head: HeadState
-    outputs: int
-    labels: tuple[str, ...]
-    findings: tuple[CheckFinding, ...]
+    head: HeadState  # whether it is in the folder; unknown where no name tells
+    outputs: int  # the number of logits of the saved head; 0 where there is none
+    labels: tuple[str, ...]  # their names, where the folder has them
+    findings: tuple[CheckFinding, ...]  # faults first
 
     @property
     def is_whole(self) -> bool:

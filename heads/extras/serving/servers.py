@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heads import interruption
+from heads.data.table import short
 from heads.errors import DataError, EndpointError, did_you_mean
 from heads.extras.serving.encoding import Row
-from heads.extras.serving.http import OTHER_SERVER, Http, RefusedError, reason, shorten
+from heads.extras.serving.http import OTHER_SERVER, Http, RefusedError, reason
 from heads.interfaces.views.format import counted
 
 WRAPPERS = ("predictions", "outputs", "output", "results", "result", "data")
@@ -73,7 +74,7 @@ def _parse_entry(entry: Any) -> tuple[str, float]:
     if isinstance(entry, Mapping):
         name, value = str(_first(entry, NAMES) or ""), _first(entry, VALUES)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        what = f"The server answers with something else than scores ({shorten(str(entry))})."
+        what = f"The server answers with something else than scores ({short(str(entry), 80)})."
         raise EndpointError(what, OTHER_SERVER)
     if not math.isfinite(value):
         what = f"The server gives a score that is no number ({value})."

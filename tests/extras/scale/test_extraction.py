@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from shard_files import texts_file
+from shard_files import read_parts, texts_file
 
 import heads
 from heads.errors import DataError, HeadsError, RecipeError
@@ -17,14 +17,6 @@ from heads.features.store import FeatureMatrices
 from heads.parts.resolve import resolve
 
 ROWS = 40
-
-
-def table_of(found):
-    return pa.concat_tables([parquet.read_table(file) for file in found.source.files])
-
-
-def vectors(table, reading):
-    return np.array([one or [np.nan] for one in table.column(reading).to_pylist()], object)
 
 
 def plain(backbone, texts, pairs, reading):
@@ -47,7 +39,7 @@ def test_features_are_those_of_any_run_and_every_row_is_there_once(made, small, 
     path = texts_file(tmp_path / "a.parquet", ROWS, start=100)
     found = made(path, readings=("mean", "cls@cat4", "max"))
     assert (found.rows, found.fresh, found.text) == (ROWS, ROWS, "text")
-    table = table_of(found)
+    table = read_parts(Path(found.to))
     assert table.column("source_row").to_pylist() == list(range(ROWS))
     assert table.column("id").to_pylist() == list(range(100, 100 + ROWS))
     assert "text" not in table.column_names
@@ -74,7 +66,7 @@ def test_pairs_are_read_jointly_or_each_by_itself(made, small, tmp_path):
     found = made(
         tmp_path / "p.parquet", text="one", pair="two", readings=("cls", "mean+linear?pair=uv_diff")
     )
-    table = table_of(found)
+    table = read_parts(Path(found.to))
     joint = torch.tensor(table.column("cls").to_pylist())
     assert torch.allclose(joint, plain(small, texts, pairs, "cls"), atol=2e-6)
     recipe = resolve("mean+linear?pair=uv_diff")
@@ -86,7 +78,7 @@ def test_pairs_are_read_jointly_or_each_by_itself(made, small, tmp_path):
 def test_half_the_size_in_16_bits(made, tmp_path):
     path = texts_file(tmp_path / "a.parquet", ROWS)
     whole, half = made(path, "whole"), made(path, "half", dtype="float16")
-    one, other = table_of(whole).column("mean"), table_of(half).column("mean")
+    one, other = read_parts(Path(whole.to)).column("mean"), read_parts(Path(half.to)).column("mean")
     assert other.type.value_type == pa.float16()
     pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
     assert all(np.allclose(a, b, atol=2e-3) for a, b in pairs if a)
@@ -144,7 +136,7 @@ def test_rows_without_any_text_are_kept(made, tmp_path):
     texts = pa.array([None, " "], pa.string())
     parquet.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     found = made(tmp_path / "a.parquet", text="text")
-    assert table_of(found).column("mean").to_pylist() == [None, None]
+    assert read_parts(Path(found.to)).column("mean").to_pylist() == [None, None]
 
 
 def test_a_folder_is_named_from_the_root(tiny, tmp_path, monkeypatch):

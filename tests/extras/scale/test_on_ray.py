@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pandas
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
-from shard_files import texts_file, vectors_file
+from shard_files import read_parts, texts_file, vectors_file
 
 import heads
 from heads.errors import DataError, HeadsError
 from heads.events import result
 from heads.extras.scale import pool as pools
+from heads.extras.scale.options import ExtractOptions
 from heads.extras.scale.pool import work_through
 from heads.extras.scale.run_scheduler import schedule_on_ray
 from heads.extras.scale.verbs import iter_extract
@@ -140,25 +139,21 @@ def test_a_worker_that_stands_still_is_replaced(cluster, tmp_path, monkeypatch):
 # --- Extraction.
 
 
-def rows_of(found):
-    return pa.concat_tables([parquet.read_table(file) for file in found.source.files])
-
-
 @pytest.mark.parametrize("killed", ["actor", "node"])
 def test_features_are_those_of_one_machine_whoever_is_killed(cluster, tiny, tmp_path, killed):
     path = texts_file(tmp_path / "a.parquet", 400)
     asked = {"model": str(tiny()), "rows_each": 10, "readings": ("mean", "cls")}
     plain = heads.extract(path, tmp_path / "plain", **asked)
-    work = iter_extract(path, tmp_path / "ray", on="ray", **asked)
+    work = iter_extract(path, tmp_path / "ray", ExtractOptions(on="ray", **asked))
     while len(list((tmp_path / "ray" / "parts").glob("*"))) <= 5:
         next(work)
     kill(cluster, killed)
     found = result(work)
     assert found.fresh == 400
-    assert rows_of(found).column("source_row").to_pylist() == list(range(400))
+    assert read_parts(tmp_path / "ray").column("source_row").to_pylist() == list(range(400))
     names = [[Path(file).name for file in one.source.files] for one in (plain, found)]
     assert names[0] == names[1]  # fingerprints
-    assert rows_of(plain).equals(rows_of(found))
+    assert read_parts(tmp_path / "plain").equals(read_parts(tmp_path / "ray"))
 
 
 def kill(cluster, what):

@@ -1,14 +1,11 @@
 """Rows answered piece by piece: what `heads.predict` answers, each row once."""
 
-import json
 from dataclasses import replace
 
 import pandas
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 from quick_heads import classifiers
-from shard_files import texts_file, vectors_file
+from shard_files import read_parts, texts_file, vectors_file
 from shown_results import HOSTILE, check_shown
 
 import heads
@@ -16,12 +13,6 @@ from heads.errors import DataError
 from heads.extras.scale.predicting import ShardedAnswers
 from heads.extras.scale.shards import FeatureShards
 from heads.interfaces.cli.app import main
-
-
-def table_of(to):
-    manifest = json.loads((to / "manifest.json").read_text())
-    tables = [parquet.read_table(to / "parts" / part["name"]) for part in manifest["parts"]]
-    return pa.concat_tables(tables).to_pandas()
 
 
 @pytest.fixture
@@ -35,7 +26,7 @@ def test_answers_are_those_of_a_whole_file(classifier, tmp_path):
         path, tmp_path / "to", recipe=classifier, rows_each=16, probabilities=True
     )
     whole = heads.predict(path, recipe=classifier, probabilities=True)
-    ours = table_of(tmp_path / "to")
+    ours = read_parts(tmp_path / "to").to_pandas()
     assert ours["id"].tolist() == list(range(50))
     theirs = whole.to_pandas()
     assert [one or None for one in ours["answer"]] == [one or None for one in theirs["answer"]]
@@ -66,7 +57,7 @@ def test_vectors_of_any_engine_are_answered(tmp_path):
     path = vectors_file(tmp_path / "v.parquet", 900)
     best = (heads.fit_shards(path, recipes=("vectors+ridge",), rungs=(), keep=1)).best
     found = heads.predict_shards(path, tmp_path / "to", recipe=best)
-    ours = table_of(tmp_path / "to")
+    ours = read_parts(tmp_path / "to").to_pandas()
     assert found.vectors == "vector"
     assert (ours["answer"] == ours["label"]).mean() > 0.8
 
@@ -74,10 +65,10 @@ def test_vectors_of_any_engine_are_answered(tmp_path):
 def test_from_the_shell(tmp_path, capsys):
     path = tmp_path / "a.csv"
     path.write_text("id,text\n" + "\n".join(f"{n},A fine day {n}" for n in range(9)))
-    line = ["predict-shards", str(path), "--sample", "sentiment"]
+    line = ["predict-shards", str(path), "--sample", "sentiment", "-r", "mean+centroid"]
     assert main([*line, "--to", str(tmp_path / "to")]) == 0
     assert "9 of 9 rows of a.csv answered" in capsys.readouterr().out
-    assert len(table_of(tmp_path / "to")) == 9
+    assert len(read_parts(tmp_path / "to").to_pandas()) == 9
     assert main(line) == 2
     assert "--to" in capsys.readouterr().err
 

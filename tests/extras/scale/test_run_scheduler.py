@@ -32,7 +32,7 @@ def cells(small):
 @pytest.fixture
 def training_data():
     vectors, targets = blobs(150)
-    config = ExperimentConfig(folds=2, repetitions=1)
+    config = ExperimentConfig(folds=2, repetitions=1, steps=40)
     return training_data_of(vectors, targets, config, readings=("mean", "cls"))
 
 

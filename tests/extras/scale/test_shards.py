@@ -1,5 +1,7 @@
 """Which rows are learned from, chosen on and scored on; and labels counted without vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -92,7 +94,7 @@ def test_rows_without_a_vector_or_a_label_are_left_out(tmp_path):
     assert found.readings == {"vector": 2}
     (piece,) = found.pieces("vector")
     rows = READER.read(piece, "train")
-    assert rows.rows.tolist() == [0, 3]
+    assert rows.keys.tolist() == [0, 3]
     assert rows.targets.tolist() == [0, 1]
 
 
@@ -110,6 +112,9 @@ def test_vectors_that_are_none_are_refused(tmp_path, second):
 
 # --- Labels.
 
+# Of which no row has the last one.
+CATEGORIES = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
+
 
 def labelled(path, labels, name="label"):
     vectors = pa.array([[n, 1] for n in range(len(labels))], pa.list_(pa.float32(), 2))
@@ -125,21 +130,17 @@ def labelled(path, labels, name="label"):
         ([1.0, 0.0, 1.0, float("nan")], ("0", "1"), [1, 2]),
         (["a ", "a", " ", "b"], ("a", "b"), [2, 1]),
         ([True, False, True], ("false", "true"), [1, 2]),
+        (CATEGORIES, ("a", "b"), [2, 1]),
     ],
 )
 def test_labels_are_counted(tmp_path, labels, classes, counts):
     shards = labelled(tmp_path / "v.parquet", labels)
     found, names = count_labels(shards.source, "label", open_pool(make_caller))
     assert names == classes
+    (piece,) = shards.pieces("vector")
+    targets = replace(READER, classes=classes).read(piece, "train").targets
+    assert targets.bincount().tolist() == counts
     assert [found[name] for name in names] == counts
-
-
-def test_categories_that_no_row_has_are_no_classes(tmp_path):
-    labels = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), ["a", "b", "nobody"])
-    shards = labelled(tmp_path / "v.parquet", labels)
-    _, classes = count_labels(shards.source, "label", open_pool(make_caller))
-    assert classes == ("a", "b")
-    assert READER.read(shards.pieces("vector")[0], "train").targets.tolist() == [0, 1, 0]
 
 
 def test_labels_that_are_no_classes_are_refused(tmp_path):
@@ -152,11 +153,10 @@ def test_labels_that_are_no_classes_are_refused(tmp_path):
 
 def test_the_column_of_the_labels_is_found_or_named(tmp_path):
     shards = labelled(tmp_path / "v.parquet", ["a", "b"], "Target")
-    assert find_label_column(shards.source, "", ["vector"]) == "Target"
-    assert find_label_column(shards.source, "Target", ["vector"]) == "Target"
+    assert find_label_column(shards, "") == find_label_column(shards, "Target") == "Target"
     with pytest.raises(DataError) as refused:
-        find_label_column(shards.source, "target2", ["vector"])
+        find_label_column(shards, "target2")
     assert refused.value.column == "target2"
     shards = labelled(tmp_path / "w.parquet", ["a", "b"], "sentiment")
     with pytest.raises(DataError):
-        find_label_column(shards.source, "", ["vector"])
+        find_label_column(shards, "")
