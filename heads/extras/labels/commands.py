@@ -29,7 +29,7 @@ def labels(
         all: Write all rows into it, in the order of the file: mend it and train again.
         excel_safe: In CSV and TSV, put ' before cells that a spreadsheet would run as a formula.
     """
-    from heads.data.formats.saving import check_new
+    from heads.extras.labels.doubtful_labels import check_new
 
     if to:
         check_new(to)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from heads import display
+from heads.caching import check_free, place_told, replacing, writing
 from heads.data.corpus import Corpus
-from heads.data.formats.saving import check_new, save
 from heads.data.labels import SEPARATORS
 from heads.data.splits import FOLDS, Splits
-from heads.data.table import LISTS, count, where
+from heads.data.table import LISTS, count, where, written_cell
 from heads.data.text import folded
 from heads.errors import DataError, did_you_mean, printable
 from heads.evaluation.predictions import BASELINES, TFIDF, average_by_row
@@ -41,6 +41,8 @@ WORDS = 0.25
 MOST_SHOWN = 20  # of the most doubtful ones
 LONGEST = 120  # letters of a text in a table
 HALF = 0.5  # above it a label is more probable than not
+SIGNS = {".csv": ",", ".tsv": "\t"}  # between the cells of a file, by its ending
+ENDINGS = (*SIGNS, ".jsonl", ".parquet")
 LOOK = (
     "A label that is named may be right: heads on one base model err alike, and the worse they "
     "do, the more of the labels that they doubt are right."
@@ -56,10 +58,10 @@ ALL = "Without a test set (folds) all rows are."
 class DoubtfulLabel:
     """A row whose label is to be looked at."""
 
-    line: int  # its line in the file; in data without lines its number, from 1
-    text: str  # the text
+    line: int  # in the file; in data without lines the number of the row, from 1
+    text: str
     pair: str  # the second text, or ""
-    label: str  # its label
+    label: str
     suggested: str  # the label that the heads predict
     # of its label; of several, of the most doubted one. None for numbers
     label_probability: float | None
@@ -72,30 +74,21 @@ class DoubtfulLabel:
 class LabelConflict:
     """A text that is labelled in several ways."""
 
-    text: str  # the text
+    text: str
     pair: str  # the second text, or ""
     labels: tuple[tuple[int, str], ...]  # each row's line and label
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is worked out is remembered
 class DoubtfulLabels(display.Displayed):
-    """The labels of a run to review.
-
-    Attributes:
-        run: The id of the run.
-        spec: Its specification.
-        cells: The heads whose probabilities were averaged, and perhaps a baseline.
-        tested: (n,), the numbers of the checked rows.
-        doubts: The doubts about each of them.
-        agree: (n,), how many of the cells agree with that.
-    """
+    """The labels of a run to review."""
 
     run: str
     spec: RunSpec
-    cells: tuple[str, ...]
-    tested: Tensor
+    cells: tuple[str, ...]  # the heads whose probabilities were averaged, and perhaps a baseline
+    tested: Tensor  # (n,), the numbers of the checked rows
     doubts: Doubts
-    agree: Tensor
+    agree: Tensor  # (n,), how many of the cells agree with that
 
     def __repr__(self) -> str:
         return f"<DoubtfulLabels of {self.run}: {len(self.places):,} of {len(self.tested):,}>"
@@ -126,21 +119,27 @@ class DoubtfulLabels(display.Displayed):
         return tuple(map(self._row, self.places))
 
     def _row(self, place: int) -> DoubtfulLabel:
-        corpus, row, sure = self.spec.corpus, int(self.tested[place]), self.doubts.sure
-        given, other = (float(p[place]) if corpus.problem.has_classes else None for p in sure)
+        corpus, row = self.spec.corpus, int(self.tested[place])
+        label, suggested = self._probabilities(place)
         return DoubtfulLabel(
             line=_line_of(corpus, row),
             text=corpus.texts[row],
             pair=_pair_of(corpus, row),
             label=label_of(corpus, row),
             suggested=spelled(corpus, self.doubts.suggested[place]),
-            label_probability=given,
-            suggested_probability=other,
+            label_probability=label,
+            suggested_probability=suggested,
             agree=int(self.agree[place]),
-            conflicts=self.lines_of_others(row),
+            conflicts=self._find_conflicting_lines(row),
         )
 
-    def lines_of_others(self, row: int) -> tuple[int, ...]:
+    def _probabilities(self, place: int) -> tuple[float | None, float | None]:
+        """Return the probabilities of the label and of the suggested one; None of numbers."""
+        own, other = self.doubts.sure
+        has_classes = self.spec.corpus.problem.has_classes
+        return (float(own[place]), float(other[place])) if has_classes else (None, None)
+
+    def _find_conflicting_lines(self, row: int) -> tuple[int, ...]:
         """Return the lines of the same text with another label than a row of the corpus has."""
         corpus, same = self.spec.corpus, self._same_text.get(row, ())
         label = _labels_of(corpus, row)
@@ -220,24 +219,23 @@ class DoubtfulLabels(display.Displayed):
             cells += [write_labels(labels)]
             cells += [side[row] for side in (corpus.parts, corpus.groups) if side]
             cells += [_line_of(corpus, row), *self._judge(place_of.get(row), labels, write_labels)]
-            table.append([*cells, " ".join(map(str, self.lines_of_others(row)))])
+            table.append([*cells, " ".join(map(str, self._find_conflicting_lines(row)))])
         return [*columns, "agree", "conflicts"], table
 
     def _judge(self, place: int | None, labels: "Labels", write: "LabelWriter") -> list[Any]:
         """Return the cells doubtful, suggested, two probabilities and agree of a row."""
         if place is None:  # heads have learned from it
             return ["", write(labels), None, None, None]
-        problem, sure = self.spec.corpus.problem, self.doubts.sure
-        given, other = (round(float(p[place]), 4) if problem.has_classes else None for p in sure)
+        problem, target = self.spec.corpus.problem, self.doubts.suggested[place]
+        own, other = (None if p is None else round(p, 4) for p in self._probabilities(place))
         if not self.doubts.is_doubtful[place]:  # its own label stays; no other has a column
-            return ["", write(labels), given, None, None]
-        target = self.doubts.suggested[place]
+            return ["", write(labels), own, None, None]
         if not problem.has_classes:
             suggested = float(target)
         else:
             is_one = problem.is_exclusive
             suggested = [int(target)] if is_one else target.nonzero().flatten().tolist()
-        return ["yes", write(suggested), given, other, int(self.agree[place])]
+        return ["yes", write(suggested), own, other, int(self.agree[place])]
 
     def to_pandas(self, *, whole: bool = False) -> "DataFrame":
         """Return the sheet as a DataFrame."""
@@ -254,9 +252,25 @@ class DoubtfulLabels(display.Displayed):
         Raises:
             DataError: There is such a file, its name ends otherwise, or the disk refuses it.
         """
+        from pandas import DataFrame
+
         check_new(path := Path(to))
         columns, rows = self.sheet(whole=whole)
-        save(path, columns, rows, excel_safe=excel_safe)
+        ending = path.suffix.lower()
+        guard = partial(written_cell, excel_safe=excel_safe and ending in SIGNS)
+        rows = [list(map(guard, row)) for row in rows]
+        table = DataFrame(rows, columns=columns, dtype=object)
+        with writing(place_told(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as unfinished:
+                if ending in SIGNS:  # with a mark of UTF-8, which spreadsheets look for
+                    options = {"encoding": "utf-8-sig", "lineterminator": "\r\n"}
+                    table.to_csv(unfinished, sep=SIGNS[ending], index=False, **options)
+                elif ending == ".jsonl":
+                    options = {"force_ascii": False, "double_precision": 15}
+                    table.to_json(unfinished, orient="records", lines=True, **options)
+                else:
+                    table.to_parquet(unfinished, index=False)
         return path
 
     def describe(self, most: int | None = None) -> display.Description:
@@ -302,6 +316,14 @@ class DoubtfulLabels(display.Displayed):
             "labels": [asdict(row) for row in self.rows],
             "conflicts": [asdict(conflict) for conflict in self.conflicts],
         }
+
+
+def check_new(path: Path) -> None:
+    """Raise DataError for a file that is there already, and a name of no kind of file."""
+    if path.suffix.lower() not in ENDINGS:
+        what = f"The ending of {path.name[:80]} says no kind of file that is written here."
+        raise DataError(what, f"End it in {', '.join(ENDINGS)}.")
+    check_free(path)
 
 
 def _line_of(corpus: Corpus, row: int) -> int:

@@ -11,7 +11,7 @@ from shown_results import HOSTILE, check_shown
 import heads
 from heads.data.samples import SAMPLES
 from heads.errors import DataError
-from heads.extras.labels.doubtful_labels import doubtful_labels, has_probabilities
+from heads.extras.labels.doubtful_labels import ENDINGS, doubtful_labels, has_probabilities
 from heads.runs import spec
 from heads.runs.cells import probabilities_of_cell
 from heads.runs.folder import RunFolder
@@ -126,6 +126,21 @@ def test_all_rows_are_read_again_as_they_were_and_mended(place, flipped, found):
     assert len(heads.read(found.save(place / "new" / "some.csv")).corpus) == len(found.rows)
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_each_kind_of_file_is_read_again_and_run_by_no_spreadsheet(found, tmp_path, ending):
+    corpus = found.spec.corpus
+    texts = tuple(f'=1+"{row}",\n{text} é' for row, text in enumerate(corpus.texts))
+    odd = replace(found, spec=replace(found.spec, corpus=replace(corpus, texts=texts)))
+    path = odd.save(tmp_path / "new" / f"x{ending}", whole=True, excel_safe=True)
+    assert (b"'=1+" in path.read_bytes()) == (ending in (".csv", ".tsv"))
+    assert heads.read(path).corpus.texts == texts
+    assert heads.read(path).corpus.targets == corpus.targets
+    assert path.stat().st_mode & 0o444 == 0o444
+    for name in (path, tmp_path / "x", tmp_path / "x.docx"):  # there already, or no such kind
+        with pytest.raises(DataError):
+            odd.save(name)
+
+
 def test_a_run_without_probabilities_says_so(flipped, found, monkeypatch):
     run = flipped[0].folder
     kept = run.path / "cells" / "001.probabilities.safetensors"
@@ -170,23 +185,23 @@ def test_labels_are_shown_by_notebook_and_shell(found):
 
 
 def test_only_the_rows_of_a_test_file_are_looked_at_by_its_own_lines(place):
-    head, rows = sample("sentiment", 120)
-    train = written(place / "learn.csv", head, rows[:80])
-    test = written(place / "score.csv", head, rows[80:])
-    config = heads.ExperimentConfig(seeds=2, curve=False)
+    head, rows = sample("sentiment", 80)
+    train = written(place / "learn.csv", head, rows[:40])
+    test = written(place / "score.csv", head, rows[40:])
+    config = heads.ExperimentConfig(seeds=1, curve=False)
     asked = {"recipes": ["mean+ridge"], "config": config, "out": place / "tested"}
     found = heads.doubtful_labels(heads.train_grid(train, test=test, **asked))
     assert (found.file, found.unit, len(found.tested)) == ("score", "line", 40)
     assert all(2 <= row.line <= 41 for row in found.rows)
     assert any("40 rows" in note for note in found.notes)
     table = found.to_pandas(whole=True)
-    assert (len(table), (table["split"] == "test").sum()) == (120, 40)
+    assert (len(table), (table["split"] == "test").sum()) == (80, 40)
     assert table["agree"].isna()[0]
     assert heads.read(found.save(place / "both.csv", whole=True)).corpus.parts[-1] == "test"
 
 
 def test_several_labels_are_told_as_sets_and_read_again(place):
-    head, rows = sample("aspects", 80)
+    head, rows = sample("aspects", 50)
     file = written(place / "sets.csv", head, rows)
     board = heads.train_grid(file, recipes=["mean+ridge"], config=QUICK, out=place / "sets")
     found = heads.doubtful_labels(board)
@@ -198,7 +213,7 @@ def test_several_labels_are_told_as_sets_and_read_again(place):
 
 
 def test_numbers_far_from_the_prediction_are_told_without_probabilities(place):
-    head, rows = sample("similarity", 80)
+    head, rows = sample("similarity", 50)
     label = next(at for at, name in enumerate(head) if name in ("label", "score", "similarity"))
     wrong = max(range(len(rows)), key=lambda row: float(rows[row][label]))
     rows[wrong][label] = str(-40.0)

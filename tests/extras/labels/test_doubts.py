@@ -31,17 +31,6 @@ def test_a_row_that_heads_are_confident_of_as_another_class_is_named():
     assert [float(one[3]) for one in found.sure] == pytest.approx([0.2, 0.8])
 
 
-def test_a_class_that_is_hard_for_all_rows_needs_less_to_be_believed():
-    """Its threshold is how sure heads are of it on average: 0.7 and 0.3 of three classes here."""
-    told = [[0.7, 0.2, 0.1]] * 4 + [[0.2, 0.3, 0.25]] * 4 + [[0.3, 0.36, 0.34]]
-    labels = torch.tensor([0] * 4 + [1] * 4 + [0])
-    found = doubts(torch.tensor(told).double(), labels, SINGLE_LABEL)
-    limits = thresholds(torch.tensor(told).double(), labels)
-    assert limits.tolist() == pytest.approx([0.62, 0.3, torch.inf])
-    assert named(found) == [8]
-    assert found.suggested[8] == 1
-
-
 def test_right_labels_with_perfect_probabilities_give_none():
     labels = torch.arange(30) % 3
     assert named(doubts(one_hot(labels).double(), labels, SINGLE_LABEL)) == []
@@ -102,14 +91,6 @@ def test_several_labels_are_a_question_each(rows, classes, seed):
         mended = labels.clone()
         mended[row] = found.suggested[row]
         assert row not in named(doubts(told, mended.float(), MULTI_LABEL))
-
-
-def test_one_row_a_class_and_a_class_without_rows_are_no_fault():
-    told = torch.eye(4).double()
-    assert named(doubts(told, torch.arange(4), SINGLE_LABEL)) == []
-    # Of classes 2 and 3 no row is known.
-    assert named(doubts(told, torch.tensor([0, 1, 0, 1]), SINGLE_LABEL)) == []
-    assert named(doubts(torch.zeros(0, 3).double(), torch.zeros(0).long(), SINGLE_LABEL)) == []
 
 
 def test_numbers_far_from_the_prediction_are_named_and_a_shift_of_all_is_none():
