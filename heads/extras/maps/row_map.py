@@ -87,37 +87,20 @@ class MappedReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMap(display.Displayed):
-    """The rows of a file as points, under one reading or several.
-
-    Attributes:
-        data: The name of the data.
-        model: The base model.
-        method: pca, the plane of most variance; or tsne.
-        rows: The numbers of the drawn rows, from 0, as the file has them.
-        lines: The line of the file on which each begins; empty where that is not known.
-        texts: Their texts.
-        pairs: Their second texts; empty where rows have one text.
-        labels: Their labels as text.
-        numbers: Their labels as numbers, where labels are numbers; else empty.
-        problem: The kind of labels.
-        head: The head of the run whose answers are known; "" without one.
-        answers: Its out-of-sample answer on each row; "" where there is none.
-        readings: The rows under each reading.
-        notes: Remarks, a sentence each.
-    """
+    """The rows of a file as points, under one reading or several."""
 
     data: str
     model: str
     method: Method
-    rows: tuple[int, ...]
-    lines: tuple[int, ...]
+    rows: tuple[int, ...]  # the numbers of the drawn rows in the file, from 0
+    lines: tuple[int, ...]  # on which each begins in the file; empty where that is not known
     texts: tuple[str, ...]
-    pairs: tuple[str, ...]
+    pairs: tuple[str, ...]  # the second texts; empty where rows have one text
     labels: tuple[str, ...]
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...]  # the labels where these are numbers, else empty
     problem: ProblemType
-    head: str
-    answers: tuple[str, ...]
+    head: str  # the head of the run whose answers are known; "" without one
+    answers: tuple[str, ...]  # its out-of-sample answers; "" where there is none
     readings: tuple[MappedReading, ...]
     notes: tuple[str, ...]
 

@@ -66,34 +66,20 @@ class RankedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalDifferences(display.Displayed):
-    """Recipes ranked over several data sets.
+    """Recipes ranked over several data sets."""
 
-    Attributes:
-        recipes: By average rank, the best first.
-        ranks: The average rank of each, from 1, the best; equal scores share a rank.
-        data: The names of the data sets.
-        scores: For each data set the score of every recipe, in the order of `recipes`.
-        friedman: Friedman's test; None of two recipes.
-        critical_difference: The least significant difference of average ranks, by Nemenyi's test.
-        groups: The test of the groups: wilcoxon (with Holm's correction) or nemenyi.
-        pairs: All pairs of recipes.
-        cliques: Maximal groups within which no two recipes differ significantly, the best first.
-        needed: The least number of data sets at which that test can find any difference.
-        left_out: Recipes that some data set lacks.
-        notes: Remarks, a sentence each.
-    """
-
-    recipes: tuple[str, ...]
-    ranks: tuple[float, ...]
-    data: tuple[str, ...]
-    scores: tuple[tuple[float, ...], ...]
-    friedman: Friedman | None
-    critical_difference: float
-    groups: Groups
+    recipes: tuple[str, ...]  # by average rank, the best first
+    ranks: tuple[float, ...]  # from 1, the best; equal scores share a rank
+    data: tuple[str, ...]  # the names of the data sets
+    scores: tuple[tuple[float, ...], ...]  # by data set, in the order of `recipes`
+    friedman: Friedman | None  # None of two recipes
+    critical_difference: float  # the least significant one of average ranks, by Nemenyi's test
+    groups: Groups  # the test of the groups
     pairs: tuple[RankedPair, ...]
+    # maximal groups within which no two recipes differ significantly, the best first
     cliques: tuple[tuple[str, ...], ...]
-    needed: int
-    left_out: tuple[str, ...] = ()
+    needed: int  # the least number of data sets at which that test can find any difference
+    left_out: tuple[str, ...] = ()  # recipes that some data set lacks
     notes: tuple[str, ...] = ()
 
     @property

@@ -56,24 +56,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracked(display.Displayed):
-    """What was logged, and where it is.
+    """What was logged, and where it is."""
 
-    Attributes:
-        tracker: trackio, wandb or mlflow.
-        project: The project; MLflow calls it an experiment.
-        group: The run, as its cells are grouped there.
-        place: The folder, the database or the address.
-        see: The command that shows or sends it; "" of an address.
-        logged: The names of the cells.
-        notes: Remarks, a sentence each.
-    """
-
-    tracker: str
-    project: str
-    group: str
-    place: str
-    see: str
-    logged: tuple[str, ...]
+    tracker: str  # trackio, wandb or mlflow
+    project: str  # MLflow calls it an experiment
+    group: str  # the run, as its cells are grouped there
+    place: str  # the folder, the database or the address
+    see: str  # the command that shows or sends it; "" of an address
+    logged: tuple[str, ...]  # the names of the cells
     notes: tuple[str, ...] = ()
 
     def describe(self) -> display.Description:
