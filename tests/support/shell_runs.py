@@ -4,8 +4,11 @@ import contextlib
 import csv
 import io
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from served import quick_runs
 
 from heads.data.samples import SAMPLES
 from heads.interfaces.cli.app import main
@@ -38,12 +41,23 @@ def quiet(*arguments):
     return code, out.getvalue(), err.getvalue()
 
 
-@pytest.fixture(scope="module")
-def trained(file):
-    """What `heads train --json` printed of a small run."""
-    code, out, err = quiet("train", file, *TRAIN, *QUICK, "--json")
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory):
+    """What `heads train --json` printed of a small run, which is trained once for all files."""
+    place = tmp_path_factory.mktemp("trained")
+    with quick_runs(place):
+        file = write_rows("sentiment", place / "reviews.csv")
+        code, out, err = quiet("train", file, *TRAIN, *QUICK, "--json")
     assert code == 0, err
     return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def trained(place, trained_once):
+    """The same of a copy of that run, among the runs of this file."""
+    folder = Path(trained_once["folder"])
+    copy = shutil.copytree(folder, place / "runs" / folder.name)
+    return trained_once | {"folder": str(copy)}
 
 
 def run(capfd, *arguments):
