@@ -1,7 +1,5 @@
 """Data sets of the Hub: their Parquet files, bounded before they come, from a Hub of our own."""
 
-import contextlib
-
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from fake_hub import BRANCHED, COMMIT, Repository
@@ -73,13 +71,6 @@ def test_a_name_comes_back_as_it_was_written(owner, name, config, split, revisio
     facts = {"config": config, "split": split, "revision": revision}
     dataset = HubDataset(repo=f"{owner}/{name}", **facts)
     assert parse_dataset(str(dataset)) == dataset
-
-
-@settings(max_examples=50, deadline=None)
-@given(text=st.text(max_size=30))
-def test_any_other_name_is_refused(text):
-    with contextlib.suppress(DataError):
-        assert parse_dataset(f"hub:{text}").repo in text
 
 
 def test_splits_and_class_names_come_from_the_branch_of_parquet_files(fake, glue):

@@ -114,13 +114,13 @@ def test_many_rows_are_drawn_by_lot_and_said_to_be(data, tiny):
     assert "20 of 60 rows" in some.notes[0]
 
 
-def test_a_run_is_drawn_with_its_answers(tmp_path, tiny):
+def test_a_run_is_drawn_with_its_answers(tmp_path, tiny, few):
     config = heads.ExperimentConfig(folds=2, curve=False)
     asked = {"recipes": ["mean+ridge", "cls+ridge"], "config": config, "model": str(tiny())}
-    board = heads.train_grid("sentiment", **asked, out=tmp_path / "run")
+    board = heads.train_grid(few, **asked, out=tmp_path / "run")
     found = heads.row_map(tmp_path / "run")
     assert found.head == (board.recommendation.name or board.best)
-    assert len(found.answers) == 420
+    assert len(found.answers) == 100
     table = found.to_pandas()
     right = (table["answer"] == table["label"]).mean()
     assert right == pytest.approx(board.cell(found.head).measures.score)

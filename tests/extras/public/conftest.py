@@ -1,13 +1,5 @@
 import pytest
-from served import page_here, quick_runs
-
-from heads.data.samples import SAMPLES
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    with quick_runs(tmp_path_factory.mktemp("place")) as place:
-        yield place
+from served import page_here
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +11,6 @@ def page(place):
         patch.setenv("GRADIO_TEMP_DIR", str(place / "gradio"))
         with page_here() as page:
             yield page
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """A file of a hundred rows."""
-    lines = SAMPLES["sentiment"].path.read_text("utf-8").splitlines()
-    path = tmp_path_factory.mktemp("few") / "few.csv"
-    path.write_text("\n".join(lines[:101]), "utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
