@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import socket
 import time
 from collections.abc import Callable
@@ -88,21 +87,6 @@ def told(found):
 # Right servers
 
 
-HALF = ("bfloat16", "float16")
-ONE_LAYER = ("gpt2", "dropped")  # a head of one layer has none to drop
-
-
-def serve_each(often, *lists):
-    """Return every combination, each with one form of server in turn, and those run often.
-
-    What a form of server changes does not depend on the rest: it is how answers are wrapped.
-    """
-    forms = itertools.cycle((*FORMATS, "gradio"))
-    products = [row for row in itertools.product(*lists) if row[:2] != ONE_LAYER]
-    rows = [(form, *row) for form, row in zip(forms, products, strict=False)]
-    return slow.but([*rows, *(row for row in often if row not in rows)], *often)
-
-
 # Heads that are served, as arguments of `checkpoint`.
 HEADS = {
     **{family: {"family": family} for family in FAMILIES},
@@ -120,22 +104,27 @@ HEADS = {
 OFTEN_RIGHT = (
     ("tei", "bert", "float32"),
     ("vllm", "gpt2", "bfloat16"),
-    ("transformers", "roberta", "float16"),
     ("vllm", "regression", "float32"),
     ("tei", "several labels", "float32"),
-    ("transformers", "two texts, types", "bfloat16"),
+    ("transformers", "two texts, types", "float32"),
 )
 
 
-@pytest.mark.parametrize(
-    ("form", "head", "dtype"), serve_each(OFTEN_RIGHT, HEADS, ("float32", *HALF))
-)
+# What a form of server changes does not depend on the rest: it is how answers are wrapped.
+PRODUCTS = itertools.product(HEADS, ("float32", "bfloat16", "float16"))
+RIGHT = [
+    (form, *row) for form, row in zip(itertools.cycle((*FORMATS, "gradio")), PRODUCTS, strict=False)
+]
+RIGHT += [row for row in OFTEN_RIGHT if row not in RIGHT]
+
+
+@pytest.mark.parametrize(("form", "head", "dtype"), slow.but(RIGHT, *OFTEN_RIGHT))
 def test_a_right_server_is_not_blamed(checkpoint, form, head, dtype):
     is_paired = "two texts" in head
     if is_paired and form in ("vllm", "gradio"):
         form = "tei"  # these are asked about single texts
     served = Served(folder=checkpoint(**HEADS[head]), dtype=getattr(torch, dtype))
-    found = check(form, served, paired=is_paired)
+    found = check(form, served, paired=is_paired, long=head in FAMILIES)
     assert found.is_right, found.findings
     kinds = {finding.kind for finding in found.findings}
     if head in FAMILIES:
@@ -156,42 +145,16 @@ def test_rounded_scores_are_right_and_faults_of_them_are_seen(checkpoint, decima
 
 
 SWAPPED = ("negative", "positive", "neutral")
-# By name: what is wrong with a server, the kind of the fault, and what its sentence names.
+# By name: the form of server, what is wrong with it, the kind of the fault, and what its sentence
+# names. The first ones are served with each family.
 FAULTS = {
-    "dropped": ({"head": "dropped"}, "head", "dropped"),
-    "pooling": ({"head": "mean"}, "pooling", "average (mean)"),
-    "logits": ({"output": "logits"}, "output", "scores are logits"),
-    "labels": ({"names": SWAPPED}, "labels", "positive the server calls neutral"),
-    "cut": ({"cut": 90}, "truncation", "first 90 tokens"),
-}
-OFTEN_SEEDED = (
-    ("tei", "bert", "dropped", "float32"),
-    ("vllm", "distilbert", "pooling", "float32"),
-    ("gradio", "roberta", "logits", "float32"),
-    ("transformers", "gpt2", "labels", "float32"),
-    ("tei", "roberta", "cut", "bfloat16"),
-)
-
-
-@pytest.mark.parametrize(
-    ("form", "family", "fault", "dtype"),
-    serve_each(OFTEN_SEEDED, FAMILIES, FAULTS, ("float32", "bfloat16")),
-)
-def test_a_seeded_fault_is_named(checkpoint, form, family, fault, dtype):
-    seeded, kind, says = FAULTS[fault]
-    served = Served(folder=checkpoint(family), dtype=getattr(torch, dtype), **seeded)
-    found = check(form, served)
-    assert set(faults(found)) == {kind}, found.findings
-    if fault != "cut" or dtype == "float32":
-        assert says in told(found)
-    else:  # so exact half precision is not always
-        [places] = re.findall(r"reads the first ([\d to]+) tokens", told(found))
-        ends = [int(place) for place in places.split(" to ")]
-        assert ends[0] <= 90 <= ends[-1]
-
-
-# The same with a form of server, and a name of HEADS where it matters.
-OTHERS = {
+    "dropped": ("tei", {"head": "dropped"}, "head", "dropped"),
+    "pooling": ("vllm", {"head": "mean"}, "pooling", "average (mean)"),
+    "logits": ("gradio", {"output": "logits"}, "output", "scores are logits"),
+    "labels": ("transformers", {"names": SWAPPED}, "labels", "positive the server calls neutral"),
+    "cut": ("tei", {"cut": 90}, "truncation", "first 90 tokens"),
+    # Where half precision leaves several places, their range is told.
+    "cut, halved": ("tei", {"cut": 90, "dtype": torch.bfloat16}, "truncation", "the first "),
     "twice": ("tei", {"output": "twice"}, "output", "a softmax of a softmax"),
     "sigmoid": ("vllm", {"output": "sigmoid"}, "output", "a sigmoid of each"),
     "raw is not": ("tei", {"raw_output": "softmax"}, "output", "gives a softmax"),
@@ -208,18 +171,29 @@ OTHERS = {
     # As GPT-2 is on the left of which a batch is filled up, if nobody gives it the places.
     "gpt2": ("tei", {"padding": "left"}, "padding", ""),
     "lower case": ("tei", {"change": str.lower}, "input", "lower-cased"),
+    "other names": ("tei", {"names": ("bad", "so-so", "good")}, "labels", ""),
+    "swapped, the best alone": (
+        "transformers", {"takes_parameters": False, "names": SWAPPED}, "labels", "",
+    ),
     "several labels": ("tei", {"output": "softmax"}, "output", "a softmax of the logits"),
     "pair, one read": ("tei", {"change": lambda both: both[0]}, "input", "The second text"),
     "pair, turned": ("tei", {"change": lambda both: both[::-1]}, "input", "other way round"),
 }  # fmt: skip
-OFTEN = ("cut early", "beside others", "gpt2", "temperature, halved", "sorted", "dropout")
+SEEDED = [*((fault, "bert") for fault in FAULTS)]
+SEEDED += [(fault, family) for fault in list(FAULTS)[:5] for family in FAMILIES[1:]]
+SEEDED.remove(("dropped", "gpt2"))  # a head of one layer has none to drop
+OFTEN = (
+    ("dropped", "bert"), ("pooling", "distilbert"), ("logits", "roberta"), ("labels", "gpt2"),
+    *((fault, "bert") for fault in ("beside others", "gpt2", "temperature, halved")),
+    *((fault, "bert") for fault in ("cut, halved", "sorted", "dropout")),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", slow.but(OTHERS, *OFTEN))
-def test_other_faults_are_named(checkpoint, fault):
-    form, seeded, kind, named = OTHERS[fault]
-    served = Served(folder=checkpoint(**HEADS.get(fault, {})), **seeded)
-    found = check(form, served, paired=fault.startswith("pair"))
+@pytest.mark.parametrize(("fault", "family"), slow.but(SEEDED, *OFTEN))
+def test_a_seeded_fault_is_named(checkpoint, fault, family):
+    form, seeded, kind, named = FAULTS[fault]
+    served = Served(folder=checkpoint(**HEADS.get(fault, HEADS[family])), **seeded)
+    found = check(form, served, paired=fault.startswith("pair"), long=kind == "truncation")
     assert set(faults(found)) == {kind}, found.findings
     assert named in told(found)
 
@@ -233,13 +207,26 @@ def test_a_server_that_cleans_texts_is_recognised(tmp_path, clean):
     assert faults(found) == ["input"], found.findings
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_other_weights_are_no_known_fault(checkpoint, dtype):
+def halve(model):
+    model.bert.encoder.layer[1].output.dense.weight.mul_(0.5)
+
+
+def add_noise(model):
+    for parameter in model.parameters():
+        parameter.mul_(1 + 0.02 * torch.randn(parameter.shape).to(parameter.dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "change"),
+    slow.but(
+        [("float32", halve), ("bfloat16", halve), ("bfloat16", add_noise)], ("bfloat16", add_noise)
+    ),
+)
+def test_other_weights_are_no_known_fault(checkpoint, dtype, change):
     served = Served(folder=checkpoint("bert"), dtype=getattr(torch, dtype))
     with torch.no_grad():
-        served.model.bert.encoder.layer[1].output.dense.weight.mul_(0.5)
-    found = check("tei", served)
+        change(served.model)
+    found = check("tei", served, long=change is halve)
     assert faults(found) == ["unexplained"], found.findings
 
 
@@ -252,41 +239,23 @@ def test_several_faults_at_once_are_told_each_for_itself(checkpoint):
     assert sorted(faults(found)) == ["head", "labels", "output", "truncation"], found.findings
 
 
-def test_weights_with_noise_are_not_half_precision(checkpoint):
-    served = Served(folder=checkpoint("bert"), dtype=torch.bfloat16)
-    with torch.no_grad():
-        for parameter in served.model.parameters():
-            parameter.mul_(1 + 0.02 * torch.randn(parameter.shape).to(parameter.dtype))
-    assert not check("tei", served, long=False).is_right
-
-
 # What is a note
 
 
 NOTES = {
-    **{form: ({}, {"cut": 128}, "truncation") for form in FORMATS},
-    "lost names": ({}, {"names": ("LABEL_0", "LABEL_1", "LABEL_2")}, "labels"),
-    "a documented sigmoid": (HEADS["regression"], {"output": "sigmoid"}, "output"),
+    **{form: (form, {}, {"cut": 128}, "truncation") for form in FORMATS},
+    "lost names": ("tei", {}, {"names": ("LABEL_0", "LABEL_1", "LABEL_2")}, "labels"),
+    "a documented sigmoid": ("tei", HEADS["regression"], {"output": "sigmoid"}, "output"),
+    "the best label alone": ("transformers", {}, {"takes_parameters": False}, "asking"),
 }
 
 
 @pytest.mark.parametrize("name", slow.but(NOTES, "tei", "a documented sigmoid"))
 def test_what_is_right_though_worth_a_note(checkpoint, name):
-    facts, seeded, kind = NOTES[name]
-    form = name if name in FORMATS else "tei"
+    form, facts, seeded, kind = NOTES[name]
     found = check(form, Served(folder=checkpoint(**facts), **seeded), long="cut" in seeded)
     assert found.is_right, found.findings
     assert kind in [finding.kind for finding in found.findings]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_server_that_names_the_best_label_alone(checkpoint, swapped):
-    names = SWAPPED if swapped else ()
-    served = Served(folder=checkpoint(), takes_parameters=False, names=names)
-    found = check("transformers", served)
-    assert faults(found) == ["labels"] * swapped, found.findings
-    assert "asking" in [finding.kind for finding in found.findings]
 
 
 # Labels
@@ -311,11 +280,8 @@ def test_labels_are_matched_by_name_by_number_and_by_place():
 
 
 @pytest.mark.slow
-def test_other_labels_are_a_fault(checkpoint):
-    found = check("tei", Served(folder=checkpoint(), names=("bad", "so-so", "good")))
-    assert set(faults(found)) == {"labels"}, found.findings
-    two = Served(folder=checkpoint(labels=("no", "yes")))
-    with serving_classifier("tei", two) as url:
+def test_another_number_of_labels_is_a_fault(checkpoint):
+    with serving_classifier("tei", Served(folder=checkpoint(labels=("no", "yes")))) as url:
         found = heads.check_endpoint(url, checkpoint())
     assert (faults(found), found.difference) == (["labels"], None)
 
@@ -450,7 +416,7 @@ def test_vllm_takes_no_pairs_and_a_public_place_asks_nobody(checkpoint):
 
 
 @pytest.mark.slow
-def test_of_several_endpoints_of_an_app_one_has_to_be_named(checkpoint):
+def test_an_endpoint_of_an_app_is_chosen_by_its_name_or_by_what_it_takes(checkpoint):
     served = Served(folder=checkpoint())
     with serving_app(served, several=True) as url:
         with pytest.raises(EndpointError):
@@ -459,33 +425,11 @@ def test_of_several_endpoints_of_an_app_one_has_to_be_named(checkpoint):
             heads.check_endpoint(url, checkpoint(), endpoint="clasify")
         found = heads.check_endpoint(url, checkpoint(), endpoint="again")
     assert found.is_right, found.findings
-
-
-@pytest.mark.slow
-def test_an_app_of_two_texts_is_asked_about_pairs(checkpoint):
-    with serving_app(Served(folder=checkpoint()), two=True) as url:
+    with serving_app(served, two=True) as url:
         found = heads.check_endpoint(url, checkpoint(), paired=True)
         assert found.is_right, found.findings
         with pytest.raises(EndpointError):
             heads.check_endpoint(url, checkpoint())
-
-
-# A trained head
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["cls+bert", "cls+roberta"])
-def test_a_trained_head_on_the_bundled_model(tmp_path, recipe):
-    heads.export(heads.train(recipe, "sentiment"), tmp_path / "model")
-    found = check("tei", Served(folder=tmp_path / "model"))
-    assert found.is_right, found.findings
-    found = check("tei", Served(folder=tmp_path / "model", dtype=torch.bfloat16))
-    assert found.is_right, found.findings
-    found = check("tei", Served(folder=tmp_path / "model", head="dropped"))
-    assert faults(found) == ["head"], found.findings
-    found = check("tei", Served(folder=tmp_path / "model", cut=64))
-    assert set(faults(found)) == {"truncation"}, found.findings
-    assert "the first 64 tokens" in told(found)
 
 
 # The shell
