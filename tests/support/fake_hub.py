@@ -19,33 +19,20 @@ BRANCHED = "c0ffee00" * 5  # the commit of every other branch
 
 @dataclass(kw_only=True)
 class Repository:
-    """A model or a data set on the fake Hub.
+    """A model or a data set on the fake Hub."""
 
-    Attributes:
-        folder: Its files.
-        claims: Files that are listed with a size, whether they are there or not.
-        gated: Whether its files are refused.
-        status: What its page answers, if not its listing.
-        seconds: How long its page takes to answer.
-        unsized: Files of which no size is told.
-        file_status: What its files answer, but for the config.
-        rate: How many bytes a second its weights come at; 0 at once, below 0 never.
-        sends: Bytes that its weights are really made of, if not those of the file.
-        branches: Folders of other branches, by name.
-        card: What its card says.
-    """
-
-    folder: Path
+    folder: Path  # its files
+    # files that are listed with a size, whether they are there or not
     claims: dict[str, int] = field(default_factory=dict)
-    gated: bool = False
-    status: int = 200
-    seconds: float = 0.0
-    unsized: frozenset[str] = frozenset()
-    file_status: int = 200
-    rate: float = 0.0
-    sends: int = 0
-    branches: dict[str, Path] = field(default_factory=dict)
-    card: dict[str, object] = field(default_factory=dict)
+    gated: bool = False  # whether its files are refused
+    status: int = 200  # what its page answers, if not its listing
+    seconds: float = 0.0  # how long its page takes to answer
+    unsized: frozenset[str] = frozenset()  # files of which no size is told
+    file_status: int = 200  # what its files answer, but for the config
+    rate: float = 0.0  # bytes a second at which its weights come; 0 at once, below 0 never
+    sends: int = 0  # bytes that its weights are really made of, if not those of the file
+    branches: dict[str, Path] = field(default_factory=dict)  # folders of other branches, by name
+    card: dict[str, object] = field(default_factory=dict)  # what its card says
 
     def sizes_of(self, folder: Path) -> dict[str, int | None]:
         files = (path for path in folder.rglob("*") if path.is_file())

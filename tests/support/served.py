@@ -23,15 +23,10 @@ API = "/gradio_api"
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A server that runs.
+    """A server that runs."""
 
-    Attributes:
-        port: Of loopback.
-        written: The file of all that it writes, on stdout and stderr.
-    """
-
-    port: int
-    written: Path
+    port: int  # of loopback
+    written: Path  # all that it writes, on stdout and stderr
 
     def ask(self, method: str, path: str, body: Any = None, seconds: float = 60) -> tuple[int, str]:
         """Status and text of an answer; a body that is no text is sent as JSON."""

@@ -50,42 +50,25 @@ def write_served(
 
 @dataclass(kw_only=True)
 class Served:
-    """How a checkpoint is served, and with which fault.
-
-    Attributes:
-        head: "own", "dropped" (its hidden layers are not run) or "mean" (of the states).
-        dtype: In what it computes.
-        output: Its scores: "own", or logits, softmax, sigmoid, twice.
-        raw_output: Its scores where it is asked for logits.
-        names: The names of its labels; those of the config, if not given.
-        cut: After how many tokens a text is cut; None where one that is too long is refused.
-        left: Whether it is cut at its beginning.
-        reads_padding: Whether tokens that only fill a batch up are read.
-        padding: On which side they stand.
-        change: What is done to the texts first.
-        takes_parameters: Whether what a question names beside texts is heard.
-        decimals: How many decimals of a score are given; None for all.
-        factor: What logits are multiplied by before they become scores.
-        dropout: Whether dropout is on, as in training.
-        sorts: Whether a batch is answered in the order of its texts' lengths.
-    """
+    """How a checkpoint is served, and with which fault."""
 
     folder: Path
-    head: str = "own"
-    dtype: torch.dtype = torch.float32
-    output: str = "own"
-    raw_output: str = "logits"
-    names: Sequence[str] = ()
+    head: str = "own"  # or "dropped" (its hidden layers are not run) or "mean" (of the states)
+    dtype: torch.dtype = torch.float32  # in what it computes
+    output: str = "own"  # its scores: "own", or logits, softmax, sigmoid, twice
+    raw_output: str = "logits"  # its scores where it is asked for logits
+    names: Sequence[str] = ()  # of its labels; those of the config, if not given
+    # after how many tokens a text is cut; None where one that is too long is refused
     cut: int | None = None
-    left: bool = False
-    reads_padding: bool = False
-    padding: str = "right"
-    change: Callable[[Any], Any] = lambda text: text
-    takes_parameters: bool = True
-    decimals: int | None = None
-    factor: float = 1.0
-    dropout: bool = False
-    sorts: bool = False
+    left: bool = False  # whether it is cut at its beginning
+    reads_padding: bool = False  # whether tokens that only fill a batch up are read
+    padding: str = "right"  # on which side they stand
+    change: Callable[[Any], Any] = lambda text: text  # what is done to the texts first
+    takes_parameters: bool = True  # whether what a question names beside texts is heard
+    decimals: int | None = None  # how many of a score are given; None for all
+    factor: float = 1.0  # what logits are multiplied by before they become scores
+    dropout: bool = False  # whether it is on, as in training
+    sorts: bool = False  # whether a batch is answered in the order of its texts' lengths
     model: Any = field(init=False)
     tokenizer: Any = field(init=False)
 
