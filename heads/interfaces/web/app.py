@@ -53,10 +53,8 @@ def build() -> Page:
             panel = open_lane.build(place)
         with gr.Column(elem_id="place-data", elem_classes="place"):
             arrival = your_data.build(blocks, opening, query, mine, jobs, job)
-        first = try_it.first_screen(opening, place)
         with gr.Column(elem_id="place-learn", elem_classes="place"):
             learn.build(PageParts(query=query, opening=opening))
-        try_it.arriving(blocks, opening, first, place, mine)
         blocks.unload(panel.left)
         blocks.load(**arrival.arrives).then(**arrival.rereads).then(**arrival.probes)
         router.focus(**arrival.shows)

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from heads.data.table import listed
 from heads.errors import DataError
-from heads.interfaces.docstrings import options_class
+from heads.interfaces.docstrings import described, options_class
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 SHOWN = 40  # characters of a text that is no value of its argument
@@ -29,6 +29,16 @@ TYPES: dict[Any, str] = {
     float: "a number", bool: "true or false",
 }  # fmt: skip
 ADAPTERS = {kind: TypeAdapter(kind, config=STRICT) for kind in TYPES}
+
+
+def endpoint(*sources: Any, returns: str = "") -> Callable[[Endpoint], Endpoint]:
+    """Return a decorator that makes an endpoint of a function.
+
+    Its docstring is completed as `described` does, its options are arguments, and their types are
+    checked.
+    """
+    describe = described(*sources, returns=returns)
+    return lambda function: check_types(expand_options(describe(function)))
 
 
 def check_types(endpoint: Endpoint) -> Endpoint:

@@ -53,31 +53,24 @@ class Call:
             what = f"This takes longer than the {seconds} seconds that one call may compute."
             raise LimitError(what, "Ask for less at a time, or use the app on your own machine.")
 
-    @contextlib.asynccontextmanager
-    async def computing(self) -> AsyncIterator[None]:
-        """Hold a slot."""
-        await self._enter()
-        try:
-            yield
-        finally:
-            self._leave()
-
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Give the slot to others while the handler only waits. Called in the handler's thread."""
-        self._loop.call_soon_threadsafe(self._leave)
+        self._loop.call_soon_threadsafe(self.leave)
         try:
             yield
         finally:
             if not self._loop.is_closed():  # the server has ended meanwhile
-                asyncio.run_coroutine_threadsafe(self._enter(forced=True), self._loop).result()
+                asyncio.run_coroutine_threadsafe(self.enter(forced=True), self._loop).result()
 
-    async def _enter(self, *, forced: bool = False) -> None:
+    async def enter(self, *, forced: bool = False) -> None:
+        """Wait for a slot; where it is forced, whether or not anybody waits for the call."""
         if self.slots:
             await self.slots.acquire(self._key, (lambda: None) if forced else self.check)
         self._entered = time.monotonic()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Give the slot back, if the call has one."""
         if not self._entered:
             return
         self._spent += time.monotonic() - self._entered
@@ -136,16 +129,14 @@ def _said() -> Iterator[None]:
         raise notice(error) from None
 
 
-def _with_request(wrapper: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+def _with_request(wrapper: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
     """Give a wrapper the name and signature of a handler, with a `gr.Request` before it."""
     functools.update_wrapper(wrapper, handler)
     signature = inspect.signature(handler)
     first = inspect.Parameter("caller", inspect.Parameter.POSITIONAL_ONLY, annotation=gr.Request)
-    wrapper.__annotations__ = {
-        "caller": gr.Request, **getattr(handler, "__annotations__", {})
-    }  # fmt: skip
-    own: Any = wrapper  # functions have no such attribute by their type
-    own.__signature__ = signature.replace(parameters=[first, *signature.parameters.values()])
+    wrapper.__signature__ = signature.replace(parameters=[first, *signature.parameters.values()])
+    annotations = getattr(handler, "__annotations__", {})
+    wrapper.__annotations__ = {"caller": gr.Request, **annotations}
     return wrapper
 
 
@@ -153,10 +144,13 @@ async def _compute(call: Call | None, step: Callable[[], Any]) -> Any:
     """Run one step of a call in a thread, once it has a slot."""
     if call is None:
         return await run_sync(step)
-    async with call.computing():
+    await call.enter()
+    try:
         with interruptible(call.check, call.outside, call.address):
             call.check()
             return await run_sync(step)
+    finally:
+        call.leave()
 
 
 async def _await_step(task: "asyncio.Task[Any]") -> Any:

@@ -23,17 +23,15 @@ from heads.data.sources import read_named
 from heads.data.table import ColumnHints, Table, short
 from heads.errors import DataError, LimitError
 from heads.events import Progress
-from heads.interfaces.docstrings import described
 from heads.interfaces.views.dataset import build_hints
 from heads.interfaces.web import uploads
-from heads.interfaces.web.arguments import Texts, check_types, expand_options
+from heads.interfaces.web.arguments import Texts, endpoint
 from heads.interfaces.web.guards import show_progress, unchecked
 from heads.interfaces.web.slots import pool, pools
 from heads.interfaces.web.temporary_files import exporting
 from heads.interfaces.web.training_process import TrainingPlace, TrainingSlots, waiting, worked
 from heads.interfaces.web.visitors import address_of
 from heads.options import CompareOptions, EvaluateOptions, FileOptions, PredictOptions, TrainOptions
-from heads.runs.folder import RunFolder
 from heads.settings import ExperimentConfig, current_limits
 
 PUBLIC_REPETITIONS = 10
@@ -44,12 +42,10 @@ def build(slots: TrainingSlots) -> None:
     """Add all endpoints to the page; nothing of them is to be seen."""
     quick = (compare, explain, difference, families, parts, readings)
     slow = (padding, inspect, edit, ablate)
-    core = [(endpoint, "infer") for endpoint in quick] + [
-        (endpoint, "inspect") for endpoint in slow
-    ]
-    for endpoint, slots_name in core:
-        _add_endpoint(endpoint, slots_name)
-    names = {endpoint.__name__ for endpoint in (*quick, *slow, predict, evaluate, read)}
+    core = dict.fromkeys(quick, "infer") | dict.fromkeys(slow, "inspect")
+    for function, slots_name in core.items():
+        _add_endpoint(function, slots_name)
+    names = {function.__name__ for function in (*core, predict, evaluate, read)}
     _add_endpoints_of_extras({*names, "train_grid"})
     with gr.Column(visible=False):
         answers = gr.JSON(label="account"), gr.File(label="rows")
@@ -59,22 +55,22 @@ def build(slots: TrainingSlots) -> None:
         _add_file_endpoint(train_grid_on(slots), "training", gr.JSON(label="answer"))
 
 
-def _add_endpoint(endpoint: Callable[..., Any], slots_name: str) -> None:
+def _add_endpoint(function: Callable[..., Any], slots_name: str) -> None:
     # Documented as `gr.api`, and missing in what Gradio exports by its types.
-    gr.api(endpoint, api_name=endpoint.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
+    gr.api(function, api_name=function.__name__, **pool(slots_name))  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _add_endpoints_of_extras(names: set[str]) -> None:
     """Add the endpoints of extras but for those whose name is taken or that Gradio refuses."""
-    for endpoint, slots_name in plugins.load_sections("endpoints"):
-        name, problem = endpoint.__name__, ""
+    for function, slots_name in plugins.load_sections("endpoints"):
+        name, problem = function.__name__, ""
         if name in names:
             problem = "there is one of that name"
         elif slots_name not in pools():
             problem = f"there are no slots called '{slots_name}'"
         else:
             try:
-                _add_endpoint(endpoint, slots_name)
+                _add_endpoint(function, slots_name)
             except Exception as error:  # of annotations that are missing, for example
                 problem = plugins.describe_error(error)
         names.add(name)
@@ -82,21 +78,19 @@ def _add_endpoints_of_extras(names: set[str]) -> None:
             plugins.log_once(f"The endpoint '{name}' of an extra is left out: {problem}.")
 
 
-def _add_file_endpoint(endpoint: Callable[..., Any], slots_name: str, *outputs: Any) -> None:
+def _add_file_endpoint(function: Callable[..., Any], slots_name: str, *outputs: Any) -> None:
     """Add an endpoint that takes a file, which `gr.api` cannot, with a component per argument."""
     inputs = []
-    for name, parameter in signature(endpoint).parameters.items():
+    for name, parameter in signature(function).parameters.items():
         if component := INPUTS.get(parameter.annotation):
             inputs.append(unchecked(component(parameter.default, label=name)))
         elif parameter.annotation is not gr.Request:
             inputs.append(gr.File(label=name))
-    event = {"api_name": endpoint.__name__, **pool(slots_name)}
-    gr.Button().click(endpoint, inputs, [*outputs], **event)
+    event = {"api_name": function.__name__, **pool(slots_name)}
+    gr.Button().click(function, inputs, [*outputs], **event)
 
 
-@check_types
-@expand_options
-@described(api.predict)
+@endpoint(api.predict)
 def predict(
     file: str | None, *, options: PredictOptions, to: str = ""
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
@@ -121,9 +115,7 @@ def predict(
         yield report.as_json() | {"to": target.name}, str(target)
 
 
-@check_types
-@expand_options
-@described(api.evaluate)
+@endpoint(api.evaluate)
 def evaluate(file: str | None, *, options: EvaluateOptions) -> Iterator[dict[str, Any]]:
     """Scores one head on a file with labels, with the intervals of a leaderboard.
 
@@ -211,9 +203,7 @@ class ColumnArguments:
         return build_hints(columns, self.labels_are, self.label_columns, self.order)
 
 
-@check_types
-@expand_options
-@described(api.read)
+@endpoint(api.read)
 def read(file: str | None = None, *, columns: ColumnArguments, dataset: str = "") -> dict[str, Any]:
     """Reads a file of texts and labels: columns, rows used and dropped, classes, warnings.
 
@@ -229,9 +219,7 @@ def read(file: str | None = None, *, columns: ColumnArguments, dataset: str = ""
 def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]]]:
     """Return the endpoint `train_grid`, whose trainings take turns in these slots."""
 
-    @check_types
-    @expand_options
-    @described(api.train_grid, ExperimentConfig, read)
+    @endpoint(api.train_grid, ExperimentConfig, read)
     def train_grid(
         request: gr.Request,
         file: str | None = None,
@@ -250,7 +238,10 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
         from heads.backbone.safety import admit
         from heads.runs.spec import RunRequest
 
-        _check_repetitions(config)
+        for name in ("seeds", "folds", "repetitions") if current_limits().public else ():
+            if (value := getattr(config, name)) > PUBLIC_REPETITIONS:
+                what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
+                raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
         # At once: where Gradio put files nothing stays for long, and others may train first.
         with uploads.lent(file, test) as (name, test_name):
             admit(options.model)  # fetched before its turn: others train meanwhile
@@ -267,14 +258,6 @@ def train_grid_on(slots: TrainingSlots) -> Callable[..., Iterator[dict[str, Any]
                 yield from _run(request_run(), place)
 
     return train_grid
-
-
-def _check_repetitions(config: ExperimentConfig) -> None:
-    """Raise LimitError in public mode for more seeds, folds or repetitions than allowed there."""
-    for name in ("seeds", "folds", "repetitions"):
-        if current_limits().public and (value := getattr(config, name)) > PUBLIC_REPETITIONS:
-            what = f"{name} must be at most {PUBLIC_REPETITIONS} in public, not {value}."
-            raise LimitError(what, "Ask for fewer, or use the app on your own machine.")
 
 
 def _read(kept: str, hints: ColumnHints, model: str = BUNDLED, dataset: str = "") -> Data:
@@ -307,24 +290,19 @@ def _run(request: Any, place: TrainingPlace) -> Iterator[dict[str, Any]]:
     from heads.runs.leaderboard import leaderboard
     from heads.runs.runner import begin
 
-    run = begin(request)
+    run, limits = begin(request), current_limits()
+    last: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
     try:
-        yield from _iter_events(run, place)
+        with contextlib.closing(worked(run, place.stop, limits.run_seconds)) as beats:
+            for events in beats:  # something is yielded at each: between, Gradio notices a cancel
+                cells = [event for event in events if event["event"] == "cell"]
+                last = next(reversed(events), last)
+                yield from cells or [last]
         yield leaderboard(run).as_json()
     finally:
-        if current_limits().public:  # nobody else can name it, so nobody will ask for it
+        if limits.public:  # nobody else can name it, so nobody will ask for it
             with contextlib.suppress(DataError):
                 run.delete()
-
-
-def _iter_events(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any]]:
-    """Yield the events of a run's worker at every beat: between them Gradio notices a cancel."""
-    last: dict[str, Any] = {"event": "progress", "says": "Starting", "share": 0.0}
-    with contextlib.closing(worked(run, place.stop, current_limits().run_seconds)) as beats:
-        for events in beats:
-            cells = [event for event in events if event["event"] == "cell"]
-            last = next(reversed(events), last)
-            yield from cells or [last]
 
 
 # --- Typed endpoints: what the page can do, for programs. Also the MCP tools, where asked for.
@@ -332,9 +310,7 @@ def _iter_events(run: RunFolder, place: TrainingPlace) -> Iterator[dict[str, Any
 COMMON: list[str] = list(RECIPES)  # shown as the default
 
 
-@check_types
-@expand_options
-@described(
+@endpoint(
     api.compare,
     returns="The classes, and for each recipe its logits, probabilities and held-out accuracy.",
 )
@@ -344,8 +320,7 @@ def compare(
     return api.compare(text, pair, options=options, recipes=recipes).as_json()
 
 
-@check_types
-@described(
+@endpoint(
     api.explain,
     returns="The steps from tokens to logits with their tensors, and each token's share.",
 )
@@ -355,8 +330,7 @@ def explain(
     return api.explain(recipe, text, pair, model=model, sample=sample).as_json()
 
 
-@check_types
-@described(
+@endpoint(
     api.catalogue,
     returns="The family, its class, its form, its recipe, and the reason where there is none.",
 )
@@ -364,14 +338,12 @@ def families() -> list[dict[str, Any]]:
     return [entry.as_json() for entry in api.catalogue()]
 
 
-@check_types
-@described(api.difference, returns="The two names and the difference, a few sentences.")
+@endpoint(api.difference, returns="The two names and the difference, a few sentences.")
 def difference(one: str, other: str, model: str = BUNDLED) -> dict[str, str]:
     return {"one": one, "other": other, "difference": api.difference(one, other, model=model)}
 
 
-@check_types
-@described(
+@endpoint(
     api.examine,
     returns="Each change with the largest difference of two logits, the reason and what to do.",
 )
@@ -379,9 +351,7 @@ def padding(model: str) -> dict[str, Any]:
     return api.examine(model).as_json()
 
 
-@check_types
-@expand_options
-@described(api.Inspector.attribute, api.compare)
+@endpoint(api.Inspector.attribute, api.compare)
 def inspect(
     text: str, pair: str = "", *, heads: api.Inspector, label: str = "", against: str = "others"
 ) -> dict[str, Any]:
@@ -397,9 +367,7 @@ def inspect(
     }
 
 
-@check_types
-@expand_options
-@described(
+@endpoint(
     api.Inspector.flips,
     api.compare,
     returns="What each head says of each sentence, and a summary in a sentence.",
@@ -408,9 +376,7 @@ def edit(text: str, edits: list[str], pair: str = "", *, heads: api.Inspector) -
     return heads.flips(text, edits, pair).as_json()
 
 
-@check_types
-@expand_options
-@described(
+@endpoint(
     api.Inspector.ablate,
     api.compare,
     returns="For each head and layer the logits and answers before and after, those of the head "
@@ -423,9 +389,7 @@ def ablate(
     return [ablation.as_json() for ablation in ablations]
 
 
-@check_types
-@expand_options
-@described(
+@endpoint(
     api.Inspector.readings,
     api.compare,
     returns="For each head its logits and the probabilities of each reading.",
@@ -436,7 +400,7 @@ def readings(
     return [reading.as_json() for reading in heads.readings(text, pair, temperature=temperature)]
 
 
-@check_types
+@endpoint()
 def parts() -> dict[str, Any]:
     """Lists every pooling, choice of layers and head, with a sentence and the source of each.
 

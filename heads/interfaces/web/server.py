@@ -49,7 +49,9 @@ class Page:
     def __init__(self, **settings: Any) -> None:
         """Prepare the environment, and begin a page with settings of `gradio.Blocks`."""
         prepare_server()
-        check_protection()
+        if current_limits().public and not plugins.load_each("admission", required=True):
+            what = "This installation lacks the extra that protects a page from strangers."
+            raise HeadsError(what, "Start the page without --public, HEADS_PUBLIC and SPACE_ID.")
         self.blocks, self.visitors = _Blocks(**settings), Visitors()
         self.url = ""
         self._server: uvicorn.Server | None = None
@@ -132,13 +134,6 @@ class Page:
             yield
         finally:
             clock.cancel()
-
-
-def check_protection() -> None:
-    """Raise HeadsError in public mode if nothing here protects a server from strangers."""
-    if current_limits().public and not plugins.load_each("admission", required=True):
-        what = "This installation lacks the extra that protects a page which strangers can open."
-        raise HeadsError(what, "Start the page without --public, HEADS_PUBLIC and SPACE_ID.")
 
 
 def _bind(host: str, port: int | None) -> socket.socket:

@@ -229,8 +229,7 @@ class TrainingJobs:
 
     def of(self, run: str, page: str = "") -> TrainingJob | None:
         """Return the training of a run that this server began, and note that the page saw it."""
-        job = self._jobs.get(run)
-        if job:
+        if job := self._jobs.get(run):
             with self._lock:
                 self._look(job, page)
         return job
@@ -282,13 +281,14 @@ class TrainingJobs:
                     self._leave_unread(job)
                 if job.stop.is_set():
                     return
-                asked = load(job.run)
-                job.course.metric, job.course.planned = asked.metric, len(asked.recipes)
-                job.course.splits = len(asked.splits)
-                both = zip(asked.recipes, asked.resolved, strict=True)
-                job.course.tuned = frozenset(name for name, one in both if one.is_tuned)
-                job.course.says, job.recipes = "Starting", asked.resolved
-                budget = asked.config.budget_seconds or current_limits().run_seconds
+                spec = load(job.run)
+                both = zip(spec.recipes, spec.resolved, strict=True)
+                job.course = Course(
+                    metric=spec.metric, planned=len(spec.recipes), splits=len(spec.splits),
+                    tuned=frozenset(name for name, one in both if one.is_tuned),
+                )  # fmt: skip
+                job.recipes = spec.resolved
+                budget = spec.config.budget_seconds or current_limits().run_seconds
                 begun, has_started = time.monotonic(), False
                 for events in worked(job.run, job.stop, budget + PATIENCE if budget else 0.0):
                     if events and not has_started:

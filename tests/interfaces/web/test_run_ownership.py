@@ -138,11 +138,11 @@ def test_whoever_has_the_link_sees_a_run_and_has_no_right_to_it(owned):
     assert run_access.owned(run.id, [secret], "stop") == run
     assert run_access.opened(run.id) == run
     jobs = TrainingJobs(TrainingSlots(most=1))
-    assert 'data-do="delete"' in your_data.rail([secret], "", jobs)
+    assert 'data-do="delete"' in your_data.draw_rail([secret], "", jobs)
     for mine in forged(run):
         with pytest.raises(LimitError, match=ONLY):
             run_access.owned(run.id, mine, "stop")
-        shown = your_data.rail(mine, run.id, jobs)
+        shown = your_data.draw_rail(mine, run.id, jobs)
         assert not any(f'data-do="{act}"' in shown for act in ("stop", "resume", "delete"))
     assert run_access.visible([run.id]) == [run]  # what a browser remembered before is shown
 

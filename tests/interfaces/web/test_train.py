@@ -160,21 +160,23 @@ def test_settings_are_shown_where_they_apply(sample, hidden):
     assert ("spearman" in metrics) == (sample == "similarity")
 
 
+CELL = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 3}
+EXPECTED = {"event": "expected", "reading": 0.0, "threads": 2}
+
+
 def test_a_course_never_goes_back_and_tells_the_time_left():
     course = Course()
     course.hear({"event": "progress", "says": "Reading", "share": 0.4})
     course.hear({"event": "progress", "says": "Loading", "share": 0.0})
     assert (course.share, course.brief, course.best) == (0.4, "Loading", "")
     heads = {"mean+linear": 10.0, "cls+linear": 10.0, "cls+mlp": 30.0}
-    expected = {"event": "expected", "heads": heads, "reading": 0.0, "threads": 2}
-    course.hear(expected | {"seconds": 60.0})
+    course.hear(EXPECTED | {"heads": heads, "seconds": 60.0})
     assert 59 < course.left <= 60
-    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 3}
-    course.hear(cell | {"recipe": "majority", "done": 0})
+    course.hear(CELL | {"recipe": "majority", "done": 0})
     assert course.scores == {}
-    course.hear(cell | {"recipe": "mean+linear", "done": 1, "seconds": 20.0})
+    course.hear(CELL | {"recipe": "mean+linear", "done": 1, "seconds": 20.0})
     assert 49 < course.left <= 50  # it took as long as was expected
-    course.hear(cell | {"recipe": "cls+linear", "score": 0.5, "done": 2, "seconds": 72.0})
+    course.hear(CELL | {"recipe": "cls+linear", "score": 0.5, "done": 2, "seconds": 72.0})
     assert 79 < course.left <= 86  # twice as long, and so will the rest
     assert course.best == "mean+linear leads with 90.0 % so far"
     assert course.brief.startswith("2 of 3 heads · about 1 min ")
@@ -182,46 +184,37 @@ def test_a_course_never_goes_back_and_tells_the_time_left():
 
 
 def test_a_course_says_how_far_a_tuned_head_is():
-    tuned = frozenset({"mean+linear?tune=full", "cls+linear?tune=full"})
-    course = Course(planned=3, tuned=tuned, splits=2)
-    cell = {"event": "cell", "score": 0.9, "low": 0.8, "high": 0.95, "planned": 3}
-    course.hear(cell | {"recipe": "majority", "done": 0})
-    course.hear(cell | {"recipe": "mean+linear", "done": 1})
-    course.hear(cell | {"recipe": "tfidf", "done": 1})
-    assert course.left is None  # nothing was expected
-    told = {"recipe": "mean+linear?tune=full", "metric": "accuracy", "seed": 0}
+    first, second = "mean+linear?tune=full", "cls+linear?tune=full"
+    course = Course(planned=3, tuned=frozenset({first, second}), splits=2)
     looks = [{"epochs": 1, "planned": 4}, {"epochs": 2, "planned": 4}]
-    shares = [course.share]
-    for look in looks:
-        course.hear(told | {"event": "trying", "settings": look})
-        shares.append(course.share)
-        time.sleep(0.01)
-    assert course.says.startswith(
-        "1 of 3 heads trained; mean+linear?tune=full: training 1 of 2, trying"
+    trying, *_, again = (
+        {"event": "trying", "recipe": first, "metric": "accuracy", "seed": 0, "settings": look}
+        for look in (*looks, looks[0])  # another setting begins
     )
-    assert course.says.endswith("pass 2 of 4")
-    heads = {"mean+linear": 1.0, **dict.fromkeys(tuned, 40.0)}
-    expected = {"event": "expected", "heads": heads, "reading": 0.0, "threads": 2}
-    course.hear(expected | {"seconds": 81.0})
-    course.hear(told | {"event": "trying", "settings": looks[1]})
-    assert 0 < course.left < 80
-    shares.append(course.share)
-    course.hear(told | {"event": "trying", "settings": looks[0]})  # another setting begins
-    shares.append(course.share)
-    course.hear(told | {"event": "fitting", "seed": 1})
-    assert course.says.endswith("training 2 of 2, with the settings chosen")
-    course.hear(cell | {"recipe": "mean+linear?tune=full", "done": 2, "seconds": 40.0})
-    shares.append(course.share)
-    course.hear(cell | {"recipe": "cls+linear?tune=full", "done": 3, "seconds": 40.0})
-    shares.append(course.share)
+    heads = {"mean+linear": 1.0, first: 40.0, second: 40.0}
+    shares = []
+    for event, says in (
+        (CELL | {"recipe": "mean+linear", "done": 1}, "1 of 3 heads trained"),
+        (trying, f"{first}: training 1 of 2, trying settings, pass 1 of 4"),
+        (EXPECTED | {"heads": heads, "seconds": 81.0}, ""),
+        (trying | {"settings": looks[1]}, "pass 2 of 4"),
+        (again, "pass 1 of 4"),
+        (again | {"event": "fitting", "seed": 1}, "training 2 of 2, with the settings chosen"),
+        (CELL | {"recipe": first, "done": 2, "seconds": 40.0}, "2 of 3 heads trained"),
+        (CELL | {"recipe": second, "done": 3, "seconds": 40.0}, "3 of 3 heads trained"),
+    ):
+        assert (course.left is None) == (len(shares) < 3)  # nothing was expected before
+        course.hear(event)
+        assert course.says.endswith(says)
+        shares.append(course.share)
     assert shares == sorted(shares)
     assert course.share == pytest.approx(0.95)
 
 
 def test_an_estimate_of_what_is_no_longer_chosen_is_dropped(monkeypatch):
-    monkeypatch.setattr(your_data, "_estimated", lambda _, stop, *given: {"find": given[0]})
+    monkeypatch.setattr(your_data, "_measure_duration", lambda _, stop, *given: {"find": given[0]})
     pending, jobs = your_data.PendingEstimate(), TrainingJobs(TrainingSlots(most=1))
-    late, soon = (your_data.probed(jobs, pending, held) for held in ("first", "second"))
+    late, soon = (your_data.estimate_duration(jobs, pending, held) for held in ("first", "second"))
     for answers in (late, soon):
         assert "measuring" in next(answers)["find"]["value"]
     assert next(soon) == {"find": "second"}

@@ -30,6 +30,13 @@ PAUSE = 0.4  # seconds without a key, after which one has typed to the end
 Stream = Generator[Any, None, None]
 
 
+def _answers() -> Any:
+    """Import the module of what an opened lane answers, and with it torch."""
+    from heads.interfaces.web.places import lane_answers
+
+    return lane_answers
+
+
 # --- What of it is waited for.
 
 
@@ -106,25 +113,20 @@ class PanelHandlers:
 
     def turned(self, query: str, label: str, against: str, request: gr.Request) -> Stream:
         """Another class is asked about, or against another one."""
-        from heads.interfaces.web.places.lane_answers import why
-
         asked = Location.of(query)
         question = self.questions.begin(request.session_hash or "", asked)
-        yield from until_over(question, why(asked, label, against))
+        yield from until_over(question, _answers().why(asked, label, against))
 
     def trained_anew(self, query: str, request: gr.Request) -> Stream:
         """The head without each of its layers, which it is trained without."""
-        from heads.interfaces.web.places.lane_answers import retrain
-
         asked = Location.of(query)
-        yield from until_over(self._under_way(asked, request), retrain(asked))
+        yield from until_over(self._under_way(asked, request), _answers().retrain(asked))
 
     def prepared(self, query: str, form: str, request: gr.Request) -> Stream:
         """The head as a file."""
-        from heads.interfaces.web.places.lane_answers import prepare_file
-
         asked = Location.of(query)
-        yield from until_over(self._under_way(asked, request), prepare_file(asked, form))
+        file = _answers().prepare_file(asked, form)
+        yield from until_over(self._under_way(asked, request), file)
 
     def left(self, request: gr.Request) -> None:
         """The page is closed."""
@@ -202,15 +204,12 @@ def draw_why(place: Try, asking: PanelHandlers) -> SectionParts:
     run: dict[str, Any] = {"trigger_mode": "always_last", **LOOKS, **QUIET}
     outputs = [status, label, against, tokens, near, layers, anew, lines, flips]
     gr.on([label.input, against.input], asking.turned, asked, outputs, **run)
-    ask.click(_answer_edits, [place.query, lines], flips, **run)
+    ask.click(
+        lambda query, lines: _answers().answer_edits(Location.of(query), lines),
+        [place.query, lines], flips, **run,
+    )  # fmt: skip
     anew.click(asking.trained_anew, place.query, layers, **run)
     return SectionParts(outputs=outputs, inputs=(label, against))
-
-
-def _answer_edits(query: str, lines: str) -> Any:
-    from heads.interfaces.web.places.lane_answers import answer_edits
-
-    return answer_edits(Location.of(query), lines)
 
 
 def draw_compare(place: Try, handlers: PanelHandlers) -> SectionParts:
@@ -221,9 +220,7 @@ def draw_compare(place: Try, handlers: PanelHandlers) -> SectionParts:
     view = gr.HTML("", elem_id="side-by-side")
 
     def chosen(query: str, other: str) -> Stream:
-        from heads.interfaces.web.places.lane_answers import compare_lanes
-
-        yield from compare_lanes(Location.of(query), other or "")
+        yield from _answers().compare_lanes(Location.of(query), other or "")
 
     other.input(chosen, [place.query, other], [other, view], **LOOKS, **QUIET)
     return SectionParts(outputs=[other, view], inputs=(other,), keeps_inputs=False)
@@ -234,27 +231,16 @@ def draw_numbers(place: Try, handlers: PanelHandlers) -> SectionParts:
     table = gr.HTML("", elem_id="numbers")
     # Hidden boxes in a tab are shown once the tab is opened by a click, so none is kept here.
     button = gr.Button("Save as CSV", size="sm")
-    saves(button, _save_numbers, [place.query], "head-to-head.csv", "looks")
+    save = lambda query: _answers().numbers_csv(Location.of(query))  # noqa: E731
+    saves(button, save, [place.query], "head-to-head.csv", "looks")
     power = gr.Slider(-1, 1, value=0, step=0.05, label=TEMPERATURE, elem_id="temperature")
     warm = gr.HTML("", elem_id="warm")
     outputs = [table, power, warm]
     power.change(
-        _warm, [place.query, power], warm, preprocess=False, trigger_mode="always_last",
-        **LOOKS, **QUIET,
+        lambda query, power: _answers().apply_temperature(Location.of(query), power),
+        [place.query, power], warm, preprocess=False, trigger_mode="always_last", **LOOKS, **QUIET,
     )  # fmt: skip
     return SectionParts(outputs=outputs)
-
-
-def _save_numbers(query: str) -> str:
-    from heads.interfaces.web.places.lane_answers import numbers_csv
-
-    return numbers_csv(Location.of(query))
-
-
-def _warm(query: str, power: Any) -> Any:
-    from heads.interfaces.web.places.lane_answers import apply_temperature
-
-    return apply_temperature(Location.of(query), power)
 
 
 def draw_take(place: Try, asking: PanelHandlers) -> SectionParts:

@@ -1,6 +1,6 @@
 """Which heads on which base model, and how they are compared."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -110,38 +110,14 @@ LEARNED = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsInputs:
-    """The components that say which heads."""
-
-    model: gr.Dropdown
-    grid: gr.Radio
-    own: gr.Dropdown
-    seeds: gr.Slider
-    pairs: gr.CheckboxGroup
-    losses: gr.CheckboxGroup
-    tunes: gr.CheckboxGroup
-    form: dict[str, Any]  # one for each setting of an experiment in `FORM`, by its name
-    last_updates: gr.State  # of `update_settings`, without values
-
-    def all(self) -> list[Any]:
-        """In the order of `build_request`."""
-        ways = [self.pairs, self.losses, self.tunes]
-        return [self.model, self.grid, self.own, self.seeds, *ways, *self.form.values()]
-
-    def updated_components(self) -> dict[str, Any]:
-        """Return the components that `update_settings` updates, by their names."""
-        names = ("seeds", "pairs", "losses", "last_updates")
-        return {name: getattr(self, name) for name in names} | self.form
-
-    def changes(self) -> list[Any]:
-        """Return the events that change what is asked."""
-        # A recipe that is typed is a change, and to Gradio no input.
-        events = [self.grid.input, self.own.change, self.model.input]
-        events += [self.pairs.input, self.losses.input, self.tunes.change]
-        sliders = [one for one in (self.seeds, *self.form.values()) if isinstance(one, gr.Slider)]
-        others = [one for one in self.form.values() if not isinstance(one, gr.Slider)]
-        return [*events, *(one.release for one in sliders), *(one.input for one in others)]
+def list_changes(inputs: dict[str, Any]) -> list[Any]:
+    """Return the events that change what the inputs ask."""
+    # A recipe that is typed is a change, and to Gradio no input.
+    changes = {name: inputs[name].change for name in ("own", "tunes")}
+    return [
+        changes.get(name) or (control.release if isinstance(control, gr.Slider) else control.input)
+        for name, control in inputs.items()
+    ]
 
 
 def update_settings(data: Data) -> Values:
@@ -171,8 +147,13 @@ def update_settings(data: Data) -> Values:
     return updates | {"last_updates": last_updates}
 
 
-def build(opening: Opening) -> SettingsInputs:
-    """Draws the settings, folded, and returns what says which heads."""
+def build(opening: Opening) -> tuple[dict[str, Any], gr.State]:
+    """Draw the settings, folded.
+
+    Returns:
+        The inputs by name, in the order in which `build_request` takes their values, and the last
+        updates of `update_settings`, without values.
+    """
     with gr.Accordion("Settings", open=False, elem_id="settings") as settings:
         with gr.Row():
             with gr.Column(min_width=280):
@@ -209,20 +190,14 @@ def build(opening: Opening) -> SettingsInputs:
             for column in range(COLUMNS):
                 with gr.Column(min_width=240):
                     controls |= {name: _control(name) for name in others[column::COLUMNS]}
-    inputs = SettingsInputs(
-        model=model,
-        grid=grid,
-        own=own,
-        seeds=seeds,
-        pairs=pairs,
-        losses=losses,
-        tunes=tunes,
-        form={field.name: controls[field.name] for field in FORM},
-        last_updates=gr.State({}),
-    )
+    inputs: dict[str, Any] = {
+        "model": model, "grid": grid, "own": own, "seeds": seeds, "pairs": pairs,
+        "losses": losses, "tunes": tunes, **{field.name: controls[field.name] for field in FORM},
+    }  # fmt: skip
+    last_updates = gr.State({})
     # Gradio before 6.30 loses updates of components in an accordion that was never opened.
     resend = lambda updates: updates  # noqa: E731
-    resends = by_name(resend, inputs.last_updates, inputs.updated_components())
+    resends = by_name(resend, last_updates, inputs)
     events = [settings.expand, comparison.expand]
     gr.on(events, **resends, queue=False, trigger_mode="multiple", **QUIET)
     opening.fills([grid, own], lambda: [gr.update(choices=_grids()), gr.update(choices=_recipes())])
@@ -239,7 +214,7 @@ def build(opening: Opening) -> SettingsInputs:
         return [gr.update(visible=grid == OWN), ticked]
 
     grid.input(chosen, [grid, tunes], [own, tunes], queue=False, **QUIET)
-    return inputs
+    return inputs, last_updates
 
 
 def _tick_boxes(

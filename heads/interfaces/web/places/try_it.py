@@ -26,7 +26,7 @@ from heads.interfaces.web.places.answers import (
     under,
 )
 from heads.interfaces.web.slots import QUIET, pool
-from heads.interfaces.web.startup import SAYS, Filling, Opening
+from heads.interfaces.web.startup import SAYS, Opening
 from heads.interfaces.web.visitors import Recent
 from heads.parts.resolved_recipe import JOINT, SIAMESE
 
@@ -101,6 +101,7 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
         },
         handlers=TryHandlers(PendingQuestions()),
     )  # fmt: skip
+    _wire_arrival(page, opening, place, mine)
     return replace(place, loaded=_wire(page, place, mine))
 
 
@@ -385,8 +386,8 @@ def _turned(asked: Location, model: str, source: str, way: str, raw: bool = Fals
 # --- What it opens with.
 
 
-def example(opening: Opening, names: Iterable[str]) -> list[Any]:
-    """The answers to the first question; says meanwhile how far it is."""
+def _example(opening: Opening, names: Iterable[str]) -> list[Any]:
+    """Answer the first question, unless the process ends meanwhile."""
     values: Values = {"error": ""}
     for step in answering(PendingQuestion(asked=OPENING)):
         values |= step
@@ -395,10 +396,10 @@ def example(opening: Opening, names: Iterable[str]) -> list[Any]:
     return [values.get(name, gr.skip()) for name in names]
 
 
-def arriving(
-    page: gr.Blocks, opening: Opening, first: Filling, place: Try, mine: gr.BrowserState
-) -> None:
-    """Shows who comes the first example, or what the link asks."""
+def _wire_arrival(page: gr.Blocks, opening: Opening, place: Try, mine: gr.BrowserState) -> None:
+    """Show who comes the first example, or what the link asks."""
+    make = lambda: _example(opening, place.answers)  # noqa: E731
+    first = opening.fills([*place.answers.values()], make, is_sent=False)
 
     def came(arrived: str, known: Any, request: gr.Request) -> Iterator[Values]:
         asked = Location.of(dict(request.query_params))
@@ -415,9 +416,3 @@ def arriving(
             yield from place.handlers.with_settings(asked, known, request)
 
     page.load(**by_name(came, [opening.arrived, mine], place.outputs), **QUIET, **ASKS)
-
-
-def first_screen(opening: Opening, place: Try) -> Filling:
-    """Has the first example made once the base model can be asked."""
-    answers = place.answers
-    return opening.fills([*answers.values()], lambda: example(opening, answers), is_sent=False)

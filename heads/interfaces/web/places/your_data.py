@@ -13,7 +13,9 @@ import gradio as gr
 from heads.data.samples import SAMPLES
 from heads.errors import DataError, HeadsError, LimitError, ModelError
 from heads.evaluation.metrics import SCORES
+from heads.interfaces.views.format import of_metric, offered
 from heads.interfaces.views.html import busy, failure, render
+from heads.interfaces.views.lanes import title_of
 from heads.interfaces.web import run_access, temporary_files, uploads
 from heads.interfaces.web.guards import Values, by_name, clicked, failed, saves
 from heads.interfaces.web.location import MOST, Location
@@ -46,7 +48,7 @@ FOREST, HEAT = "Forest", "Heat map"
 # --- What the rail and the strip say.
 
 
-def rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
+def draw_rail(mine: Any, shown: str, jobs: TrainingJobs) -> Any:
     """Draw the runs that a visitor may see, the newest first."""
     runs = []
     for run in run_access.visible(mine):
@@ -81,8 +83,8 @@ def _describe_run(run: RunFolder, mine: Any, job: TrainingJob | None) -> dict[st
     }
 
 
-def strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
-    """The training that runs, wherever on the page one is; who began it can stop it there."""
+def draw_strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
+    """Draw the training that runs, wherever on the page one is; who began it can stop it there."""
     if not jobs:
         return render("job.html", says="")
     job = jobs[0]
@@ -97,46 +99,40 @@ def strip(jobs: Sequence[TrainingJob], mine: Any) -> Any:
 
 
 def draw_training(job: TrainingJob) -> Values:
-    """Draw status and live heat map of a training."""
+    """Draw status and heat map of a training, as far as it is filled."""
     course = job.course
     says = course.says if course.tuned and course.done else course.brief
     status = busy("; ".join(filter(None, (says, course.best))), course.share)
-    return {"status": status, "live": live(job)}
-
-
-def live(job: TrainingJob) -> Any:
-    """The heat map, as far as it is filled."""
+    if not job.recipes:
+        return {"status": status, "live": None}
     from heads.interfaces.views.charts import Tile, live_heat
-    from heads.interfaces.views.format import of_metric
     from heads.runs.racing import stopped_of
 
-    if not job.recipes:
-        return None
-    out = [one.recipe for one in stopped_of(job.run)]
-    metric = SCORES[job.course.metric]
+    eliminated = [stop.recipe for stop in stopped_of(job.run)]
+    metric = SCORES[course.metric]
     tiles = {
         name: Tile(value=score, shown=metric.told(score))
-        for name, (score, _, _) in job.course.scores.items()
+        for name, (score, _, _) in course.scores.items()
     }
-    return plotted(live_heat(job.recipes, tiles, of_metric(job.course.metric), out))
+    chart = live_heat(job.recipes, tiles, of_metric(course.metric), eliminated)
+    return {"status": status, "live": plotted(chart)}
 
 
-def chart_of(board: "Leaderboard", kind: str, measure: str, head: str = "") -> "Chart":
-    """The forest plot, or the heat map of a measure."""
+def draw_chart(board: "Leaderboard", kind: str, measure: str, head: str = "") -> "Chart":
+    """Draw the forest plot, or the heat map of a measure."""
     from heads.interfaces.views.charts import forest, heat_map
 
     return heat_map(board, measure or "") if kind == HEAT else forest(board, head)
 
 
-def said(chart: "Chart") -> Any:
-    """What a chart says, for those who do not see it, and what its signs mean."""
+def describe_chart(chart: "Chart") -> Any:
+    """Draw what a chart says, for those who do not see it, and what its signs mean."""
     return render("chart.html", chart="board", says=chart.says, key=chart.key)
 
 
-def head_panel(board: "Leaderboard", name: str) -> Any:
-    """One head of a run, opened."""
+def draw_head(board: "Leaderboard", name: str) -> Any:
+    """Draw one head of a run, opened."""
     from heads.interfaces.views.head_details import facts
-    from heads.interfaces.views.lanes import title_of
 
     return render(
         "opened_head.html",
@@ -147,10 +143,15 @@ def head_panel(board: "Leaderboard", name: str) -> Any:
     )
 
 
-def doors(board: "Leaderboard", asked: Location, head: str) -> Any:
-    """What one can do with a run: ask its heads, take one along."""
+def draw_doors(board: "Leaderboard", asked: Location, head: str) -> Any:
+    """Draw what one can do with a run: ask its heads, take one along.
+
+    Args:
+        head: The head that is open; the recommended one, if none is.
+    """
     from heads.runs.spec import load
 
+    head = head or board.recommendation.name or board.best
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     own = load(board.folder)
     row = int(own.splits.test[0][0])
@@ -242,8 +243,8 @@ def _around(visit: Visit, jobs: TrainingJobs) -> Values:
     running = jobs.running((run.id for run in run_access.visible(visit.mine)), session)
     is_under_way = bool(running or jobs.running([shown], session))
     return {
-        "rail": rail(visit.mine, shown, jobs),
-        "job": strip(running, visit.mine),
+        "rail": draw_rail(visit.mine, shown, jobs),
+        "job": draw_strip(running, visit.mine),
         "timer": gr.Timer(active=is_under_way),
     }
 
@@ -277,16 +278,16 @@ def _main(visit: Visit, job: TrainingJob | None) -> Values:
     error = failure(job.error) if job and job.error else ""
     names = [cell.name for cell in board.cells if not cell.is_baseline]
     head = location.head if location.head in names else ""
-    chart = chart_of(board, visit.kind, visit.measure, head)
+    chart = draw_chart(board, visit.kind, visit.measure, head)
     return {
         **_areas("result_area"),
         "result": error + view.result(board),
-        "doors": doors(board, location, head or board.recommendation.name or board.best),
+        "doors": draw_doors(board, location, head),
         "measure": _measures(board, visit.measure),
         "plot": gr.update(value=plotted(chart), visible=True),
-        "says": said(chart),
+        "says": describe_chart(chart),
         "head_area": gr.update(visible=bool(head)),
-        "head": head_panel(board, head) if head else "",
+        "head": draw_head(board, head) if head else "",
         **result_folds.label_all(board, head, mine),
     }
 
@@ -299,8 +300,6 @@ def _nothing(message: Any) -> Values:
 
 
 def _measures(board: "Leaderboard", chosen: str) -> Any:
-    from heads.interfaces.views.format import offered
-
     shown = {one.name: one.label for one in offered(board.cells)}
     value = chosen if chosen in shown else next(iter(shown))
     return gr.update(choices=[(label, name) for name, label in shown.items()], value=value)
@@ -358,12 +357,14 @@ class Card:
     estimate: gr.HTML
     pending: gr.State
     data: dict[str, Any]
-    settings: settings_form.SettingsInputs
+    settings: dict[str, Any]
+    last_updates: gr.State
 
     @property
     def outputs(self) -> dict[str, Any]:
         """What reading a file changes, by the names of what `show_card` returns."""
-        return {"view": self.view, **self.data, **self.settings.updated_components()}
+        last_updates = {"last_updates": self.last_updates}
+        return {"view": self.view, **self.data, **self.settings, **last_updates}
 
 
 def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
@@ -374,10 +375,11 @@ def _draw_card(opening: Opening, held: gr.BrowserState) -> Card:
             few = gr.Button(f"Find it on {FEWER:,} rows first", visible=False, elem_id="few")
         estimate = gr.HTML("", elem_id="estimate")
         data = data_form.build(held)
-        settings = settings_form.build(opening)
+        settings, last_updates = settings_form.build(opening)
     return Card(
         area=area, view=view, find=find, few=few, estimate=estimate,
         pending=gr.State(PendingEstimate()), data=data, settings=settings,
+        last_updates=last_updates,
     )  # fmt: skip
 
 
@@ -407,8 +409,8 @@ def _draw_result(
 
     def redrawn(query: str, kind: str, measure: str) -> list[Any]:
         location = Location.of(query)
-        chart = chart_of(run_access.board_of(location.result), kind, measure, location.head)
-        return [gr.update(visible=kind == HEAT), plotted(chart), said(chart)]
+        chart = draw_chart(run_access.board_of(location.result), kind, measure, location.head)
+        return [gr.update(visible=kind == HEAT), plotted(chart), describe_chart(chart)]
 
     gr.on([kind.input, measure.input], redrawn, [query, kind, measure], [measure, plot, says],
           **BOARDS, **QUIET)  # fmt: skip
@@ -505,7 +507,7 @@ class CardHandlers:
 
     def uploaded(self, path: str | None, query: str) -> Iterator[Values]:
         """Takes a file over at once: nothing of it stays where Gradio put it."""
-        new = {"file": None, "first": "auto", "query": fresh(query)}
+        new = {"file": None, "first": "auto", "query": query_of_new_file(query)}
         try:
             name = uploads.keep(path or "")
         except Exception as error:
@@ -529,12 +531,12 @@ class CardHandlers:
         if name not in SAMPLES:
             return {}
         held = uploads.SAMPLE + name
-        new = {"held": held, "first": "auto", "query": fresh(query)}
+        new = {"held": held, "first": "auto", "query": query_of_new_file(query)}
         return new | show_card(data_form.guessed(held))
 
 
-def fresh(query: str) -> str:
-    """Where one is with a new file: under Your data, with no run."""
+def query_of_new_file(query: str) -> str:
+    """Return where one is with a new file: under Your data, with no run."""
     return replace(Location.of(query), place="data", result="", head="").query
 
 
@@ -543,13 +545,13 @@ def _wire_card(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     data, settings, reading = card.data, card.settings, CardHandlers()
     query, held = place.query, data["held"]
-    asked = [*data.values(), *settings.all()]
+    asked = [*data.values(), *settings.values()]
     reads: dict[str, Any] = {**QUIET, **READS}
     outputs = {**place.outputs, **card.outputs, "query": query}
     opens: dict[str, Any] = by_name(reading.opened, None, outputs) | {"queue": False, **QUIET}
     estimate = {"find": card.find, "few": card.few, "estimate": card.estimate}
     probes: dict[str, Any] = {
-        **by_name(partial(probed, jobs), [card.pending, *asked], estimate),
+        **by_name(partial(estimate_duration, jobs), [card.pending, *asked], estimate),
         "trigger_mode": "multiple",  # each ends the one before
         **ESTIMATES,
         **QUIET,
@@ -569,7 +571,7 @@ def _wire_card(
     ):
         show = partial(_show_read, read)
         gr.on(events, **by_name(show, given, card.outputs), **reads).then(**probes)
-    gr.on(settings.changes(), **probes)
+    gr.on(settings_form.list_changes(settings), **probes)
     _wire_start(place, card, jobs, shows, asked)
     return by_name(reading.returned, [held, card.view], card.outputs) | reads, probes
 
@@ -636,8 +638,10 @@ class PendingEstimate:
         return self._stop
 
 
-def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterator[Values]:
-    """How long it will take: the button says so, from a few texts that are read for it."""
+def estimate_duration(
+    jobs: TrainingJobs, pending: PendingEstimate, *given: Any
+) -> Iterator[Values]:
+    """Let the button say how long it will take, from a few texts that are encoded for it."""
     stop, unknown = pending.begin(), {"few": gr.update(visible=False), "estimate": ""}
     if not given[0]:
         yield unknown | {"find": gr.update(value=FIND, interactive=True)}
@@ -648,12 +652,12 @@ def probed(jobs: TrainingJobs, pending: PendingEstimate, *given: Any) -> Iterato
         return
     measuring = gr.update(value=f"{FIND} · measuring how long …", interactive=True)
     yield unknown | {"find": measuring}
-    estimate = _estimated(jobs, stop, *given)
+    estimate = _measure_duration(jobs, stop, *given)
     yield {} if stop.is_set() else estimate
 
 
-def _estimated(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> Values:
-    """Button, offer of fewer rows and remark once that is measured."""
+def _measure_duration(jobs: TrainingJobs, stop: threading.Event, *given: Any) -> Values:
+    """Measure it; return button, offer of fewer rows and remark."""
     limits = current_limits()
     from heads.interfaces.views.leaderboard import duration
     from heads.interruption import Interrupted
@@ -732,11 +736,11 @@ def _wire_heads(place: YourData) -> None:
         now = replace(asked, head="" if is_close else name)
         return {
             "head_area": gr.update(visible=bool(now.head)),
-            "head": head_panel(board, name) if now.head else "",
+            "head": draw_head(board, name) if now.head else "",
             "query": now.query,
-            "doors": doors(board, now, now.head or board.recommendation.name or board.best),
+            "doors": draw_doors(board, now, now.head),
             "last": _key(now, None),
-            "plot": plotted(chart_of(board, kind, measure, now.head)),
+            "plot": plotted(draw_chart(board, kind, measure, now.head)),
             **result_folds.label_all(board, now.head, mine, closes=False),
         }
 
