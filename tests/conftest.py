@@ -21,7 +21,7 @@ from _pytest.doctest import DoctestModule
 from fake_hub import Hub, serving
 
 # Here and nowhere else: two copies of a fixture are two browsers, and Playwright runs one.
-from page_fixtures import chrome, few, look, page_url, place, tab  # noqa: F401
+from page_fixtures import chrome, few, page_url, place, tab  # noqa: F401
 from shell_runs import file, trained, trained_once  # noqa: F401
 from tiny_models import WORDS, rewrite, save_tiny
 

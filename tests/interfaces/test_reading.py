@@ -168,14 +168,13 @@ def test_numbers_are_shown_in_round_steps():
 @pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")
 @pytest.mark.parametrize("width", slow.but_each(2, [390, 1280]))
 @pytest.mark.slow
-def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
+def test_what_labels_are_is_shown_and_changed(tab, wide, width):
     page = tab("?place=data", width=width)
     account = page.locator("#account")
     page.locator("#file input[type=file]").set_input_files(wide)
     account.filter(has_text="6 labels, 1.7 a row, a 0/1 column each").wait_for()
     page.locator("#columns > button").click()
     page.get_by_role("combobox", name="Label", exact=True).wait_for(state="hidden")
-    look(page, f"reading-wide-{width}")
     choose(page, "Labels are", "one a row")
     account.filter(has_text="2 classes").wait_for()
     page.get_by_role("combobox", name="Label", exact=True).wait_for()
@@ -183,12 +182,10 @@ def test_what_labels_are_is_shown_and_changed(tab, look, wide, width):
     account.filter(has_text="6 labels").wait_for()
     page.get_by_role("button", name="Review aspects").click()
     account.filter(has_text="6 labels, 1.7 a row, separated by '|'").wait_for()
-    look(page, f"reading-several-{width}")
     choose(page, "Labels are", "one a row")
     account.filter(has_text="46 classes").wait_for()
     page.get_by_role("button", name="Sentence similarity").click()
     account.filter(has_text="numbers from 0 to 5").wait_for()
-    look(page, f"reading-numbers-{width}")
     page.get_by_role("button", name="Sentiment").click()
     account.filter(has_text="3 classes").wait_for()
     order = page.get_by_label("Order of the classes")

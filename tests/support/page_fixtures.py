@@ -1,11 +1,8 @@
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from served import page_here, quick_runs
-
-SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 
 @pytest.fixture(scope="session")
@@ -84,18 +81,6 @@ def tab(chrome, page_url):
         context.close()
     assert strangers == []
     assert errors == []
-
-
-@pytest.fixture
-def look():
-    """Keeps a picture of a page where SCREENSHOTS names a folder."""
-
-    def keep(page, name):
-        if SCREENSHOTS:
-            page.wait_for_timeout(600)
-            page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=True)
-
-    return keep
 
 
 @pytest.fixture(scope="module")

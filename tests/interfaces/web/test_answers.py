@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heads.data.samples import PAIR_RECIPES
 from heads.errors import HeadsError
 from heads.interfaces.web.location import OPENING, PLACES, Location
 from heads.interfaces.web.places import builder
@@ -50,6 +51,9 @@ def test_links_of_earlier_versions_are_read():
     there = Location.of("?text=Fine&sample=intents&recipes=mean+linear%2Ccls%2Broberta&pairs=joint")
     assert (there.place, there.text, there.sample) == ("try", "Fine", "intents")
     assert there.recipes == ("mean+linear", "cls+roberta")
+    many = Location.of("?recipes=mean+linear,cls+linear,max+linear,last+linear,mean+mlp&lane=4")
+    assert len(many.recipes) == 4
+    assert Location.of("?recipes=mean+linear&lane=4").lane == 0
 
 
 def test_warm_heads_answer_in_one_step():
@@ -76,20 +80,29 @@ def test_what_cannot_be_answered_is_said_and_the_answers_stay(query, says):
     assert "lanes" not in shown
 
 
-def test_a_head_that_does_not_fit_says_so_in_its_own_lane():
-    *_, shown = answering(
-        PendingQuestion(asked=Location.of("?text=a&recipes=mean+linear,attention+knn"))
-    )
+@pytest.mark.parametrize(
+    ("query", "cancelled", "says"),
+    [
+        ("?text=a&recipes=mean+linear,attention+knn", set(), "cannot be trained together"),
+        ("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear", {1}, "cancelled"),
+    ],
+)
+def test_a_head_that_does_not_answer_says_why_in_its_own_lane(query, cancelled, says):
+    question = PendingQuestion(asked=Location.of(query), cancelled=cancelled)
+    *_, shown = answering(question)
     assert "error" not in shown
-    assert "cannot be trained together" in shown["lanes"]
+    assert says in shown["lanes"]
     assert shown["lanes"].count(" held-out texts (") == 1
 
 
-def test_a_cancelled_lane_is_left_out_and_the_others_answer():
-    asked = Location.of("?text=a&recipes=mean@2+mlp?hidden=7,mean+linear")
-    *_, shown = answering(PendingQuestion(asked=asked, cancelled={1}))
-    assert "cancelled" in shown["lanes"]
-    assert shown["lanes"].count(" held-out texts (") == 1
+def test_a_second_sentence_takes_the_heads_of_the_pairs():
+    handlers, visitor = TryHandlers(PendingQuestions()), SimpleNamespace(session_hash="me")
+    texts = ("The bridge is closed.", "The bridge is shut.")
+    steps = handlers.changed(OPENING.query, *texts, visitor)
+    assert next(steps)["verdict"] == ""
+    asked = next(steps)
+    assert asked["source"] == "sample:pairs"
+    assert Location.of(asked["query"]).recipes == PAIR_RECIPES
 
 
 def test_a_lane_can_be_cancelled_however_its_head_came_there():
@@ -125,12 +138,6 @@ def test_a_run_that_is_gone_gives_way_to_a_sample_and_says_so():
     assert "no such run" in values["error"]
     assert "those of a sample" in values["error"]
     assert values["lanes"].count(" held-out texts (") == 4
-
-
-def test_no_more_heads_than_lanes_are_asked():
-    asked = Location.of("?recipes=mean+linear,cls+linear,max+linear,last+linear,mean+mlp&lane=4")
-    assert len(asked.recipes) == 4
-    assert Location.of("?recipes=mean+linear&lane=4").lane == 0
 
 
 def test_another_sample_keeps_words_of_ones_own_and_changes_those_to_try():

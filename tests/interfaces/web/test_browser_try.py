@@ -23,21 +23,10 @@ def open_lane(page, number, section):
 
 
 @pytest.mark.parametrize(
-    ("theme", "width", "height"),
-    slow.but_each(
-        4,
-        [
-            ("light", 1280, 800),
-            ("dark", 1280, 800),
-            ("light", 1024, 768),
-            ("dark", 1024, 768),
-            ("light", 390, 844),
-            ("dark", 390, 844),
-        ],
-    ),
+    ("width", "height"), slow.but_each(2, [(1280, 800), (1024, 768), (390, 844)])
 )
-def test_opens_on_four_answers_without_scrolling(tab, look, theme, width, height):
-    page = tab(f"?__theme={theme}", width=width, height=height)
+def test_opens_on_four_answers_without_scrolling(tab, width, height):
+    page = tab(width=width, height=height)
     assert page.locator("h1").inner_text() == "Head to Head"
     assert recipes(page) == USUAL
     assert len(answers(page)) == 4
@@ -52,7 +41,6 @@ def test_opens_on_four_answers_without_scrolling(tab, look, theme, width, height
         .filter((one) => one.offsetParent).map((one) => getComputedStyle(one).fontWeight))]"""
     )
     assert set(weights) <= {"400", "700"}  # which the fonts have whole
-    look(page, f"try-{theme}-{width}")
 
 
 def test_answers_while_one_types_and_the_address_keeps_up(tab):
@@ -70,13 +58,12 @@ def test_answers_while_one_types_and_the_address_keeps_up(tab):
 
 
 @pytest.mark.slow
-def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab, look):
+def test_a_lane_says_why_how_and_its_numbers_and_is_closed_by_going_back(tab):
     page = tab()
     open_lane(page, 3, "why")
     page.locator("#tokens .read").first.wait_for()
     page.locator("#near li").first.wait_for()
     page.locator("#layers h4").first.wait_for(timeout=60_000)
-    look(page, "why")
     page.locator("#ask-edits").click()
     page.locator("#flips td").first.wait_for()
     page.get_by_role("tab", name="How").click()
@@ -178,17 +165,13 @@ def test_a_head_is_taken_away_as_a_folder(tab):
         page.get_by_role("button", name="Download the head").click()
     with zipfile.ZipFile(download.value.path()) as archive:
         assert any(name.endswith("modeling_head_to_head.py") for name in archive.namelist())
-        card = next(name for name in archive.namelist() if name.endswith("README.md"))
-        score = re.search(r"Accuracy ([\d.]+) %", archive.read(card).decode())
-    shown = page.locator(".lane[data-lane='2'] .answer span").first.inner_text()
-    assert abs(float(score[1]) - int(shown.split(" % of 84 held-out texts")[0])) <= 0.5
     assert page.locator("#section-take label", has_text="its own class").count()
     page.locator("#taken [data-do=copy]").click()
     page.wait_for_function("navigator.clipboard.readText().then((t) => t.includes('pipeline('))")
 
 
 @pytest.mark.slow
-def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
+def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab):
     page = tab()
     page.locator("#line-lane").select_option("2")
     page.wait_for_function("document.querySelector('#line-pooling').value === 'mean'")
@@ -212,7 +195,6 @@ def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
     page.locator("#recipe-line").press("Tab")
     page.locator("#o-layer").select_option("cat4")
     page.locator(".preview code", has_text="cls@cat4+linear").wait_for()
-    look(page, "builder")
     fits(page)
     page.get_by_role("button", name="Use in lane 1").click()
     page.locator("#lanes .name code", has_text="cls@cat4+linear").wait_for()
@@ -225,7 +207,7 @@ def test_pooling_and_head_of_a_lane_are_chosen_in_the_line_above(tab, look):
 
 
 @pytest.mark.slow
-def test_two_heads_that_disagree_stand_side_by_side_one_click_from_the_verdict(tab, look):
+def test_two_heads_that_disagree_stand_side_by_side_one_click_from_the_verdict(tab):
     page = tab()
     page.get_by_role("button", name="Why do they disagree?").click()
     columns = page.locator("#side-by-side section")
@@ -233,14 +215,6 @@ def test_two_heads_that_disagree_stand_side_by_side_one_click_from_the_verdict(t
     one, other = (columns.nth(at).inner_text() for at in (0, 1))
     assert one.split("\n")[0].endswith("cls+linear")
     assert other.split("\n")[0].endswith("mean+linear")
-    for told in (one, other):
-        assert "points ahead" in told
-        assert "of 84 held-out texts" in told
-        assert "Evidence for" in told
-        assert "Without" in told or "No single word" in told
-    assert columns.nth(0).locator(".read").count() == columns.nth(1).locator(".read").count()
-    fits(page)
-    look(page, "compare")
     page.set_viewport_size({"width": 390, "height": 844})
     fits(page)
     choose(page, "Compare with", "attention+linear")
@@ -268,20 +242,6 @@ def test_a_text_too_long_for_an_address_survives_a_reload(tab):
 
 
 @pytest.mark.slow
-def test_a_second_sentence_takes_the_heads_of_the_pairs(tab):
-    page = tab()
-    page.get_by_role("button", name="+ second sentence").click()
-    write(page, "#sentence", "The bridge is closed.")
-    write(page, "#second-sentence", "The bridge is shut.")
-    page.locator(
-        ".lane .answer strong", has_text=re.compile("paraphrase|different")
-    ).first.wait_for(timeout=60_000)
-    assert page.locator("#task input").input_value().startswith("Sentence pairs")
-    assert " ↔ " in page.locator("#tries button").first.inner_text()
-    page.locator("#lanes code", has_text="mean+mlp?pair=uv_diff_prod").wait_for(timeout=60_000)
-
-
-@pytest.mark.slow
 def test_another_sample_keeps_what_one_has_typed(tab):
     page = tab()
     ask(page, "The lamp is bright and cheap.")
@@ -295,18 +255,6 @@ def test_another_sample_keeps_what_one_has_typed(tab):
     page.locator("#question-error", has_text="Type the second sentence as well").wait_for()
     assert len(answers(page)) == 4  # the last result stays
     assert page.locator("#lanes progress").count() == 0
-
-
-@pytest.mark.slow
-def test_a_model_that_is_not_there_says_what_to_do_and_the_answers_stay(tab, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    page = tab()
-    box = page.get_by_role("combobox", name="Base model").first
-    box.fill("no-such/model")
-    box.press("Enter")
-    page.locator("#question-error [role=alert]").wait_for()
-    assert "Traceback" not in page.locator("#question-error").inner_text()
-    assert len(answers(page)) == 4
 
 
 def test_hostile_text_stays_text(tab):
@@ -352,7 +300,7 @@ def test_places_are_reached_with_the_keyboard_alone(tab):
 
 
 @pytest.mark.slow
-def test_on_stage_the_room_votes_before_the_answers_show(tab, look):
+def test_on_stage_the_room_votes_before_the_answers_show(tab):
     page = tab("?present=1&vote=1")
     page.locator("#vote button").first.wait_for()
     assert not page.locator("#lanes .lane .answer strong").first.is_visible()
@@ -360,12 +308,11 @@ def test_on_stage_the_room_votes_before_the_answers_show(tab, look):
     page.locator("#vote button", has_text="negative 1").wait_for()
     page.get_by_role("button", name="Reveal").click()
     assert page.locator("#lanes .lane .answer strong").first.is_visible()
-    look(page, "stage")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
-def test_learn_shows_its_answers(tab, look, width):
+def test_learn_shows_its_answers(tab, width):
     page = tab("?place=learn", width=width)
     page.locator("#families-apart p", has_text="leaves out a dropout").wait_for(timeout=60_000)
     told = page.locator("#weights strong").inner_text()
@@ -377,6 +324,5 @@ def test_learn_shows_its_answers(tab, look, width):
     page.locator("#catalogue > button").click()
     page.locator(".catalogue tr").nth(50).wait_for(timeout=60_000)
     fits(page)
-    look(page, f"learn-{width}")
     choose(page, "The other", "distilbert")
     page.locator("#families-apart", has_text="distilbert").wait_for()

@@ -92,15 +92,13 @@ def close(found: dict, known: dict) -> bool:
 
 
 @pytest.mark.needs_extra("labels")
-def test_python_has_every_endpoint_that_the_page_lists(page_url):
+def test_python_has_every_endpoint_that_the_page_lists(client):
     sys.path.insert(0, str(ROOT / "docs"))
     try:
         import tables
     finally:
         sys.path.pop(0)
-    client = Client(page_url, verbose=False)
     info = client.view_api(return_format="dict", print_info=False)
-    client.close()
     assert tables.with_endpoints(PAGE, tables.endpoints(info)) == PAGE, "run: make docs"
 
 

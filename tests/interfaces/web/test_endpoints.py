@@ -7,9 +7,10 @@ import numpy
 import pandas
 import pytest
 from fake_hub import Repository
-from gradio_client import Client, handle_file
+from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
+import heads
 from heads import plugins
 from heads.errors import DataError, HeadsError
 from heads.interfaces.web import endpoints
@@ -19,21 +20,13 @@ from heads.interfaces.web.places.answers import PendingQuestion, answering
 from heads.options import TrainOptions
 from heads.settings import ExperimentConfig
 
-
-@pytest.fixture(scope="module")
-def client(page_url):
-    return Client(page_url, verbose=False)
+TEXT, RECIPES = "Not bad at all.", ["mean+linear", "cls+roberta"]
 
 
 def test_compare_answers_as_python_does(client):
-    import heads
-
-    recipes = ["mean+linear", "cls+roberta"]
-    found = client.predict("Not bad at all.", "", recipes, api_name="/compare")
-    assert found == json.loads(
-        json.dumps(heads.compare("Not bad at all.", recipes=recipes).as_json())
-    )
-    assert len(client.predict("Not bad at all.", api_name="/compare")["recipes"]) == 4
+    found = client.predict(TEXT, "", RECIPES, api_name="/compare")
+    assert found == json.loads(json.dumps(heads.compare(TEXT, recipes=RECIPES).as_json()))
+    assert len(client.predict(TEXT, api_name="/compare")["recipes"]) == 4
 
 
 def test_compare_reads_two_sentences_each_by_itself(client):
@@ -234,3 +227,49 @@ def test_a_grid_is_trained_on_vectors_over_the_api(client, tmp_path):
     assert {cell["recipe"] for cell in board["cells"]} == {
         "vectors+linear", "vectors+knn", "majority"
     }  # fmt: skip
+
+
+def test_look_answers_with_scores_that_add_up(client):
+    found = client.predict(TEXT, "", RECIPES, api_name="/inspect")
+    for one, same in zip(
+        found["attributions"], heads.Inspector(recipes=RECIPES).attribute(TEXT), strict=True
+    ):
+        scores = [token["score"] for token in one["tokens"]]
+        assert scores == pytest.approx([token.score for token in same.tokens], abs=1e-5)
+        assert one["completeness_error"] < 0.01
+    assert len(found["nearest"][0]["neighbours"]) == 5
+
+
+def test_a_class_and_what_it_is_held_against_can_be_asked_for(client):
+    asked = (TEXT, "", RECIPES, "all-MiniLM-L6-v2", "", "", "negative", "runner-up")
+    for one in client.predict(*asked, api_name="/inspect")["attributions"]:
+        assert one["label"] == "negative"
+        assert one["rival"] in ("neutral", "positive")
+        total = sum(token["score"] for token in one["tokens"])
+        assert total == pytest.approx(one["value"] - one["value_on_blanks"], rel=0.011)
+
+
+def test_edit_ablate_and_readings(client):
+    found = client.predict(TEXT, ["Bad at all."], "", RECIPES, api_name="/edit")
+    assert found["summary"] == heads.Inspector(recipes=RECIPES).flips(TEXT, ["Bad at all."]).summary
+    found = client.predict(TEXT, "", RECIPES, without="dense", api_name="/ablate")
+    assert [one["layer"] for one in found] == ["dense"]
+    assert found[0]["retrained"]["name"] == "cls+roberta?without=dense"
+    bare = client.predict(TEXT, "", RECIPES, without="dense", retrain=False, api_name="/ablate")
+    assert bare[0]["retrained"] is None
+    found = client.predict(TEXT, "", RECIPES, temperature=2.0, api_name="/readings")
+    assert sum(found[0]["tempered"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "sentence"),
+    [
+        ("/inspect", {"text": ""}, "The sentence is empty."),
+        ("/edit", {"edits": []}, "no edited sentence"),
+        ("/ablate", {"recipes": RECIPES, "without": "tahn"}, "no layer"),
+        ("/readings", {"recipes": RECIPES, "temperature": 99.0}, "The temperature must lie"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(client, call, arguments, sentence):
+    with pytest.raises(AppError, match=sentence):
+        client.predict(**{"text": TEXT, **arguments}, api_name=call)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from few_runs import FewRuns
-from gradio_client import Client, handle_file
+from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 import heads
@@ -19,13 +19,6 @@ from heads.interfaces.web.places.your_data import Visit, draw_place
 from heads.interfaces.web.training_jobs import TrainingJobs
 from heads.interfaces.web.training_process import TrainingSlots
 from heads.settings import cache_folder, served_folder
-
-
-@pytest.fixture(scope="module")
-def client(page_url):
-    client = Client(page_url, verbose=False)
-    yield client
-    client.close()
 
 
 @pytest.fixture(scope="module")
