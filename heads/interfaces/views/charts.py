@@ -97,7 +97,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
     near = {one: at for one, at in lines.items() if -span <= at - min(lows) <= 2 * span}
     axis = score_axis([*lows, *highs, *near.values()], name, **FEW)
     low, high = axis["range"]
-    texts = _told([c.measures.score for c in kept], name, span)
+    texts = _write_scores([c.measures.score for c in kept], name, span)
     colours = [COLOURS[0] if cell.name == use.name else GREY for cell in kept]
     recipes = [cell.name for cell in kept]
     rows = {
@@ -108,20 +108,20 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
         "y": list(range(len(kept))),
         "width": 0.98,
         "marker": {"color": NOTHING},
-        **_of_cells(kept, name),
+        **_describe_points(kept, name),
     }
     points = _colour_points(kept, colours, name)
     shapes = [_band(at, BAND) for at, c in enumerate(kept) if c.name in (use.name, *use.alike)]
     shapes += [_band(at, NOTHING, COLOURS[0]) for at, c in enumerate(kept) if c.name == chosen]
     notes = [
-        _beside(f"<b>{text}</b> ★" if cell.name == use.name else text, at)
+        _note_beside_row(f"<b>{text}</b> ★" if cell.name == use.name else text, at)
         for at, (cell, text) in enumerate(zip(kept, texts, strict=True))
     ]
     for line, colour in ((0, ZERO), (1, AMBER)):
         if list(IN_WORDS)[line] in lines:
             cell = list(IN_WORDS)[line]
-            text = f"{_in_words(board)[cell]} {_told([lines[cell]], name, 0.5)[0]}"
-            drawn = _baseline(text, axis_factor(name) * lines[cell], line, colour, axis)
+            text = f"{_name_baselines(board)[cell]} {_write_scores([lines[cell]], name, 0.5)[0]}"
+            drawn = _draw_baseline(text, axis_factor(name) * lines[cell], line, colour, axis)
             shapes, notes = [*shapes, *drawn[0]], [*notes, *drawn[1]]
     names = name_axis(recipes)
     names["ticktext"] = [
@@ -142,7 +142,7 @@ def forest(board: Leaderboard, chosen: str = "") -> Chart:
             bargap=0,
         ),
         says=_ranked_says(board, heads),
-        key=_key(board, left),
+        key=_explain_signs(board, left),
     )
 
 
@@ -155,11 +155,11 @@ def _both_names(recipe: ResolvedRecipe, shown: str, *, is_bold: bool) -> str:
     )
 
 
-def _told(values: Sequence[float], name: Metric, span: float) -> list[str]:
+def _write_scores(values: Sequence[float], name: Metric, span: float) -> list[str]:
     return shares(values, span) if name.is_share else [name.told(value) for value in values]
 
 
-def _of_cells(cells: Sequence[Cell], name: Metric) -> Figure:
+def _describe_points(cells: Sequence[Cell], name: Metric) -> Figure:
     """Return what a trace with a point a cell shows of each: its recipe, score and size."""
     hovers = [
         hover_text(
@@ -184,9 +184,9 @@ def _colour_points(cells: Sequence[Cell], colours: Sequence[str], name: Metric) 
             "",
             colour,
             mode="markers",
-            error_x=_spans(spans, colour, factor) | {"thickness": 3},
+            error_x=_error_bars(spans, colour, factor) | {"thickness": 3},
             marker={"color": colour, "size": 11},
-            **_of_cells(own, name),
+            **_describe_points(own, name),
         )
         traces.append(trace)
     return traces
@@ -206,7 +206,7 @@ def _band(at: int, fill: str, line: str = NOTHING) -> Figure:
     }
 
 
-def _beside(text: str, at: int) -> Figure:
+def _note_beside_row(text: str, at: int) -> Figure:
     return {
         "xref": "paper",
         "x": 1,
@@ -218,11 +218,11 @@ def _beside(text: str, at: int) -> Figure:
     }
 
 
-def _in_words(board: Leaderboard) -> Mapping[str, str]:
+def _name_baselines(board: Leaderboard) -> Mapping[str, str]:
     return {**IN_WORDS, "majority": board.problem.usual_answer}
 
 
-def _baseline(
+def _draw_baseline(
     text: str, at: float, line: int, colour: str, axis: Figure
 ) -> tuple[list[Figure], list[Figure]]:
     """The dashed line of a baseline with its name above; at the edge, where it is far away."""
@@ -242,10 +242,10 @@ def _baseline(
     # Beside the line is room: on its left there are the names' as well, which end below.
     side = "left" if at - low < 0.3 * (high - low) else "right"
     text = f"┆ {text}" if side == "left" else f"{text} ┆"
-    return [_dashed(at, colour)], [note | {"x": at, "xanchor": side, "text": text}]
+    return [_dashed_line(at, colour)], [note | {"x": at, "xanchor": side, "text": text}]
 
 
-def _dashed(at: float, colour: str) -> Figure:
+def _dashed_line(at: float, colour: str) -> Figure:
     return {
         "type": "line",
         "layer": "below",
@@ -277,7 +277,7 @@ def _ranked_says(board: Leaderboard, heads: Sequence[Cell]) -> str:
     return f"{first}; {near} not significantly different from it."
 
 
-def _key(board: Leaderboard, left: int = 0) -> str:
+def _explain_signs(board: Leaderboard, left: int = 0) -> str:
     """What the signs mean, and who is left out."""
     use, told = board.recommendation, [f"{SCORES[board.metric].title} and its 95 % interval."]
     if use.name:
@@ -321,7 +321,7 @@ def heat_map(board: Leaderboard, measure: str = "") -> Chart:
     drawn = _heat(names, tiles, asked, star=board.recommendation.name, out=out)
     beside = [
         f"{words.capitalize()}: {asked.shown(found[name][1])}."
-        for name, words in _in_words(board).items()
+        for name, words in _name_baselines(board).items()
         if name in found
     ]
     if not tiles:
@@ -445,7 +445,7 @@ def _line(
     return usual | more
 
 
-def _spans(ends: Sequence[tuple[float, float, float]], colour: str, factor: float) -> Figure:
+def _error_bars(ends: Sequence[tuple[float, float, float]], colour: str, factor: float) -> Figure:
     """Upright intervals, each given as its score, low and high end."""
     return {
         "type": "data",
@@ -478,9 +478,9 @@ def sizes(board: Leaderboard) -> Chart | None:
                 colour,
                 mode="markers",
                 marker={"color": colour, "size": 10},
-                **_of_cells(own, name),
+                **_describe_points(own, name),
                 # Heads of one kind are of one size: their intervals would lie on each other.
-                error_y=_spans(spans, FADED, factor) | {"visible": colour != GREY},
+                error_y=_error_bars(spans, FADED, factor) | {"visible": colour != GREY},
             )
         )
     powers = [log10(cell.learned) for cell in heads]
@@ -530,7 +530,7 @@ def growth(board: Leaderboard) -> Chart | None:
             ],
         )
         if recipe == names[0]:  # of all of them the intervals would lie on each other
-            own["error_y"] = _spans(spans, FADED, factor)
+            own["error_y"] = _error_bars(spans, FADED, factor)
             ends += [end for span in spans for end in span]
         traces.append(own)
         ends += [score for score, _, _ in spans]
@@ -560,24 +560,24 @@ def growth(board: Leaderboard) -> Chart | None:
 
 def layers(board: Leaderboard) -> tuple[Chart, ...]:
     """Where the task lives: the score of every layer, and what could be told of it before."""
-    return tuple(_layers(board, one) for one in layered(board))
+    return tuple(_draw_layer_curve(board, one) for one in layered(board))
 
 
-def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
+def _draw_layer_curve(board: Leaderboard, curve: LayerCurve) -> Chart:
     name, factor = SCORES[board.metric], axis_factor(SCORES[board.metric])
-    measured, places = [cell.measures for cell in found.cells], range(len(found.cells))
+    measured, places = [cell.measures for cell in curve.cells], range(len(curve.cells))
     spans = [(m.score, m.low, m.high) for m in measured]
     score = _line(
         [(at, factor * own.score) for at, own in enumerate(measured)],
         name.title,
         COLOURS[0],
-        error_y=_spans(spans, FADED, factor),
-        **_of_cells(found.cells, name),
+        error_y=_error_bars(spans, FADED, factor),
+        **_describe_points(curve.cells, name),
     )
     traces, columns = [score], []
     for (measure, title), colour in zip(ESTIMATES.items(), COLOURS[1:], strict=True):
-        values = [getattr(one, measure) for one in found.estimates if one is not None]
-        if len(values) < len(found.cells):
+        values = [getattr(one, measure) for one in curve.estimates if one is not None]
+        if len(values) < len(curve.cells):
             break
         columns.append(values)
         low, span = min(values), max(values) - min(values) or 1.0
@@ -590,11 +590,11 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
     layout: dict[str, Any] = {}
     if columns:
         layout["yaxis2"] = build_axis(ticktext=["lowest", "highest"], **lower)
-    names = ["0<br>embeddings" if one == "0" else one for one in found.layers]
+    names = ["0<br>embeddings" if one == "0" else one for one in curve.layers]
     headers = ("Layer", name.title, "95 % interval", *list(ESTIMATES.values())[: len(columns)])
     rows = [
         (layer, name.told(own.score), between(own, "to"), *(f"{one[at]:.3f}" for one in columns))
-        for at, (layer, own) in enumerate(zip(found.layers, measured, strict=True))
+        for at, (layer, own) in enumerate(zip(curve.layers, measured, strict=True))
     ]
     return Chart(
         figure=build_figure(
@@ -610,7 +610,7 @@ def _layers(board: Leaderboard, found: LayerCurve) -> Chart:
             yaxis=score_axis([end for span in spans for end in span], name) | upper,
             **layout,
         ),
-        says=f"{found.recipe}: {found.says}".replace("`", ""),
+        says=f"{curve.recipe}: {curve.says}".replace("`", ""),
         note="By the layer that is read.",
         key="Below: estimates before training." * bool(columns),
         headers=headers,
@@ -625,7 +625,7 @@ def ways(found: WaysOfLearning) -> Chart:
     ends = [end for cell in cells for end in (cell.measures.low, cell.measures.high)]
     used = [found.best is not None and cell is found.best.cell for cell in cells]
     points = _colour_points(cells, [COLOURS[0] if is_used else GREY for is_used in used], name)
-    texts = _told([cell.measures.score for cell in cells], name, max(ends) - min(ends))
+    texts = _write_scores([cell.measures.score for cell in cells], name, max(ends) - min(ends))
     told = [f"<b>{text}</b>" if used[at] else text for at, text in enumerate(texts)]
     first = axis_factor(name) * cells[0].measures.score
     titles = [one.resolved.tuned_title for one in found.ways]
@@ -641,8 +641,8 @@ def ways(found: WaysOfLearning) -> Chart:
             right=80,
             xaxis=score_axis(ends, name, **FEW),
             yaxis=names,
-            shapes=[_dashed(first, ZERO)],
-            annotations=[_beside(text, at) for at, text in enumerate(told)],
+            shapes=[_dashed_line(first, ZERO)],
+            annotations=[_note_beside_row(text, at) for at, text in enumerate(told)],
         ),
         says=f"{found.recipe}: {found.says}",
         note=f"{name.title} with its 95 % interval, and the time that search and training took.",
@@ -708,12 +708,12 @@ def reliability(measures: Measures) -> Chart:
     scaled = measures.calibration
     traces = [
         _line([(0, 0), (100, 100)], "as sure as right", ZERO, mode="lines"),
-        _bins(measures.bins, "as it is" if scaled else "this head", COLOURS[0]),
+        _bin_trace(measures.bins, "as it is" if scaled else "this head", COLOURS[0]),
     ]
     tables = [("as it is", measures.bins)]
     if scaled and scaled.error_after < scaled.error_before:
         name = f"logits divided by {scaled.temperature:.2f}"
-        traces.append(_bins(scaled.bins, name, COLOURS[1]))
+        traces.append(_bin_trace(scaled.bins, name, COLOURS[1]))
         tables.append((name, scaled.bins))
     sure = "How sure it was of a label" if measures.labels else "How sure it was"
     return Chart(
@@ -735,7 +735,7 @@ def reliability(measures: Measures) -> Chart:
     )
 
 
-def _bins(bins: Sequence[Bin], name: str, colour: str) -> Figure:
+def _bin_trace(bins: Sequence[Bin], name: str, colour: str) -> Figure:
     told = [
         f"{one.rows:,} answers, {percent(one.confidence)} sure, {percent(one.accuracy)} right"
         for one in bins

@@ -39,23 +39,26 @@ def test_the_verdict_is_in_everyday_words_and_says_who_differs():
     assert view.lead(alone) == "Average → One layer says positive."
 
 
-def test_several_labels_have_marks_and_numbers_no_bars():
-    html = drawn(compare(SAMPLES["aspects"].tries[0][0], sample="aspects"))
+def test_several_labels_have_marks_and_numbers_no_bars(tiny):
+    asked = {"recipes": ["mean+linear"], "model": str(tiny())}
+    html = drawn(compare(SAMPLES["aspects"].tries[0][0], sample="aspects", **asked))
     assert "from its own threshold" in html
     assert "<em style=" in html
-    html = drawn(compare(*SAMPLES["similarity"].tries[0], sample="similarity"))
+    html = drawn(compare(*SAMPLES["similarity"].tries[0], sample="similarity", **asked))
     assert "Spearman" in html
     assert "width:" not in html
 
 
-def test_of_many_classes_the_likeliest_are_shown():
-    html = drawn(compare(SAMPLES["intents"].tries[0][0], sample="intents", recipes=["mean+linear"]))
+def test_of_many_classes_the_likeliest_are_shown(tiny):
+    asked = {"recipes": ["mean+linear"], "model": str(tiny())}
+    html = drawn(compare("the late cat", sample="intents", **asked))
     assert html.count("<small>") == 4
     assert "and 6 less likely" in html
 
 
-def test_two_texts_read_each_by_itself_stand_one_after_the_other():
-    (one,) = compare("A dog.", "A cat.", recipes=["mean+linear"], pairs="uv_diff").predictions
+def test_two_texts_read_each_by_itself_stand_one_after_the_other(tiny):
+    asked = {"recipes": ["mean+linear"], "model": str(tiny())}
+    (one,) = compare("A dog.", "A cat.", pairs="uv_diff", **asked).predictions
     assert sum(share for _, share in one.reads) == pytest.approx(2, abs=1e-5)
 
 
