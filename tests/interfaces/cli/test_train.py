@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
-from shell_runs import QUICK, RECIPES, ROWS, TRAIN, run
+from shell_runs import QUICK, RECIPES, ROWS, TRAIN, quiet, run
 
 from heads.errors import ModelError
 from heads.interfaces.cli.app import main
@@ -21,6 +20,14 @@ from heads.runs.folder import RunFolder, find
 from heads.settings import ExperimentConfig
 
 pytestmark = pytest.mark.usefixtures("place")
+
+
+@pytest.fixture(scope="module")
+def trained(file, tiny):
+    """What `heads train --json` printed of a small run on a tiny base model."""
+    code, out, err = quiet("train", file, *TRAIN, *QUICK, "--model", tiny(), "--json")
+    assert code == 0, err
+    return json.loads(out)
 
 
 # Training
@@ -83,18 +90,6 @@ def test_out_names_the_folder_and_json_names_it_back(capfd, file, tmp_path):
     assert json.loads(out)["best"] == "mean+ridge"
 
 
-def test_a_test_file_is_scored(capfd, file, tmp_path):
-    test = tmp_path / "test.csv"
-    head, *rows = file.read_text("utf-8").splitlines(keepends=True)
-    test.write_text("".join([head, *rows[:24]]), "utf-8")
-    asked = ("train", file, "-r", "mean+ridge", *QUICK, "--test", test, "--json")
-    code, out, _ = run(capfd, *asked)
-    found = json.loads(out)
-    assert code == 0
-    assert "scored on the 24 rows of the test set" in found["protocol"]
-    assert found["cells"][0]["rows"] == 24
-
-
 def test_what_spoils_a_comparison_stands_below_the_verdict(capfd, file):
     given = ["-r", "mean+linear", "--folds", "2", "--no-curve", "--seeds", "1"]
     code, out, err = run(capfd, "train", file, "--test", file, *given)
@@ -106,25 +101,14 @@ def test_what_spoils_a_comparison_stands_below_the_verdict(capfd, file):
     assert not any(line.split(": ", 2)[-1] in out for line in err.splitlines() if "reviews" in line)
 
 
-def test_a_few_rows_of_every_class_and_weights(capfd, file):
-    asked = ["--per-class", "8", "--class-weights", "--seeds", "3", "--no-curve", "--json"]
-    code, out, _ = run(capfd, "train", file, "-r", "mean+ridge", *asked)
-    found = json.loads(out)
-    assert code == 0
-    assert found["protocol"].startswith(
-        "Learned from 8 rows of every class, 24 in all, drawn 3 times"
-    )
-    assert find(found["run"]).read("run.json")["contest"]["class_weights"] is True
-
-
 def test_race_precision_and_metric_are_kept_with_the_run(capfd, file):
     flags = ["--folds", "2", "--no-curve", "--race", "--precision", "exact"]
-    flags += ["--metric", "macro_f1"]
+    flags += ["--metric", "macro_f1", "--class-weights"]
     code, out, _ = run(capfd, "train", str(file), "-r", "mean+ridge", *flags, "--json")
     assert code == 0
     found = json.loads(out)
     config = find(found["run"]).read("run.json")["contest"]
-    assert (config["race"], config["precision"]) == (True, "exact")
+    assert (config["race"], config["precision"], config["class_weights"]) == (True, "exact", True)
     assert (config["metric"], found["metric"]) == ("macro_f1", "macro_f1")
     assert found["cells"][0]["score"] == found["cells"][0]["macro_f1"]
     assert run(capfd, "runs", found["run"])[0] == 0
@@ -280,8 +264,10 @@ def test_work_prints_an_event_a_line(capfd, file, trained):
     from heads.runs.spec import RunRequest
 
     config = ExperimentConfig(folds=2, curve=False)
-    question = RunRequest(data=read(file), recipes=RECIPES[:2], config=config)
-    asked = begin(question)
+    request = RunRequest(
+        data=read(file), recipes=RECIPES[:2], model=trained["model"], config=config
+    )
+    asked = begin(request)
     code, out, _ = run(capfd, "work", asked.path)
     events = lines(out)
     assert code == 0
@@ -319,43 +305,7 @@ def test_work_on_what_is_no_run_or_is_busy_is_an_event_and_exit_code_2(capfd, tr
     assert "being worked on by another process" in lines(out)[-1]["says"]
 
 
-# What does not fit
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["train"], "No data are given. Write heads train data.csv"),
-        (["train", "/nowhere.csv"], "There is no file and no sample called /nowhere.csv."),
-        (["train", "FILE", "-r", "mean+robert"], "Did you mean 'roberta'?"),
-        (["train", "FILE", "-r", "nonsense"], "is not a recipe"),
-        (["train", "FILE", "-r", "mean@99+linear"], "There is no layer 99"),
-        (["train", "FILE", "--model", "/nowhere"], "There is no folder /nowhere"),
-        (["train", "FILE", "--test", "pairs"], "Only one of"),
-        (["train", "FILE", "--test", "intents"], "the two are different tasks"),
-        (["train", "FILE", "--per-class", "1"], "at least 2 of every class"),
-        (["train", "FILE", "--pairs", "siamese"], "has one text a row, and a siamese way in needs"),
-        (["train", "pairs", "--pairs", "siamse"], "There is no pairing called 'siamse'"),
-        (["train", "pairs", "--loss", "softmax,hing"], "There is no loss called 'hing'"),
-        (["train", "FILE", "--loss", "ordinal"], "have no order, which loss=ordinal needs"),
-        (["train", "aspects", "--loss", "ovr"], "loss=ovr has no meaning here"),
-        (["train", "similarity", "--per-class", "4"], "per_class is for classes"),
-        (["train", "FILE", "--grid", "layer"], "There is no grid called 'layer'"),
-        (["train", "FILE", "--smoothing", "0.9"], "smoothing must be a number"),
-        (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
-        (["runs", "nothing-here"], "There is no run called 'nothing-here'"),
-        (["runs", "../.."], "There is no run called"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence_and_exit_code_2(capfd, file, arguments, sentence):
-    before = sorted(path.name for path in Path(os.environ["HEADS_RUNS"]).iterdir())
-    asked = [str(file) if part == "FILE" else part for part in arguments]
-    code, out, err = run(capfd, *asked)
-    assert (code, out) == (2, "")
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("heads: ")
-    assert sentence in last
-    assert sorted(path.name for path in Path(os.environ["HEADS_RUNS"]).iterdir()) == before
+# Settings
 
 
 def beyond():
