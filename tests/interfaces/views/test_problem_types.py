@@ -25,7 +25,7 @@ from heads.settings import ExperimentConfig
 from heads.training.fitters import successive_halving
 
 ROWS = 60
-LAYERS = ["mean@0+linear", "mean@3+linear", "mean+linear"]
+LAYERS = ["mean@0+linear", "mean@1+linear", "mean+linear"]
 ASKED = {
     SINGLE_LABEL: ("sentiment", [*LAYERS, "mean+linear?loss=ovr", "mean@mix+linear"]),
     MULTI_LABEL: ("aspects", ["mean+linear", "cls+linear"]),
@@ -53,7 +53,7 @@ def test_a_card_says_before_training_that_rows_are_too_few(rows, tested, says, t
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tiny, tmp_path_factory):
     """The runs, on a part of a sample each; little is learned, since none is about quality."""
     place = tmp_path_factory.mktemp("kinds")
     threads, made = torch.get_num_threads(), {}
@@ -66,10 +66,9 @@ def runs(tmp_path_factory):
             lines = SAMPLES[name].path.read_text("utf-8").splitlines(keepends=True)
             path = place / f"{name}.csv"
             path.write_text("".join(lines[: ROWS + 1]), "utf-8")
-            question = RunRequest(
-                data=read(path), recipes=recipes, config=ExperimentConfig(folds=4)
-            )
-            made[problem] = begin(question)
+            config, model = ExperimentConfig(folds=4), str(tiny())
+            request = RunRequest(data=read(path), recipes=recipes, model=model, config=config)
+            made[problem] = begin(request)
             list(working(made[problem]))
             assert leaderboard(made[problem]).problem is problem
         yield made
@@ -162,11 +161,11 @@ def test_the_terminal_shows_every_kind(runs, problem, board, capsys, monkeypatch
 def test_layers_are_told_from_the_embeddings_to_the_last(runs):
     board = leaderboard(runs[SINGLE_LABEL])
     [found] = layered(board)
-    assert (found.recipe, found.layers) == ("mean+linear", ("0", "3", "last"))
+    assert (found.recipe, found.layers) == ("mean+linear", ("0", "1", "last"))
     assert [cell.name for cell in found.cells] == LAYERS
     assert all(found.estimates)
     best = max(found.cells, key=lambda cell: cell.measures.score)
-    place = {"mean@0+linear": "the embeddings", "mean@3+linear": "layer 3"}
+    place = {"mean@0+linear": "the embeddings", "mean@1+linear": "layer 1"}
     name = place.get(best.name, "the last layer")
     assert f"is that of {name}." in found.says
     assert ("points below it" in found.says) == (name != "the last layer")
