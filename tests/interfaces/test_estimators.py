@@ -57,6 +57,8 @@ LABELS = ["x", "y", "z"] * 20
 PAIRS = list(zip(TEXTS, TEXTS[::-1], strict=True))
 SEVERAL = np.array([[n % 2, n % 3 == 0, n % 5 == 0] for n in range(60)], dtype=int)
 NUMBERS = [float(len(text)) for text in TEXTS]
+Make = Callable[..., HeadClassifier]
+Passes = Counter[tuple[int, ...]]
 CHECKED = str(Path(tempfile.gettempdir()) / f"heads-checked-{os.getpid()}")
 
 
@@ -67,7 +69,7 @@ def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def of(small: Backbone) -> Callable[..., HeadClassifier]:
+def of(small: Backbone) -> Make:
     """A classifier on a tiny base model; its head is solved at once where none is named."""
 
     def made(recipe: str = "mean+ridge", **settings: Any) -> HeadClassifier:
@@ -94,7 +96,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, ...]]:
 
 @pytest.mark.parametrize("recipe", ["mean+linear", "cls+roberta", "mean+knn?k=3"])
 def test_fitted_on_some_rows_and_asked_about_others_it_is_the_head_of_the_house(
-    small: Backbone, rows: Corpus, of: Callable[..., HeadClassifier], recipe: str
+    small: Backbone, rows: Corpus, of: Make, recipe: str
 ) -> None:
     learned, scored = slice(0, 45), slice(45, 60)
     labels = [rows.classes[target] for (target,) in rows.targets]
@@ -129,9 +131,7 @@ def test_every_setting_is_one_of_the_house_with_its_default_and_its_words() -> N
     }  # fmt: skip
 
 
-def test_settings_are_kept_as_given_and_reach_the_training(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_settings_are_kept_as_given_and_reach_the_training(of: Make) -> None:
     asked = of("mean+mlp", steps=np.int64(7), learning_rate=0.5, class_weights=True, seed=4)
     assert asked.get_params()["steps"] is asked.steps
     head = asked.fit(TEXTS, LABELS).head_
@@ -158,7 +158,7 @@ def test_settings_are_kept_as_given_and_reach_the_training(
     ],
     ids=["texts", "ints", "bools", "floats", "int8", "numerals", "series", "category"],
 )
-def test_labels_come_back_as_they_were(of: Callable[..., HeadClassifier], labels: Any) -> None:
+def test_labels_come_back_as_they_were(of: Make, labels: Any) -> None:
     found = of().fit(TEXTS, labels)
     unique = np.unique(np.asarray(labels))
     assert found.classes_.tolist() == unique.tolist()
@@ -178,9 +178,7 @@ def test_labels_come_back_as_they_were(of: Callable[..., HeadClassifier], labels
     assert found.classifier_.classes == tuple(str(label) for label in unique.tolist())
 
 
-def test_of_one_versus_rest_the_decision_is_that_of_the_probabilities(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_of_one_versus_rest_the_decision_is_that_of_the_probabilities(of: Make) -> None:
     labels = [n % 2 for n in range(60)]
     found = of("mean+linear?loss=ovr").fit(TEXTS, labels)
     shares = found.predict_proba(TEXTS)
@@ -190,9 +188,7 @@ def test_of_one_versus_rest_the_decision_is_that_of_the_probabilities(
     assert (found.predict(TEXTS) == (logits > 0)).all()
 
 
-def test_numbers_as_classes_stand_in_order_and_texts_do_not(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_numbers_as_classes_stand_in_order_and_texts_do_not(of: Make) -> None:
     stars = [n % 3 + 1 for n in range(60)]
     asked = of("mean+linear?loss=ordinal", metric="quadratic_kappa")
     assert set(asked.fit(TEXTS, stars).predict(TEXTS)) <= {1, 2, 3}
@@ -201,7 +197,7 @@ def test_numbers_as_classes_stand_in_order_and_texts_do_not(
 
 
 @pytest.mark.parametrize("kind", ["array", "sparse", "frame"])
-def test_several_labels_a_row_are_columns(of: Callable[..., HeadClassifier], kind: str) -> None:
+def test_several_labels_a_row_are_columns(of: Make, kind: str) -> None:
     names = ["a", "b", "c"]
     given = {
         "array": SEVERAL,
@@ -219,9 +215,7 @@ def test_several_labels_a_row_are_columns(of: Callable[..., HeadClassifier], kin
     assert 0 <= found.score(TEXTS, given) <= 1
 
 
-def test_a_label_that_no_row_has_is_given_to_none_and_a_row_may_have_none(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_a_label_that_no_row_has_is_given_to_none_and_a_row_may_have_none(of: Make) -> None:
     labels = np.column_stack([SEVERAL, np.zeros(60, dtype=int)])
     labels[:5] = 0
     answers = of("mean+linear").fit(TEXTS, labels).predict(TEXTS)
@@ -255,9 +249,7 @@ def test_numbers_are_learned(small: Backbone) -> None:
     ],
     ids=["tuple", "array", "objects", "series", "strings", "column", "frame"],
 )
-def test_texts_are_the_same_in_whatever_holds_them(
-    of: Callable[..., HeadClassifier], X: Any
-) -> None:
+def test_texts_are_the_same_in_whatever_holds_them(of: Make, X: Any) -> None:
     found = of().fit(X, LABELS)
     wanted = of().fit(TEXTS, LABELS)
     np.testing.assert_array_equal(found.predict_proba(X), wanted.predict_proba(TEXTS))
@@ -275,9 +267,7 @@ def test_texts_are_the_same_in_whatever_holds_them(
     ],
     ids=["lists", "array", "frame"],
 )
-def test_pairs_of_texts_are_two_columns(
-    of: Callable[..., HeadClassifier], X: Any, recipe: str, passes: Counter[tuple[int, ...]]
-) -> None:
+def test_pairs_of_texts_are_two_columns(of: Make, X: Any, recipe: str, passes: Passes) -> None:
     found = of(recipe).fit(X, LABELS)
     assert found.n_features_in_ == 2
     answers = found.predict_proba(X)
@@ -308,9 +298,7 @@ def test_pairs_of_texts_are_two_columns(
         ([], "X has 0 rows."),
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_refused_in_a_sentence(
-    of: Callable[..., HeadClassifier], X: Any, says: str
-) -> None:
+def test_what_is_no_text_is_refused_in_a_sentence(of: Make, X: Any, says: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the sentence is looked at below
         of().fit(X, ["x", "y"])
     assert isinstance(caught.value, ArrayError)
@@ -322,39 +310,28 @@ def test_what_is_no_text_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("y", "says"),
+    ("kind", "y", "says"),
     [
-        (["x"] * 60, "y needs at least 2 classes; found one class, 'x'."),
-        (LABELS[:-1], "inconsistent numbers of samples"),
-        (None, "requires y to be passed, but the target y is None"),
-        (["x", 1, None] * 20, "The labels in y are of several types, or one is missing."),
-        (["x", None] * 30, "The labels in y are of several types, or one is missing."),
-        ([1.0, 2.0, float("nan")] * 20, "Input y contains NaN"),
-        ([n / 7 for n in range(60)], "Unknown label type: continuous"),
-        (["x", " "] * 30, "A label in y is empty."),
-        ([("a", "b")] * 60, "y should be a 1d array"),
-        (np.zeros((60, 3), dtype=int), "No row of y has a label."),
+        (HeadClassifier, ["x"] * 60, "y needs at least 2 classes; found one class, 'x'."),
+        (HeadClassifier, LABELS[:-1], "inconsistent numbers of samples"),
+        (HeadClassifier, None, "requires y to be passed, but the target y is None"),
+        (HeadClassifier, ["x", 1, None] * 20, "The labels in y are of several types, or one is"),
+        (HeadClassifier, [1.0, 2.0, float("nan")] * 20, "Input y contains NaN"),
+        (HeadClassifier, [n / 7 for n in range(60)], "Unknown label type: continuous"),
+        (HeadClassifier, ["x", " "] * 30, "A label in y is empty."),
+        (HeadClassifier, [("a", "b")] * 60, "y should be a 1d array"),
+        (HeadClassifier, np.zeros((60, 3), dtype=int), "No row of y has a label."),
+        (HeadRegressor, LABELS, "y holds something else than numbers."),
+        (HeadRegressor, [float("nan")] * 60, "Input y contains NaN"),
+        (HeadRegressor, [1.0] * 60, "All numbers of y are 1; nothing can be learned"),
+        (HeadRegressor, np.zeros((60, 2)), "y should be a 1d array"),
     ],
 )
-def test_labels_that_cannot_be_used_are_a_sentence(
-    of: Callable[..., HeadClassifier], y: Any, says: str
+def test_targets_that_cannot_be_used_are_a_sentence(
+    small: Backbone, kind: type, y: Any, says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):
-        of().fit(TEXTS, y)
-
-
-@pytest.mark.parametrize(
-    ("y", "says"),
-    [
-        (LABELS, "y holds something else than numbers."),
-        ([float("nan")] * 60, "Input y contains NaN"),
-        ([1.0] * 60, "All numbers of y are 1; nothing can be learned"),
-        (np.zeros((60, 2)), "y should be a 1d array"),
-    ],
-)
-def test_numbers_that_cannot_be_used_are_a_sentence(small: Backbone, y: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        HeadRegressor(model=small.id).fit(TEXTS, y)
+        kind("mean+ridge", model=small.id).fit(TEXTS, y)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +348,7 @@ def test_numbers_that_cannot_be_used_are_a_sentence(small: Backbone, y: Any, say
     ],
 )
 def test_settings_that_do_not_fit_are_a_sentence_when_fitted_and_not_before(
-    of: Callable[..., HeadClassifier], settings: dict[str, Any], kind: type, says: str
+    of: Make, settings: dict[str, Any], kind: type, says: str
 ) -> None:
     asked = of().set_params(**settings)
     with pytest.raises(kind) as caught:
@@ -380,9 +357,7 @@ def test_settings_that_do_not_fit_are_a_sentence_when_fitted_and_not_before(
     assert says in str(caught.value)
 
 
-def test_too_few_rows_and_what_is_not_fitted_are_a_sentence(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_too_few_rows_and_what_is_not_fitted_are_a_sentence(of: Make) -> None:
     with pytest.raises(ValueError, match=r"2 rows are too few to learn from and to choose on."):
         of().fit(["a", "b"], ["x", "y"])
     with pytest.raises(ValueError, match=r"n_splits=5 .*"):
@@ -405,7 +380,7 @@ def test_too_few_rows_and_what_is_not_fitted_are_a_sentence(
 
 
 def test_a_search_over_recipes_and_settings_reads_each_text_once(
-    of: Callable[..., HeadClassifier], small: Backbone, passes: Counter[tuple[int, ...]]
+    of: Make, small: Backbone, passes: Passes
 ) -> None:
     load(small.id)  # which reads a text or two to see how it is done
     passes.clear()
@@ -434,16 +409,14 @@ TOOLS: dict[str, Callable[[HeadClassifier], Any]] = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_it_stands_in_other_estimators(of: Callable[..., HeadClassifier], tool: str) -> None:
+def test_it_stands_in_other_estimators(of: Make, tool: str) -> None:
     found = TOOLS[tool](of())
     shares = found.predict_proba(TEXTS)
     assert shares.shape == (60, 3)
     assert found.predict(TEXTS).tolist() == found.classes_[shares.argmax(axis=1)].tolist()
 
 
-def test_it_is_cross_validated_predicted_and_learned_from_more_and_more(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_it_is_cross_validated_predicted_and_learned_from_more_and_more(of: Make) -> None:
     scores = cross_val_score(of(), TEXTS, LABELS, cv=3)
     shares = cross_val_predict(of(), TEXTS, LABELS, cv=3, method="predict_proba")
     assert np.mean(scores) == pytest.approx(
@@ -458,7 +431,7 @@ def test_it_is_cross_validated_predicted_and_learned_from_more_and_more(
     assert np.isfinite(many["test_roc_auc"]).all()
 
 
-def test_groups_are_kept_together_inside(of: Callable[..., HeadClassifier]) -> None:
+def test_groups_are_kept_together_inside(of: Make) -> None:
     groups = [f"author {n // 6}" for n in range(60)]
     scores = cross_val_score(of(), TEXTS, LABELS, groups=groups, cv=GroupKFold(3))
     assert np.isfinite(scores).all()
@@ -468,9 +441,7 @@ def test_groups_are_kept_together_inside(of: Callable[..., HeadClassifier]) -> N
         of().fit(TEXTS, LABELS, groups=groups[1:])
 
 
-def test_the_same_seed_fits_the_same_and_another_another(
-    of: Callable[..., HeadClassifier],
-) -> None:
+def test_the_same_seed_fits_the_same_and_another_another(of: Make) -> None:
     one, same, other = (
         of("mean+mlp", steps=9, learning_rate=0.01, seed=seed).fit(TEXTS, LABELS)
         for seed in (0, 0, 1)
@@ -492,7 +463,7 @@ def test_a_fit_that_fails_leaves_nothing_of_itself_or_of_an_earlier_one() -> Non
     assert not hasattr(fitted, "classes_")
 
 
-def test_columns_of_an_earlier_fit_are_forgotten(of: Callable[..., HeadClassifier]) -> None:
+def test_columns_of_an_earlier_fit_are_forgotten(of: Make) -> None:
     rows = np.array(TEXTS, dtype=object)
     fitted = of("mean+knn?k=3&pair=uv_diff")
     fitted.fit(np.column_stack([rows, rows[::-1]]), LABELS)
@@ -505,7 +476,7 @@ def test_columns_of_an_earlier_fit_are_forgotten(of: Callable[..., HeadClassifie
     "recipe", ["mean+linear", "mean+linear?loss=ovr", "attention+linear", "mean+linear?tune=lora"]
 )
 def test_a_fitted_one_is_a_classifier_and_is_pickled_without_its_base_model(
-    of: Callable[..., HeadClassifier], recipe: str, tmp_path: Path
+    of: Make, recipe: str, tmp_path: Path
 ) -> None:
     found = of(recipe, steps=5, learning_rate=0.01, epochs=1, trials=1).fit(TEXTS, LABELS)
     mine, wanted = found.classifier_, found.predict_proba(TEXTS)
@@ -530,7 +501,7 @@ def test_a_base_model_that_has_changed_since_is_told_of(tmp_path: Path) -> None:
         pickle.loads(kept).predict(TEXTS)
 
 
-def test_it_is_exported(of: Callable[..., HeadClassifier], tmp_path: Path) -> None:
+def test_it_is_exported(of: Make, tmp_path: Path) -> None:
     found = of("cls+bert", steps=5, learning_rate=0.01).fit(TEXTS, LABELS)
     assert (
         heads.export(found.classifier_, tmp_path / "one").called == "BertForSequenceClassification"
@@ -621,7 +592,7 @@ def test_its_own_checks(estimator: Any, check: Callable[[Any], None], checked: N
         check(estimator)
 
 
-def test_reports_of_skore_are_made_of_it(of: Callable[..., HeadClassifier]) -> None:
+def test_reports_of_skore_are_made_of_it(of: Make) -> None:
     skore = pytest.importorskip("skore")
     X, y = np.array(TEXTS), np.array(LABELS)
     given = {"X_train": X[:40], "y_train": y[:40], "X_test": X[40:], "y_test": y[40:]}

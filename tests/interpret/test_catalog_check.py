@@ -365,11 +365,7 @@ VARIANTS = [
     ("model_type", "settings", "recipe", "sides", "exact"), slow.but_each(4, VARIANTS)
 )
 def test_a_config_chooses_the_recipe(
-    model_type: str,
-    settings: dict[str, Any],
-    recipe: str,
-    sides: tuple[Side, ...],
-    exact: bool,
+    model_type: str, settings: dict[str, Any], recipe: str, sides: tuple[Side, ...], exact: bool
 ) -> None:
     pair = paired(model_type, **settings)
     assert str(pair.form.recipe_for(pair.model.config)) == recipe

@@ -262,7 +262,7 @@ def test_a_folder_s_own_head_is_examined(tiny: Callable[..., Path]) -> None:
     diagnosis = examine(str(folder))
     assert (diagnosis.model, diagnosis.head_is_new, diagnosis.notes) == (str(folder), False, ())
     assert {each.case for each in diagnosis.findings if each.changes} == {
-        *("left_padded", "no_mask", "truncated"),
+        *("left_padded", "no_mask", "truncated")
     }
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     one = subject_of(str(folder))

@@ -339,47 +339,51 @@ def test_heads_are_given_or_found_by_name(asked):
             result(select_heads(request))
 
 
-def test_which_rows_a_classifier_learned_from_is_known_of_a_sample():
-    (one,) = result(select_heads(HeadRequest(recipes=["mean+linear"]))).classifiers
-    named = result(select_heads(HeadRequest(recipes=["mean+linear"])))
-    given = result(select_heads(HeadRequest(recipes=[one])))
+def test_which_rows_a_classifier_learned_from_is_known_of_a_sample(tiny):
+    request = HeadRequest(recipes=["mean+linear"], model=str(tiny()))
+    named = result(select_heads(request))
+    given = result(select_heads(replace(request, recipes=named.classifiers)))
     assert (given.learned, given.held) == (named.learned, named.held)
     assert not set(given.learned) & set(given.held)
 
 
-def test_heads_of_a_run(tmp_path):
-    config = public.ExperimentConfig(seeds=1, folds=2, curve=False)
-    recipes = ["mean+logistic", "cls+centroid"]
-    place = tmp_path / "run"
-    public.train_grid("sentiment", recipes=recipes, config=config, out=place)
-    found = result(select_heads(HeadRequest(run=str(place))))
-    assert [str(one.recipe).split("?")[0] for one in found.classifiers] == recipes
-    assert not set(found.learned) & set(found.held)
-    near = public.Inspector(run=str(place), recipes=recipes[:1]).nearest("Not bad at all.", most=3)[
-        0
-    ]
-    assert near.searched == len(found.learned)
-    assert public.Inspector(run=str(place)).attribute("Not bad at all.")[1].is_complete
-    with pytest.raises(DataError):
-        public.Inspector(run=str(place), recipes=["mean+linear"]).attribute("Not bad at all.")
-    with pytest.raises(RecipeError):
-        public.Inspector(run=str(place), recipes=[found.classifiers[0]]).attribute("x")
-
-
-def test_a_layer_of_a_head_of_a_run_is_searched_and_trained_as_its_cells_were(tmp_path):
+@pytest.fixture(scope="module")
+def board(tiny, tmp_path_factory):
+    """A run with a head, the same without its activation, and a linear head."""
     config = public.ExperimentConfig(seeds=2, folds=2, curve=False)
     recipes = ["mean+mlp?hidden=8", "mean+mlp?hidden=8&without=activation", "mean+logistic"]
-    place = tmp_path / "run"
-    board = public.train_grid("sentiment", recipes=recipes, config=config, out=place)
+    place = tmp_path_factory.mktemp("run") / "run"
+    chosen = {"recipes": recipes, "model": str(tiny()), "config": config}
+    return public.train_grid("sentiment", **chosen, out=place)
+
+
+def test_heads_of_a_run(board):
+    run = str(board.folder.path)
+    found = result(select_heads(HeadRequest(run=run)))
+    names = [cell.name for cell in board.cells if not cell.is_baseline]
+    assert {str(one.head.asked) for one in found.classifiers} == {*names}
+    assert not set(found.learned) & set(found.held)
+    inside = public.Inspector(run=run, recipes=["mean+logistic"])
+    (near,) = inside.nearest("Not bad at all.", most=3)
+    assert near.searched == len(found.learned)
+    assert inside.attribute("Not bad at all.")[0].is_complete
+    with pytest.raises(DataError):
+        public.Inspector(run=run, recipes=["mean+linear"]).attribute("Not bad at all.")
+    with pytest.raises(RecipeError):
+        public.Inspector(run=run, recipes=[found.classifiers[0]]).attribute("x")
+
+
+def test_a_layer_of_a_head_of_a_run_is_searched_and_trained_as_its_cells_were(board):
     scores = {cell.name: cell.measures for cell in board.cells}
-    inside = public.Inspector(run=str(place), recipes=recipes[:1])
+    name, bare_name = "mean+mlp?hidden=8", "mean+mlp?hidden=8&without=activation"
+    inside = public.Inspector(run=str(board.folder.path), recipes=[name])
     found = inside.ablate("Not bad at all.", without="activation")[0]
-    whole, bare = scores[recipes[0]], scores[recipes[1]]  # what the run itself says of both
-    assert found.retrained.name.startswith(recipes[1])
+    whole, bare = scores[name], scores[bare_name]  # what the run itself says of both
+    assert found.retrained.name.startswith(bare_name)
     assert (found.worth.whole, found.worth.without) == pytest.approx((whole.score, bare.score))
     assert (found.worth.seeds, found.worth.rows) == (2, whole.rows)
     assert found.worth.low <= found.worth.difference <= found.worth.high
-    kept = board.classifier(recipes[1]).logits(["Not bad at all."])[0].tolist()
+    kept = board.classifier(bare_name).logits(["Not bad at all."])[0].tolist()
     assert found.retrained.logits == pytest.approx(kept, abs=1e-5)
     again = inside.ablate("Not bad at all.", without="activation")[0]
     assert again.worth == found.worth
