@@ -180,38 +180,23 @@ def test_a_number_is_answered_as_it_is():
     assert torch.equal(REGRESSION.answers(LOGITS[:, :1]), LOGITS[:, 0])
 
 
-def test_a_single_label_is_as_sure_as_its_probability():
-    wanted = [max(row) for row in by_formula(SINGLE_LABEL, LOGITS)]
+def test_a_class_is_as_sure_and_as_likely_as_its_probability():
+    shares, truth = torch.tensor(by_formula(SINGLE_LABEL, LOGITS)), torch.tensor([1, 1, 0])
     found = SINGLE_LABEL.confidence(LOGITS, SINGLE_LABEL.answers(LOGITS))
-    assert_close(found, torch.tensor(wanted))
+    assert_close(found, shares.max(dim=1).values)
+    wanted = shares.gather(1, truth[:, None]).log()
+    assert_close(SINGLE_LABEL.log_likelihood(LOGITS, truth), wanted)
 
 
 @LABELS
-def test_each_label_is_as_sure_as_its_yes_or_its_no(problem):
-    answers = problem.answers(LOGITS)
-    wanted = [
-        [share if yes else 1 - share for share, yes in zip(row, said, strict=True)]
-        for row, said in zip(by_formula(problem, LOGITS), answers.tolist(), strict=True)
-    ]
-    assert_close(problem.confidence(LOGITS, answers), torch.tensor(wanted))
-
-
-def test_the_likelihood_of_a_class_is_ln_of_its_probability():
-    shares = by_formula(SINGLE_LABEL, LOGITS)
-    wanted = [[math.log(row[truth])] for row, truth in zip(shares, (1, 1, 0), strict=True)]
-    found = SINGLE_LABEL.log_likelihood(LOGITS, torch.tensor([1, 1, 0]))
-    assert_close(found, torch.tensor(wanted))
-
-
-@LABELS
-def test_the_likelihood_of_labels_is_ln_of_each_yes_or_no(problem):
-    truth = [[1, 0, 0], [0, 0, 1], [1, 1, 1]]
-    wanted = [
-        [math.log(share if yes else 1 - share) for share, yes in zip(row, goal, strict=True)]
-        for row, goal in zip(by_formula(problem, LOGITS), truth, strict=True)
-    ]
-    found = problem.log_likelihood(LOGITS, torch.tensor(truth, dtype=torch.float))
-    assert_close(found, torch.tensor(wanted))
+def test_each_label_is_as_sure_and_as_likely_as_its_yes_or_its_no(problem):
+    shares, answers = torch.tensor(by_formula(problem, LOGITS)), problem.answers(LOGITS)
+    assert_close(
+        problem.confidence(LOGITS, answers), torch.where(answers.bool(), shares, 1 - shares)
+    )
+    truth = torch.tensor([[1, 0, 0], [0, 0, 1], [1, 1, 1]])
+    wanted = torch.where(truth.bool(), shares, 1 - shares).log()
+    assert_close(problem.log_likelihood(LOGITS, truth.float()), wanted)
 
 
 def test_a_number_has_no_probability():

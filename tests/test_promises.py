@@ -17,8 +17,7 @@ ROW = Row(promise="P1", says="None lost.", measured="0 | 200", target="0", holds
 
 
 @pytest.mark.parametrize(
-    "name",
-    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in promises.MODULES],
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in promises.MODULES]
 )
 def test_a_promise_holds_on_little(name):
     def rows() -> list[Row]:
