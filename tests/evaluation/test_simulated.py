@@ -101,9 +101,6 @@ def test_classes_of_three_rows_are_compared_as_honestly(metric, even, design):
     assert math.isnan(found.held) or found.held >= 53 / 60
 
 
-# Several labels a row, and numbers
-
-
 # --- Heads that learn their base model as well scatter more, and blur nothing else.
 
 

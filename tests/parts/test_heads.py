@@ -369,19 +369,6 @@ def test_a_dot_in_a_name_makes_an_inner_chain_and_keeps_the_order():
         assert torch.equal(chain(*split)(values), split[2][1](split[1][1](split[0][1](values))))
 
 
-def test_every_solver_has_its_head():
-    public = {
-        value
-        for name, value in vars(solvers).items()
-        if callable(value)
-        and getattr(value, "__module__", "") == solvers.__name__
-        and not name.startswith("_")
-        and next(iter(inspect.signature(value).parameters)) == "chain"  # else it is a formula
-    }
-    assert len(public) > 4
-    assert {part.solve for part in SOLVED} >= public
-
-
 @pytest.mark.parametrize(
     ("solver", "option"),
     [

@@ -273,16 +273,6 @@ def test_layers_are_what_their_formula_says(backbone, name, naive):
     assert_close(untrained.layers(hidden), naive(hidden), **CLOSE)
 
 
-@pytest.mark.parametrize("reading", OF_AN_ENCODER)
-def test_reads_real_states_the_same_alone_and_in_a_batch(backbone, read, reading):
-    reader, encoded = read(reading), backbone.encode(TEXTS)
-    together = reader(backbone.states(encoded))
-    for row, text in enumerate(encoded):
-        alone = reader(backbone.states([text]))
-        assert_close(alone.vectors[0], together.vectors[row], rtol=1e-4, atol=1e-5)
-        assert_close(alone.reads[0], together.reads[row, : len(text)], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("litter", [float("nan"), -float("inf")], ids=str)
 @pytest.mark.parametrize("reading", OF_AN_ENCODER)
 def test_what_a_base_model_writes_on_padding_never_arrives(backbone, read, reading, litter):
@@ -303,15 +293,6 @@ def test_what_a_base_model_writes_on_padding_never_arrives(backbone, read, readi
         hook.remove()
     assert torch.equal(spoilt.vectors, clean.vectors)
     assert torch.equal(spoilt.reads, clean.reads)
-
-
-def test_the_base_model_answers_zero_on_padding(backbone):
-    states = backbone.states(backbone.encode(TEXTS))
-    assert (states.mask == 0).any()
-    assert states.content.sum(dim=1).tolist() == [7, 2, 0, 4]
-    for layer in states.hidden:
-        assert not layer[states.mask == 0].any()
-        assert layer[states.mask == 1].any(dim=-1).all()
 
 
 def own(maker: Callable[..., object], backbone: Backbone) -> Featurizer:

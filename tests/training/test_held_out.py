@@ -93,20 +93,6 @@ def test_what_is_taken_from_all_rows_changes_hardly_an_answer(held_out: Callable
         assert_close(logits.softmax(dim=1), wanted.softmax(dim=1), rtol=0, atol=0.05)
 
 
-def test_numbers_are_answered_as_by_ridge_without_them() -> None:
-    """Against scikit-learn, on vectors of deviation 1."""
-    from sklearn.linear_model import Ridge
-
-    vectors, _ = rows_of(50, 8, many=False)
-    vectors = (vectors - vectors.mean(dim=0)) / vectors.std(dim=0, correction=0)
-    numbers = vectors @ torch.linspace(-1, 1, 8).double()[:, None] + 3
-    (found,) = ridge_held_out(vectors, (numbers + 1) / 2, torch.arange(50), [4.0])
-    for row in range(50):
-        others = torch.arange(50) != row
-        model = Ridge(alpha=4.0).fit(vectors[others].numpy(), numbers[others, 0].numpy())
-        assert float(found[row]) == pytest.approx(model.predict(vectors[[row]].numpy())[0])
-
-
 # Which rows settings are chosen by
 
 

@@ -364,20 +364,11 @@ def _choice(point: TriedSettings) -> dict[str, Any]:
     return {n: value for n, value in point.settings.items() if n not in ("epochs", "converged")}
 
 
-def test_more_seeds_change_nothing_in_what_the_first_ones_find(three) -> None:
-    _, _, _, found = three
-    task, splits = lesson_and_splits(1)
-    (alone,) = ended(stacked("roberta").search(task, splits, [5]))
-    assert alone.chosen == found[0].chosen
-    assert alone.point == found[0].point
-    same(alone.state, found[0].state)
-
-
-def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
+def test_where_vectors_would_fill_the_memory_seeds_search_alone_and_find_the_same(
     three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_heads, "SEEN_BYTES", 1)
-    task, splits, _, found = three
+    task, splits, _, together = three
     copies, made = list[int](), vector_heads.BatchedHeads
 
     def watched(chains: Any, *given: Any) -> Any:
@@ -385,10 +376,12 @@ def test_where_vectors_would_fill_the_memory_fewer_copies_learn_side_by_side(
         return made(chains, *given)
 
     monkeypatch.setattr(vector_heads, "BatchedHeads", watched)
-    again = ended(stacked("roberta").search(task, splits, [5, 6, 7]))
-    assert [one.chosen for one in again] == [one.chosen for one in found]
+    results = ended(stacked("roberta").search(task, splits, [5, 6, 7]))
     assert copies == [len(copy_settings.NEW_HEADS)] * 3
-    stacked("roberta").learn(task, again, splits.train, splits.test, [5, 6, 7])
+    for alone, other in zip(results, together, strict=True):
+        assert (alone.chosen, alone.point) == (other.chosen, other.point)
+        same(alone.state, other.state)
+    stacked("roberta").learn(task, results, splits.train, splits.test, [5, 6, 7])
     assert copies[3:] == [1, 1, 1]
 
 

@@ -118,15 +118,6 @@ def test_short_and_long_rows_make_the_pace(
     assert pace_of(replace(own, classes=5), task_of()) is pace
 
 
-def test_what_steps_hold_is_told_of_each_way(loaded: Callable[..., Backbone]) -> None:
-    held = {
-        tune: pace_of(fitter(f"mean+linear?tune={tune}", loaded("bert")), task_of())
-        for tune in ("full", "last1", "bitfit")
-    }
-    assert held["full"].peak_bytes > held["last1"].peak_bytes > 0
-    assert held["full"].peak_bytes > held["bitfit"].peak_bytes > 0
-
-
 # --- What is learned.
 
 
