@@ -13,6 +13,7 @@ Legend: n texts, t tokens, d width of a hidden state, w width of the pooled vect
 import inspect
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -50,7 +51,7 @@ OUTPUTS = {"classifier": "output", "score": "output"}  # names of layers of head
 class HeadConfig(PretrainedConfig):
     """The configuration of a base model with a pooling and a head on it.
 
-    Args:
+    Attributes:
         backbone_config: The configuration of the base model, or its values.
         backbone_class: The class of the base model, as `transformers` names it.
         add_pooling_layer: Whether the base model has its pooler; None where it has no choice.
@@ -93,86 +94,52 @@ class HeadConfig(PretrainedConfig):
     is_composition = True
     sub_configs: ClassVar[Any] = {"backbone_config": AutoConfig}
 
-    def __init__(
-        self,
-        backbone_config: PretrainedConfig | dict[str, Any] | None = None,
-        *,
-        backbone_class: str = "AutoModel",
-        add_pooling_layer: bool | None = None,
-        encoder_only: bool = False,
-        recipe: str = "",
-        layers: int | str = -1,
-        pooling: str | list[str] = "mean",
-        pooling_options: dict[str, Any] | None = None,
-        projection: list[dict[str, Any]] | None = None,
-        normalize: bool = False,
-        pair: str | None = None,
-        head: str = "linear",
-        head_options: dict[str, Any] | None = None,
-        without: str | None = None,
-        late: bool = False,
-        loss: str = "softmax",
-        margin: float = 0.0,
-        hidden_size: int | None = None,
-        num_hidden_layers: int | None = None,
-        pooled_width: int | None = None,
-        special_token_ids: list[int] | None = None,
-        end_token_ids: list[int] | None = None,
-        skipped_token_id: int | None = None,
-        prefix: str = "",
-        prefix_tokens: int = 0,
-        use_prefix: bool = True,
-        marks_first: bool = False,
-        shifts_decoder: bool = False,
-        most_tokens: int | None = None,
-        stride: int | None = None,
-        most_windows: int | None = None,
-        averages_windows: bool = False,
-        buffer_shapes: dict[str, list[int]] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if backbone_config is None:
-            backbone_config = {"model_type": "bert"}
-        if isinstance(backbone_config, Mapping):
-            values = dict(backbone_config)
-            backbone_config = AutoConfig.for_model(values.pop("model_type"), **values)
-        inner = backbone_config.get_text_config()
-        self.backbone_config = backbone_config
-        self.backbone_class = backbone_class
-        self.add_pooling_layer = add_pooling_layer
-        self.encoder_only = encoder_only
-        self.recipe = recipe
-        self.layers = layers
-        self.pooling = pooling
-        self.pooling_options = pooling_options or {}
-        self.projection = projection or []
-        self.normalize = normalize
-        self.pair = pair
-        self.head = head
-        self.head_options = head_options or {}
-        self.without = without
-        self.late = late
-        self.loss = loss
-        self.margin = margin
-        self.hidden_size = hidden_size or inner.hidden_size
-        self.num_hidden_layers = num_hidden_layers or inner.num_hidden_layers
+    backbone_config: Any = None
+    backbone_class: str = "AutoModel"
+    add_pooling_layer: bool | None = None
+    encoder_only: bool = False
+    recipe: str = ""
+    layers: int | str = -1
+    pooling: str | list[str] = "mean"
+    pooling_options: dict[str, Any] = field(default_factory=dict)
+    projection: list[dict[str, Any]] = field(default_factory=list)
+    normalize: bool = False
+    pair: str | None = None
+    head: str = "linear"
+    head_options: dict[str, Any] = field(default_factory=dict)
+    without: str | None = None
+    late: bool = False
+    loss: str = "softmax"
+    margin: float = 0.0
+    hidden_size: int = 0
+    num_hidden_layers: int = 0
+    pooled_width: int | None = None
+    special_token_ids: list[int] = field(default_factory=list)
+    end_token_ids: list[int] = field(default_factory=list)
+    skipped_token_id: int | None = None
+    prefix: str = ""
+    prefix_tokens: int = 0
+    use_prefix: bool = True
+    marks_first: bool = False
+    shifts_decoder: bool = False
+    most_tokens: int | None = None
+    stride: int | None = None
+    most_windows: int | None = None
+    averages_windows: bool = False
+    buffer_shapes: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        config = {"model_type": "bert"} if self.backbone_config is None else self.backbone_config
+        if isinstance(config, Mapping):
+            values = dict(config)
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
+        inner = config.get_text_config()
+        self.backbone_config = config
+        self.hidden_size = self.hidden_size or inner.hidden_size
+        self.num_hidden_layers = self.num_hidden_layers or inner.num_hidden_layers
         self.num_attention_heads = getattr(inner, "num_attention_heads", None)
-        self.pooled_width = pooled_width
-        self.special_token_ids = special_token_ids or []
-        self.end_token_ids = end_token_ids or []
-        self.skipped_token_id = skipped_token_id
-        self.prefix = prefix
-        self.prefix_tokens = prefix_tokens
-        self.use_prefix = use_prefix
-        self.marks_first = marks_first
-        self.shifts_decoder = shifts_decoder
-        self.most_tokens = most_tokens
-        self.stride = stride
-        self.most_windows = most_windows
-        self.averages_windows = averages_windows
-        self.buffer_shapes = buffer_shapes or {}
         kwargs.setdefault("pad_token_id", getattr(inner, "pad_token_id", None))
-        super().__init__(**kwargs)
+        super().__post_init__(**kwargs)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
