@@ -264,11 +264,21 @@ class DoubtfulLabels(display.Displayed):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as unfinished:
                 if ending in SIGNS:  # with a mark of UTF-8, which spreadsheets look for
-                    options = {"encoding": "utf-8-sig", "lineterminator": "\r\n"}
-                    table.to_csv(unfinished, sep=SIGNS[ending], index=False, **options)
+                    table.to_csv(
+                        unfinished,
+                        sep=SIGNS[ending],
+                        index=False,
+                        encoding="utf-8-sig",
+                        lineterminator="\r\n",
+                    )
                 elif ending == ".jsonl":
-                    options = {"force_ascii": False, "double_precision": 15}
-                    table.to_json(unfinished, orient="records", lines=True, **options)
+                    table.to_json(
+                        unfinished,
+                        orient="records",
+                        lines=True,
+                        force_ascii=False,
+                        double_precision=15,
+                    )
                 else:
                     table.to_parquet(unfinished, index=False)
         return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,8 @@ class LaneSection:
 
 
 PLACES = "heads.interfaces.web.places"
+ANSWERED = ("what the head answers", "")  # the first choice of the class that is explained
+Stream = Generator[Any, None, None]
 CORE_SECTIONS = tuple(
     LaneSection(
         name=name,

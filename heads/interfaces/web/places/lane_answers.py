@@ -18,9 +18,9 @@ from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import busy, render
 from heads.interfaces.web import downloads, run_access
 from heads.interfaces.web.guards import as_csv, failed, show_progress
+from heads.interfaces.web.lane_sections import ANSWERED, Stream
 from heads.interfaces.web.location import Location
 from heads.interfaces.web.places import base_models
-from heads.interfaces.web.places.open_lane import ANSWERED, Stream
 from heads.interfaces.web.temporary_files import exporting
 from heads.interpret.ablation import ablate_layers
 from heads.interpret.attribution import attributions

@@ -1,7 +1,7 @@
 """An opened lane: why the head says so, how it is made, its numbers, and how to take it along."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,13 @@ from heads.interfaces.views import lanes as view
 from heads.interfaces.views.html import render
 from heads.interfaces.web import downloads
 from heads.interfaces.web.guards import clicked, saves
-from heads.interfaces.web.lane_sections import CORE_SECTIONS, SectionParts, lane_sections
+from heads.interfaces.web.lane_sections import (
+    ANSWERED,
+    CORE_SECTIONS,
+    SectionParts,
+    Stream,
+    lane_sections,
+)
 from heads.interfaces.web.location import SECTIONS, Location
 from heads.interfaces.web.page_sections import draw_section
 from heads.interfaces.web.places import base_models
@@ -22,12 +28,10 @@ from heads.interfaces.web.places.answers import PendingQuestion, PendingQuestion
 from heads.interfaces.web.places.try_it import CLICKS, QUIET, Try
 from heads.interfaces.web.slots import pool
 
-ANSWERED = ("what the head answers", "")
 AGAINST = [("the mean of the other classes", "others"), ("the runner-up", "runner-up")]
 TEMPERATURE = "Temperature, from 0.1 (−1) to 10 (1) on a log scale; 0 leaves the logits as they are"
 LOOKS, EXPORTS = pool("looks"), pool("export")
 PAUSE = 0.4  # seconds without a key, after which one has typed to the end
-Stream = Generator[Any, None, None]
 
 
 def _answers() -> Any:

@@ -441,11 +441,11 @@ class PlaceHandlers:
         """Show where one is."""
         return draw_place(Visit(*given, session=request.session_hash or ""), self._jobs)
 
-    def arrived(self, request: gr.Request, _: str, *given: Any) -> Values:
+    def arrived(self, request: gr.Request, _query: str, *given: Any) -> Values:
         """Show it to who opens the page: a run by its link, or a file that was chosen before."""
         location = Location.of(dict(request.query_params))
         values = self.shown(request, location.query, *given)
-        _, held, *_ = given
+        held = given[1]
         if not location.result and not held:
             for name in AREAS:  # who was quick may have chosen data meanwhile
                 del values[name]
@@ -458,8 +458,8 @@ class PlaceHandlers:
         job = self._jobs.of(location.result, visit.session) if location.result else None
         if location.result and visit.last != _key(location, job):  # it began, or came to its end
             return draw_place(visit, self._jobs)
-        is_under_way = job and not job.is_over
-        return _around(visit, self._jobs) | (draw_training(job) if is_under_way else {})
+        progress = draw_training(job) if job and not job.is_over else {}
+        return _around(visit, self._jobs) | progress
 
     def stopped(self, mine: Any, event: gr.EventData) -> None:
         """Stop the training in the strip."""
