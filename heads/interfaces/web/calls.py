@@ -87,10 +87,7 @@ class Call:
 def wrap_handler(
     handler: Callable[..., Any], components: list[Any], slots: Slots | None
 ) -> Callable[..., Any]:
-    """Return a coroutine function, or an async generator, that calls a handler in a thread.
-
-    It takes a `gr.Request`, then the arguments of the handler.
-    """
+    """Return a coroutine function, or an async generator, that calls a handler in a thread."""
 
     def prepare(request: gr.Request, given: tuple[Any, ...]) -> tuple[Call | None, list[Any]]:
         call = getattr(request.state, "call", None)  # None for what passes the queue by
@@ -115,7 +112,9 @@ def wrap_handler(
                         return
                     yield value
             finally:
-                _in_background(_close(steps, task))
+                end = asyncio.create_task(_close(steps, task))
+                _tasks.add(end)
+                end.add_done_callback(_tasks.discard)
 
     return _with_request(stream if inspect.isgeneratorfunction(handler) else answer, handler)
 
@@ -168,12 +167,6 @@ async def _close(steps: Generator[Any, None, None], task: "asyncio.Task[Any] | N
         await asyncio.wait([task])
     with contextlib.suppress(Exception):
         await run_sync(steps.close)
-
-
-def _in_background(work: Any) -> None:
-    task = asyncio.get_running_loop().create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
 
 
 def _fit_all(handler: Callable[..., Any], components: list[Any], given: Any) -> list[Any]:

@@ -85,17 +85,17 @@ def by_name(handler: Callable[..., Any], inputs: Any, outputs: Mapping[str, Any]
     Outputs that are not among the values stay as they are.
     """
 
-    def name(values: Values) -> Any:
+    def by_component(values: Values) -> Any:
         return {outputs[name]: value for name, value in values.items()} or gr.skip()
 
     @functools.wraps(handler)
     def answer(*arguments: Any) -> Any:
-        return name(handler(*arguments))
+        return by_component(handler(*arguments))
 
     @functools.wraps(handler)
     def stream(*arguments: Any) -> Any:
         with contextlib.closing(handler(*arguments)) as steps:
-            yield from map(name, steps)
+            yield from map(by_component, steps)
 
     call = stream if inspect.isgeneratorfunction(handler) else answer
     return {"fn": call, "inputs": inputs, "outputs": [*outputs.values()]}

@@ -19,37 +19,21 @@ MOST = 4  # heads side by side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """What the page shows.
+    """What the page shows."""
 
-    Attributes:
-        place: One of `PLACES`.
-        text: The sentence under Try.
-        pair: Its second sentence.
-        model: The base model.
-        sample: The sample that the heads under Try were trained on.
-        run: The run that they are of instead, by its id.
-        recipes: The heads side by side.
-        pairs: How two sentences enter.
-        raw: Whether logits are shown as trained, before calibration.
-        lane: Which of the heads is open, from 1; 0 for none.
-        show: Which section of it, one of `SECTIONS`.
-        result: The run under Your data, by its id.
-        head: Which of its heads is open.
-    """
-
-    place: str = "try"
-    text: str = ""
-    pair: str = ""
+    place: str = "try"  # one of `PLACES`
+    text: str = ""  # the sentence under Try
+    pair: str = ""  # its second sentence
     model: str = BUNDLED
-    sample: str = OPENING_SAMPLE
-    run: str = ""
-    recipes: tuple[str, ...] = RECIPES
-    pairs: str = SIAMESE
-    raw: bool = False
-    lane: int = 0
-    show: str = "why"
-    result: str = ""
-    head: str = ""
+    sample: str = OPENING_SAMPLE  # that the heads under Try were trained on
+    run: str = ""  # that they are of instead, by its id
+    recipes: tuple[str, ...] = RECIPES  # the heads side by side
+    pairs: str = SIAMESE  # how two sentences enter
+    raw: bool = False  # logits are shown as trained, before calibration
+    lane: int = 0  # which of the heads is open, from 1; 0 for none
+    show: str = "why"  # which section of it, one of `SECTIONS`
+    result: str = ""  # the run under Your data, by its id
+    head: str = ""  # which of its heads is open
 
     @property
     def query(self) -> str:

@@ -81,11 +81,6 @@ class Refused(Exception):
         super().__init__(reason)
         self.status, self.reason = status, reason
 
-    async def answer(self, scope: Scope, send: Send) -> None:
-        """Answer a request with it."""
-        content = {"detail": self.reason, "error": self.reason}
-        await JSONResponse(content, self.status, SAFE)(scope, _nothing, send)
-
 
 @dataclass(kw_only=True, eq=False)
 class Gate:
@@ -358,24 +353,21 @@ class Response:
         """Answer with a sentence, where nothing has been answered yet."""
         if not self._has_begun:
             self._has_begun = True
-            await refused.answer(self._scope, self._send)
+            content = {"detail": refused.reason, "error": refused.reason}
+            response = JSONResponse(content, refused.status, SAFE)
+            await response(self._scope, _nothing, self._send)
 
 
 class SafeResponse(Response):
-    """The answer to a request, with headers of safety and a sentence in the place of a fault.
-
-    Attributes:
-        fault: Sentence for a fault of this very request.
-        note_event: Called with the id of the event that Gradio makes of a call; None for what is
-            no call.
-    """
+    """The answer to a request, with headers of safety and a sentence in the place of a fault."""
 
     def __init__(self, scope: Scope, send: Send, faults: Recent[str]) -> None:
         super().__init__(scope, send)
         self._faults, self._is_replaced = faults, False
         self._is_api, self._stream = scope["path"].startswith(API), stream_of(scope)
         self._start: Message = {}  # of the answer to a call, until its body is known
-        self.fault = FAULT
+        self.fault = FAULT  # sentence for a fault of this very request
+        # Called with the id of the event that Gradio makes of a call; None for what is no call.
         self.note_event: Callable[[str], None] | None = None
 
     async def send(self, message: Message) -> None:

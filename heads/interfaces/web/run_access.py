@@ -31,12 +31,12 @@ LONGEST = 100  # letters of what a browser remembers of a run
 
 
 def new_secret() -> str:
-    """What the browser that begins a run shall keep to itself: no link, page or log holds it."""
+    """Return what the browser that begins a run shall keep to itself: no link or log holds it."""
     return secrets.token_urlsafe(16)
 
 
 def run_of(secret: str) -> str:
-    """The id of the run that belongs to a secret, which cannot be found from it."""
+    """Return the id of the run that belongs to a secret, which cannot be found from it."""
     digest = hashlib.sha256(b"run of " + secret.encode()).digest()
     return "r" + base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
 

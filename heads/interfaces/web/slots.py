@@ -33,14 +33,10 @@ class Slots:
         self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, key: str, check: Callable[[], None]) -> None:
-        """Wait for a slot.
-
-        Args:
-            key: Whose it will be: who waits under another key has a turn in between.
-            check: Raises once the slot is not wanted any more.
+        """Wait for a slot of a key; who waits under another key has a turn in between.
 
         Raises:
-            Exception: What `check` raises; no slot is held then.
+            Exception: What `check` raises once the slot is not wanted any more.
         """
         if key not in self._lines and self._is_free(key):
             self._held[key] += 1

@@ -22,11 +22,9 @@ log = logging.getLogger("heads")
 
 
 def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
-    """Raise LimitError if an extra has no room for something that is going to be stored.
+    """Raise LimitError if an extra has no room for a run, an upload or an export.
 
     Args:
-        what: run, upload or export.
-        size: Its bytes, if they are known.
         owned: What the same visitor has stored already.
     """
     for check in plugins.load_each("admission", required=True):
@@ -35,15 +33,9 @@ def admit(what: str, size: int = 0, owned: Collection[Path] = ()) -> None:
 
 @contextlib.contextmanager
 def exporting(*, keeps: Collection[str] = (".zip",)) -> Iterator[Path]:
-    """Within it, a new folder from which files are served; after it only the files to take along.
+    """Make a folder from which files are served; after it only those with some endings stay.
 
-    Nobody can guess its name.
-
-    Args:
-        keeps: How the names of files end that stay.
-
-    Raises:
-        LimitError: There is no room for one.
+    Nobody can guess its name. Raises LimitError if there is no room for one.
     """
     admit("export")
     place = served_folder() / EXPORTS / secrets.token_urlsafe(16)

@@ -31,13 +31,10 @@ FILE = "/gradio_api/file="  # of an address, before its path
 
 
 def check_sent(inputs: Any) -> None:
-    """Refuses arguments of a call that name a file which nobody has sent here.
+    """Raise DataError if an argument of a call names a file that nobody has sent here.
 
     Gradio takes a file's path, or an address to fetch it from, in the place of every argument,
     whatever it asks for. Only a regular file will do that lies in the folder of uploads.
-
-    Raises:
-        DataError: There is such an argument.
     """
     waiting = [inputs]
     while waiting:
@@ -61,14 +58,9 @@ def _was_sent(path: str) -> bool:
 
 
 def file_of(name: str, told: str) -> Any:
-    """A file as an agent tells it: its content, or the address here at which it was uploaded.
+    """Return a file as an agent tells it: by its content, or by its address on this server.
 
-    Args:
-        name: Of the argument.
-        told: A data address, left as it is; or one on this server.
-
-    Raises:
-        DataError: It is neither.
+    A data address is left as it is; what is neither raises DataError, which names the argument.
     """
     if told.startswith("data:"):
         return told

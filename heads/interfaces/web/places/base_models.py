@@ -44,9 +44,7 @@ def is_at_hand(asked: Location) -> bool:
     """Whether a link alone may load it: nothing is fetched, and no folder opened, without a click.
 
     A folder that was opened here since the start is known, and so is that of a run of one's own.
-
-    Raises:
-        HeadsError: It cannot be loaded at all.
+    Raises HeadsError if it cannot be loaded at all.
     """
     from heads.backbone.loading import is_loaded
     from heads.backbone.safety import is_folder, is_here

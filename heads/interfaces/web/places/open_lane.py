@@ -282,7 +282,7 @@ def _load_section(asked: Location, inputs: Sequence[str]) -> Stream:
 def _wire(
     place: Try, handlers: PanelHandlers, panel: list[Any], sections: dict[str, SectionParts]
 ) -> None:
-    def opened(query: str, event: gr.EventData) -> list[Any]:
+    def opened(query: str, event: gr.EventData) -> Any:
         asked, data = Location.of(query), clicked(event)
         if data.get("do") == "close":
             asked = replace(asked, lane=0)
@@ -292,7 +292,7 @@ def _wire(
             closes = number == asked.lane and not show
             asked = replace(asked, lane=0 if closes else number, show=show or asked.show)
         else:
-            return [gr.skip()] * 3
+            return gr.skip()
         return [*update_panel(asked), asked.query]
 
     for component in (place.answers["lanes"], panel[0], place.answers["verdict"]):
@@ -304,27 +304,15 @@ def _wire(
         """Yield the values of the open section's components; the others stay."""
         asked, given = Location.of(query), iter(values)
         inputs = {name: [next(given) or "" for _ in own.inputs] for name, own in sections.items()}
-        same = {name: [gr.skip()] * len(own.outputs) for name, own in sections.items()}
-        yield [value for own in same.values() for value in own]  # a stream yields something
-        for drawn in handlers.load(asked, sections[asked.show], inputs[asked.show], request):
-            yield [value for own in (same | {asked.show: drawn}).values() for value in own]
+        parts = sections[asked.show]
+        yield gr.skip()  # a stream yields something
+        for drawn in handlers.load(asked, parts, inputs[asked.show], request):
+            yield dict(zip(parts.outputs, drawn, strict=True)) or gr.skip()
 
-    moves: dict[str, Any] = {
-        "fn": handlers.moved,
-        "inputs": place.query,
-        "outputs": panel,
-        "queue": False,
-        "trigger_mode": "always_last",
-        **QUIET,
-    }
-    loads: dict[str, Any] = {
-        "fn": load,
-        "inputs": [place.query, *(part for own in sections.values() for part in own.inputs)],
-        "outputs": [part for own in sections.values() for part in own.outputs],
-        "trigger_mode": "always_last",
-        **LOOKS,
-        **QUIET,
-    }
+    last: dict[str, Any] = {"trigger_mode": "always_last", **QUIET}
+    inputs = [place.query, *(part for own in sections.values() for part in own.inputs)]
+    outputs = [part for own in sections.values() for part in own.outputs]
+    loads: dict[str, Any] = {"fn": load, "inputs": inputs, "outputs": outputs, **LOOKS, **last}
     # Whatever opens, closes or asks changes where one is: words are read once they are asked.
-    place.query.change(**moves).success(**loads)
+    place.query.change(handlers.moved, place.query, panel, queue=False, **last).success(**loads)
     place.loaded.success(**loads)

@@ -53,27 +53,24 @@ def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = Tr
     """Write the short answers about a head on the folds and close them.
 
     Args:
-        board: The leaderboard.
         head: The head that is open; the recommended one, if none is.
-        mine: The runs that the browser remembers.
         closes: Whether the table of all numbers is closed too.
     """
-    subject, updates = find_subject(board, head, run_access.visible(mine)), []
+    subject = find_subject(board, head, run_access.visible(mine))
     suffix = "" if subject.head == find_subject(board).head else f" ({subject.head})"
+    updates = {"answer-file": answer_file.label(suffix)}
     for section in result_sections():
         applies = section.has_answer(board)
         phrase = section.find_answer(subject).phrase if applies else ""
         label = f"{section.question}  {phrase}{suffix}" if phrase else section.question
-        update: dict[str, Any] = {"label": label, "visible": applies}
-        if closes or section.name != NUMBERS:
-            update["open"] = False
-        updates.append(gr.update(**update))
-    return dict(zip(names(), [*updates, answer_file.label(suffix)], strict=True))
+        closed = {"open": False} if closes or section.name != NUMBERS else {}
+        updates[f"fold-{section.name}"] = gr.update(label=label, visible=applies, **closed)
+    return updates
 
 
 def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[dict[str, gr.Accordion], gr.HTML]:
     """Draw the folds; return them by name, and the table whose names open heads."""
-    folds, answers = [], {}
+    folds, answers = {}, {}
     for section in result_sections():
         name = section.name
         with gr.Accordion("", open=False, visible=False, elem_classes="fold") as fold:
@@ -89,9 +86,9 @@ def build(query: gr.Textbox, mine: gr.BrowserState) -> tuple[dict[str, gr.Accord
                     saves(save, partial(_write_csv, download), [query], download.filename)
         outputs = [*plots, answers[name]]
         fold.expand(_open_section(section), [query, mine], outputs, **BOARDS, **QUIET)
-        folds.append(fold)
-    folds.append(answer_file.build(query))
-    return dict(zip(names(), folds, strict=True)), answers[NUMBERS]
+        folds[f"fold-{name}"] = fold
+    folds["answer-file"] = answer_file.build(query)
+    return folds, answers[NUMBERS]
 
 
 def _find_subject(query: str, mine: Any = None) -> SectionSubject:

@@ -137,7 +137,6 @@ def turned_settings(typed: Location, asked: Location, chosen: str = "") -> Value
 
     Args:
         typed: What was asked before.
-        asked: What is asked now.
         chosen: The task that the menu shows already.
     """
     pair = {"pair": asked.pair} if asked.pair != typed.pair else {}
