@@ -88,6 +88,11 @@ def quick_runs(place: Path) -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
+def alone(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip()
+
+
 def free_port() -> int:
     """A port of loopback: two servers that begin at once would find the same one free."""
     with socket.socket() as free:

@@ -11,7 +11,6 @@ from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 import heads
-from heads import plugins
 from heads.errors import DataError, HeadsError
 from heads.interfaces.web import endpoints
 from heads.interfaces.web.endpoints import ColumnArguments
@@ -90,19 +89,6 @@ def test_recipes_are_a_list_or_one_text_and_a_path_is_no_file(client, tmp_path):
 def test_bad_input_is_a_sentence(client, arguments, sentence):
     with pytest.raises(AppError, match=sentence):
         client.predict(*arguments, api_name="/compare")
-
-
-def test_only_the_typed_endpoints_are_public(client):
-    named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    typed = {"/compare", "/explain", "/difference", "/families", "/padding", "/parts"}
-    typed |= {"/read", "/train_grid", "/inspect", "/edit", "/ablate", "/readings"}
-    typed |= {"/predict", "/evaluate"}
-    for extra in filter(lambda extra: extra.endpoints, plugins.extras()):
-        typed |= {f"/{function.__name__}" for function, _ in plugins.load(extra.endpoints)}
-    assert set(named) == typed
-    parameters = {item["parameter_name"]: item for item in named["/compare"]["parameters"]}
-    assert not parameters["text"]["parameter_has_default"]
-    assert parameters["recipes"]["parameter_has_default"]
 
 
 def test_ten_megabytes_of_text_are_cut_and_answered(client):

@@ -1,25 +1,19 @@
 """Each use of Gradio's internals is needed still: where one of these fails, take it out."""
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 from fastapi import FastAPI
+from served import alone
 from starlette.testclient import TestClient
 
 from heads.interfaces.web import gradio_internals as internals
 from heads.interfaces.web.app import build
 
 ROOT = Path(__file__).parents[3]
-
-
-def alone(code):
-    """What a fresh interpreter prints."""
-    return subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip()
 
 
 def test_gradio_is_imported_without_writing_stubs_and_garbage_is_collected_again():

@@ -1,14 +1,11 @@
 """The first page: served before anything heavy is imported, and filled in behind it."""
 
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import gradio as gr
 import pytest
 from gradio.blocks import postprocess_update_dict
-from served import free_port
+from served import alone, free_port
 
 from heads.interfaces.web import startup as opening_module
 from heads.interfaces.web.app import build
@@ -18,12 +15,6 @@ from heads.interfaces.web.places.answers import PendingQuestion, answering
 from heads.interfaces.web.startup import SAYS, Opening
 
 HEAVY = ("torch", "transformers", "safetensors", "sklearn", "scipy", "plotly", "matplotlib")
-
-
-def alone(code):
-    """What a fresh interpreter prints."""
-    command = [sys.executable, "-c", code]
-    return subprocess.check_output(command, text=True, cwd=Path(__file__).parents[3]).strip()
 
 
 def test_the_page_is_built_without_anything_heavy():

@@ -86,6 +86,7 @@ def test_what_is_no_regular_file_is_refused(upload, what):
 
 @pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "sample:../x", "a" * 22, "x/../y"])
 def test_a_foreign_id_opens_nothing(name):
+    uploads.folder().mkdir(parents=True, exist_ok=True)
     with pytest.raises(DataError, match="not kept any more"):
         uploads.path_of(name)
 
