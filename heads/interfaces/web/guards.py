@@ -42,7 +42,7 @@ class Notice(gr.Error):
 
 
 def sentence(error: Exception) -> str:
-    """What a user reads of an error; a bug is logged whole and shown as a code."""
+    """Return what a user reads of an error; a bug is logged whole and shown as a code."""
     if isinstance(error, HeadsError):
         return str(error)
     if isinstance(error, Interrupted):
@@ -57,7 +57,7 @@ def sentence(error: Exception) -> str:
 
 
 def failed(error: Exception) -> Markup:
-    """The sentence of an error, in the place of what it was asked for."""
+    """Draw the sentence of an error, in the place of what was asked for."""
     return failure(sentence(error))
 
 
@@ -71,7 +71,7 @@ def clicked(event: gr.EventData) -> dict[str, str]:
 
 
 def notice(error: Exception) -> Notice:
-    """What a caller reads of any error."""
+    """Return what a caller reads of any error."""
     if isinstance(error, Notice):
         return error
     if isinstance(error, gr.Error):  # Gradio's own, which may hold what somebody has sent
@@ -117,7 +117,7 @@ def show_progress(
 
 
 def unchecked(component: Asks) -> Asks:
-    """Hands on whatever is typed or sent, so that the handler can say what is wrong.
+    """Hand on whatever is typed or sent, so that the handler can say what is wrong.
 
     Gradio would answer a number out of range with the word "Error", and make a text of a list. Not
     for a component that is an output too: Gradio makes those anew.
@@ -132,7 +132,7 @@ def as_it_came(payload: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """A text that a notice shows to the letter; notices would draw HTML, links and images.
+    """Return a text that a notice shows to the letter; notices would draw HTML, links and images.
 
     >>> plain("<img src=x> and [a](b)")
     '&#60;img src=x&#62; and &#91;a&#93;(b)'
@@ -167,7 +167,7 @@ def saves(
 
 
 def as_csv(headers: list[str], rows: list[list[Any]]) -> str:
-    """A table as CSV; in public mode, where strangers wrote its texts, safe for a spreadsheet."""
+    """Return a table as CSV; where strangers wrote its texts, safe for a spreadsheet."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
     excel_safe = current_limits().public

@@ -52,7 +52,7 @@ class Location:
 
     @classmethod
     def of(cls, query: str | Mapping[str, str]) -> "Location":
-        """Reads such a link, whatever somebody has written into it.
+        """Read such a link, whatever somebody has written into it.
 
         >>> Location.of("?recipes=mean linear,cls+roberta&pair=b&lane=x").recipes
         ('mean+linear', 'cls+roberta')
@@ -123,7 +123,7 @@ class Location:
         return SAMPLES[self.sample].pair
 
     def suited(self) -> "Location":
-        """The same with a sample that suits: a second sentence asks for pairs."""
+        """Return the same with a sample that suits: a second sentence asks for pairs."""
         is_wrong = not self.run and bool(self.pair.strip()) and not self.has_pairs
         return self.on_sample("pairs") if is_wrong else self
 

@@ -42,23 +42,23 @@ def run_of(secret: str) -> str:
 
 
 def remembered(mine: Any) -> list[str]:
-    """What the browser remembers, which anybody may have written there: secrets, or ids."""
+    """List what the browser remembers, which anybody may have written there: secrets, or ids."""
     known = mine if isinstance(mine, list) else []
     return [one for one in known if isinstance(one, str) and len(one) < LONGEST][:MOST_MINE]
 
 
 def _named(one: str) -> str:
-    """The id of a run that a browser remembers by its secret, or by its id."""
+    """Return the id of a run that a browser remembers by its secret, or by its id."""
     return run_of(one) if SECRET.fullmatch(one) else one
 
 
 def in_front(mine: Any, run: str) -> list[str]:
-    """What the browser remembers, the run first."""
+    """List what the browser remembers, the run first."""
     return sorted(remembered(mine), key=lambda one: _named(one) != run)
 
 
 def without(mine: Any, run: str) -> list[str]:
-    """What the browser remembers, but for the run."""
+    """List what the browser remembers, but for the run."""
     return [one for one in remembered(mine) if _named(one) != run]
 
 
@@ -84,7 +84,7 @@ def owned(run: Any, mine: Any, act: str) -> RunFolder:
 
 
 def visible(mine: Any) -> list[RunFolder]:
-    """The runs of this machine; in public mode those alone that the browser remembers."""
+    """List the runs of this machine; in public mode those alone that the browser remembers."""
     if not current_limits().public:
         return all_runs()[:MOST]
     found = []
@@ -107,7 +107,7 @@ def board_of(run: str) -> "Leaderboard":
 
 
 def choices(mine: Any) -> list[tuple[str, str]]:
-    """What stands in the menu of runs, and the id of each; the newest first."""
+    """List what stands in the menu of runs, and the id of each; the newest first."""
     from heads.runs.leaderboard import facts_of
 
     found = []
@@ -122,19 +122,19 @@ def choices(mine: Any) -> list[tuple[str, str]]:
 
 
 def title_of(run: str) -> str:
-    """What the data of a run are called."""
+    """Return what the data of a run are called."""
     return str((opened(run).read("run.json") or {}).get("data", "")) or run
 
 
 def has_pairs(run: str) -> bool:
-    """Whether the rows of a run hold two texts."""
+    """Return True if the rows of a run hold two texts."""
     from heads.runs.spec import load
 
     return bool(load(opened(run)).corpus.pairs)
 
 
 def model_of(run: str) -> str:
-    """The base model of a run."""
+    """Return the base model of a run."""
     return str((opened(run).read("run.json") or {}).get("model", ""))
 
 

@@ -62,7 +62,7 @@ class Slots:
         return self._held.total() < self._most and self._held[key] < self._each
 
     def _give(self) -> None:
-        """Hands out what is free; who got one goes behind the others."""
+        """Hand out what is free; who got one goes behind the others."""
         while (key := next(filter(self._is_free, self._lines), None)) is not None:
             line = self._lines.pop(key)
             turn = line.popleft()

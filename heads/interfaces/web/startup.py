@@ -36,7 +36,7 @@ class Filling:
     values: list[Any] = field(default_factory=list)
 
     def fill(self) -> None:
-        """Makes the values and puts them into the page that is served from now on."""
+        """Make the values and put them into the page that is served from now on."""
         try:
             self.values = self.make()
             for component, value in zip(self.outputs, self.values, strict=True):
@@ -70,7 +70,7 @@ class Opening:
         return filling
 
     def begin(self, page: gr.Blocks) -> None:
-        """Begins once, as soon as the page is served."""
+        """Begin once, as soon as the page is served."""
         with self._lock:
             if self._thread is None:
                 # No daemon: one that is ended within torch takes the whole process with it, loudly.
@@ -86,7 +86,7 @@ class Opening:
                     interruption.check()
 
     def wire(self, page: gr.Blocks) -> None:
-        """Sends what was filled in to those who came before it was."""
+        """Send what was filled in to those who came before it was."""
         sent = [filling for filling in self._fillings if filling.is_sent]
         outputs = [component for filling in sent for component in filling.outputs]
 

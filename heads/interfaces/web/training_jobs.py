@@ -220,11 +220,11 @@ class TrainingJobs:
         self._slots.check(address)
 
     def begun(self, address: str) -> list[Path]:
-        """The folders of the runs that an address has begun, the last ones."""
+        """List the folders of the runs that an address has begun, the last ones."""
         return [job.run.path for job in list(self._jobs.values()) if job.address == address]
 
     def known(self, run: str) -> TrainingJob | None:
-        """The training of a run, if this server has begun it; by that nobody has looked at it."""
+        """Return the training of a run, if this server began it; by that nobody looked at it."""
         return self._jobs.get(run)
 
     def of(self, run: str, page: str = "") -> TrainingJob | None:
@@ -235,19 +235,19 @@ class TrainingJobs:
         return job
 
     def _look(self, job: TrainingJob, page: str) -> None:
-        """Notes that somebody looks; not what a page had asked before it was closed."""
+        """Note that somebody looks; not what a page had asked before it was closed."""
         if page not in self._closed:
             job.seen = time.monotonic()
             if page and not job.is_over:
                 job.pages.add(page)
 
     def running(self, runs: Iterable[str], page: str = "") -> list[TrainingJob]:
-        """Those under way among some runs."""
+        """Return those under way among some runs."""
         found = (self.of(run, page) for run in runs)
         return [job for job in found if job and not job.is_over]
 
     def left(self, page: str) -> None:
-        """A page is closed: what no other shows may soon end, unless it is opened anew."""
+        """Note that a page has closed: what no other shows may soon end, unless it opens anew."""
         with self._lock:
             if page:
                 self._closed[page] = True
@@ -258,12 +258,12 @@ class TrainingJobs:
                         job.seen = time.monotonic() - LEASE + SOON
 
     def stop(self, run: str) -> None:
-        """Asks a training to end; what it has finished is kept."""
+        """Ask a training to end; what it has finished is kept."""
         if job := self._jobs.get(run):
             job.stop.set()
 
     def end(self) -> None:
-        """Ends all of them, and waits a moment until they have."""
+        """End all of them, and wait a moment until they have."""
         jobs = [job for job in self._jobs.values() if not job.is_over]
         for job in jobs:
             job.stop.set()
@@ -302,6 +302,6 @@ class TrainingJobs:
             job.is_over = True
 
     def _leave_unread(self, job: TrainingJob) -> None:
-        """A stranger's training that nobody looks at any more ends."""
+        """End a stranger's training that nobody looks at any more."""
         if current_limits().public and time.monotonic() - job.seen > LEASE:
             job.stop.set()

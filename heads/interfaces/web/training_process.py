@@ -85,7 +85,7 @@ class TrainingSlots:
             return place in self._training
 
     def _next(self) -> TrainingPlace | None:
-        """The one whose turn it is among those that wait."""
+        """Return the one whose turn it is among those that wait."""
         seen, found = Counter[str](), []
         for number, place in enumerate(self._places):
             found.append((seen[place.address], number, place))
@@ -159,7 +159,7 @@ def _read(process: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]"
 def _beat(
     lines: "queue.SimpleQueue[str | None]", stop: threading.Event
 ) -> tuple[list[Event], bool]:
-    """What came within a beat, or until a Stop, and whether that was all."""
+    """Return what came within a beat, or until a Stop, and whether that was all."""
     events: list[Event] = []
     end = time.monotonic() + BEAT
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
@@ -177,7 +177,7 @@ def _beat(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a worker and all that it started."""
+    """End a worker and all that it started."""
     _signal(process, signal.SIGTERM)
     try:
         process.wait(GRACE)

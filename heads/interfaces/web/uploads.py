@@ -125,7 +125,7 @@ def _brought_from(address: str) -> list[Path]:
 
 
 def forget(path: Path) -> None:
-    """Deletes an upload and the folder that Gradio made for it."""
+    """Delete an upload and the folder that Gradio made for it."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
         path.parent.rmdir()  # only where nothing else lies in it

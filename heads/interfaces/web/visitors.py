@@ -61,7 +61,7 @@ class Visitors:
         self._left, self._cancelled = Recent[float](MOST_NOTED), Recent[float](MOST_NOTED)  # when
 
     async def keep_time(self) -> None:
-        """Moves the clock on, for ever."""
+        """Move the clock on, for ever."""
         while True:
             begun = time.monotonic()
             await asyncio.sleep(TICK)
@@ -103,7 +103,7 @@ class Visitors:
 
 
 def address_of(client: "tuple[str, int] | list[object] | None") -> str:
-    """The address that limits go by: of IPv6 the network of a household, where hosts are free.
+    """Return the address that limits go by: of IPv6 the network, in which hosts are free.
 
     >>> address_of(("2001:db8::1", 1)) == address_of(("2001:db8::2", 2))
     True

@@ -23,7 +23,7 @@ BRIEF = "every row of it, and its score if it has labels"
 
 
 def build(query: gr.Textbox) -> gr.Accordion:
-    """Draws the fold."""
+    """Draw the fold."""
     with gr.Accordion(ASKS, open=False, visible=False, elem_classes="fold") as area:
         gr.HTML(render("answer_file.html", limits=current_limits()))
         file = gr.File(label="A file to answer", height=112, elem_id="to-answer")
@@ -41,7 +41,7 @@ def label(whose: str) -> Any:
 
 
 def answered(path: str | None, query: str) -> Iterator[list[Any]]:
-    """Takes a file over at once, answers it, and hands it back."""
+    """Take a file over at once, answer it, and hand it back."""
     hidden = gr.update(visible=False)
     try:
         with uploads.lent(path) as (name,):

@@ -54,16 +54,16 @@ class PendingQuestions:
         return question
 
     def of(self, visitor: str) -> PendingQuestion | None:
-        """The question under way, if there is one."""
+        """Return the question under way, if there is one."""
         return self._of.get(visitor)
 
     def end(self, visitor: str) -> None:
-        """Ends it: whoever trains heads for it stops."""
+        """End it: whoever trains heads for it stops."""
         if question := self._of.pop(visitor, None):
             question.is_over = True
 
     def answered(self, visitor: str, question: PendingQuestion) -> None:
-        """Forgets a question, unless there is another by now."""
+        """Forget a question, unless there is another by now."""
         if self._of.get(visitor) is question:
             del self._of[visitor]
 
@@ -87,7 +87,7 @@ def answering(question: PendingQuestion) -> Iterator[Values]:
 
 
 def offering(asked: Location) -> Iterator[Values]:
-    """What stands in place of the answer until somebody loads the base model that a link names."""
+    """Yield what stands in place of the answer until the base model of a link is loaded."""
     found = view.waiting(asked.recipes, "waits for its base model")
     lanes = view.lanes(found, asked.lane)
     yield {"verdict": base_models.offer(asked), "lanes": lanes, "under": under(asked)}
@@ -196,7 +196,7 @@ def compared(asked: Location) -> "Comparison":
 
 
 def _left(share: float, seconds: float) -> str:
-    """About how long it takes yet, once that can be told."""
+    """Say about how long it takes yet, once that can be told."""
     if share < 0.1 or seconds < PATIENCE:
         return ""
     left = seconds * (1 - share) / share
@@ -204,7 +204,7 @@ def _left(share: float, seconds: float) -> str:
 
 
 def shown(comparison: "Comparison", asked: Location) -> Values:
-    """All of it, once every head has answered."""
+    """Return all of it, once every head has answered."""
     predictions = comparison.predictions[:MOST]
     found = [view.lane(one, number) for number, one in enumerate(predictions, start=1)]
     data = run_access.title_of(asked.run) if asked.run else ""
@@ -281,7 +281,7 @@ def head_menu() -> Menu:
 
 
 def under(asked: Location, trained_on: str = "") -> Any:
-    """What one can do with the answer."""
+    """Draw what one can do with the answer."""
     return render(
         "under.html",
         python=view.as_python(asked.asked),
@@ -292,6 +292,6 @@ def under(asked: Location, trained_on: str = "") -> Any:
 
 
 def chips(asked: Location) -> Any:
-    """Sentences to try; a run's heads have none."""
+    """Draw sentences to try; a run's heads have none."""
     texts = [] if asked.run else [" ↔ ".join(texts) for texts in SAMPLES[asked.sample].tries]
     return render("chips.html", chips=texts)

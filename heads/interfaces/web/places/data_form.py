@@ -22,7 +22,7 @@ NONE = ("none", "")
 
 
 def menus_of(table: Table, columns: Columns, form: str = "") -> Values:
-    """The menus of a table, set to some columns; those that these do not need are hidden."""
+    """Return the menus of a table, set to some columns; those that these do not need are hidden."""
     names = [(name, name) for name in table.columns]
     form = form or dataset.form_of(columns)
     label, labels, order = show_label_menus(form)
@@ -45,7 +45,7 @@ def show_label_menus(form: str) -> list[Any]:
 
 
 def columns_of(table: Table, names: Sequence[str], form: str) -> Columns:
-    """Columns as they were named; those of the labels follow from what the labels are."""
+    """Return columns as they were named; those of the labels follow from what the labels are."""
     if form != "columns":
         return guess(table, dataset.build_hints(names, form, (), ()))
     text, _, pair, split, group = names
@@ -123,7 +123,7 @@ def guessed(name: str, first: str = "auto") -> Read:
 
 
 def changed(*asked: Any) -> Read:
-    """The file once more, under other columns; takes what `chosen` takes."""
+    """Read the file once more, under other columns; takes what `chosen` takes."""
     try:
         data = chosen(*asked)
     except Exception as error:

@@ -62,7 +62,7 @@ class Try:
 
 
 def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState) -> Try:
-    """Draws the place, which opens on a finished example."""
+    """Draw the place, which opens on a finished example."""
     with gr.Column(elem_id="top"):
         gr.HTML(render("try_head.html"))
         source = gr.Dropdown(
@@ -106,12 +106,12 @@ def build(page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.Browser
 
 
 def samples() -> list[tuple[str, str]]:
-    """The samples, as a menu shows them."""
+    """List the samples, as a menu shows them."""
     return [(f"{one.title}: {one.says}", SAMPLE + name) for name, one in SAMPLES.items()]
 
 
 def sources(mine: Any) -> list[tuple[str, str]]:
-    """What heads may be trained on: the samples, and the runs that a visitor may see."""
+    """List what heads may be trained on: the samples, and the runs that a visitor may see."""
     return samples() + [
         (f"Your run: {title}", RUN + name) for title, name in run_access.choices(mine)
     ]
@@ -192,7 +192,7 @@ class TryHandlers:
         self, asked: Location, request: gr.Request, settings: Values | None = None,
         remark: Any = "", menus: Any = None,
     ) -> Iterator[Values]:  # fmt: skip
-        """The answers to a question, with the components that show what is asked, if given.
+        """Answer a question; yield the components that show what is asked, if given.
 
         These, and where one is, come at once, and once: the next question may end this one before
         any head has answered.
@@ -216,7 +216,7 @@ class TryHandlers:
             self.questions.answered(visitor, question)
 
     def with_settings(self, asked: Location, mine: Any, request: gr.Request) -> Iterator[Values]:
-        """The same where all may have changed; a run that is gone gives way to a sample."""
+        """Answer where all may have changed; a run that is gone gives way to a sample."""
         remark: Any = ""
         try:
             _run_pairs(asked.run)
@@ -226,11 +226,11 @@ class TryHandlers:
         yield from self.answers(asked, request, settings_of(asked, mine), remark)
 
     def typed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[Values]:
-        """On Enter."""
+        """Answer on Enter."""
         yield from self.words(query, _typed(query, text, pair), request)
 
     def words(self, query: str, asked: Location, request: gr.Request) -> Iterator[Values]:
-        """The answers to other words; a second sentence may have asked for other heads."""
+        """Answer to other words; a second sentence may have asked for other heads."""
         before, settings = Location.of(query), Values()
         if asked.sample != before.sample:
             settings = turned_settings(replace(before, text=asked.text, pair=asked.pair), asked)
@@ -241,7 +241,7 @@ class TryHandlers:
         yield from self.answers(asked, request, settings, menus=menus)
 
     def changed(self, query: str, text: str, pair: str, request: gr.Request) -> Iterator[Values]:
-        """While one types or pastes; not where the page itself has filled the boxes."""
+        """Answer while one types or pastes; not where the page itself has filled the boxes."""
         asked = _typed(query, text, pair)
         is_new = asked != Location.of(query)
         yield from self.words(query, asked, request) if is_new else iter([{}])
@@ -276,7 +276,7 @@ class TryHandlers:
     def tried(
         self, query: str, mine: Any, event: gr.EventData, request: gr.Request
     ) -> Iterator[Values]:
-        """One of the sentences to try."""
+        """Answer to one of the sentences to try."""
         number = clicked(event).get("number", "")
         asked = _tried(Location.of(query), int(number) if number.isdecimal() else 0)
         yield from self.with_settings(asked, mine, request)
@@ -314,7 +314,7 @@ class TryHandlers:
 
 
 def _wire(page: gr.Blocks, place: Try, mine: Any) -> Any:
-    """Wires the place; the event that loads the base model of a link."""
+    """Wire the place; return the event that loads the base model of a link."""
     asking, settings, every = place.handlers, place.settings, place.outputs
     pair, second, lanes = settings["pair"], settings["second"], place.answers["lanes"]
     run: dict[str, Any] = {"trigger_mode": "always_last", **ASKS, **QUIET}
@@ -346,14 +346,14 @@ def _wire(page: gr.Blocks, place: Try, mine: Any) -> Any:
 
 
 def _tried(asked: Location, number: int) -> Location:
-    """One of the sentences to try; a run's heads are asked those of the sample."""
+    """Ask one of the sentences to try; a run's heads are asked those of the sample."""
     tries = SAMPLES[asked.sample].tries
     text, pair = (*tries[number % len(tries)], "")[:2]
     return replace(asked, text=text, pair=pair if not asked.run else asked.pair)
 
 
 def _typed(query: str, text: str, pair: str) -> Location:
-    """Where one is, with what stands in the boxes."""
+    """Return where one is, with what stands in the boxes."""
     return replace(Location.of(query), text=text or "", pair=pair or "").suited()
 
 

@@ -238,7 +238,7 @@ def draw_place(visit: Visit, jobs: TrainingJobs) -> Values:
 
 
 def _around(visit: Visit, jobs: TrainingJobs) -> Values:
-    """The rail and the strip; the clock goes while something is trained that is seen."""
+    """Draw the rail and the strip; the clock goes while something is trained that is seen."""
     shown, session = visit.location.result, visit.session
     running = jobs.running((run.id for run in run_access.visible(visit.mine)), session)
     is_under_way = bool(running or jobs.running([shown], session))
@@ -255,7 +255,7 @@ def _areas(shown: str) -> Values:
 
 
 def _key(asked: Location, job: TrainingJob | None) -> str:
-    """What is shown: which run, which of its heads, and whether it is under way."""
+    """Say what is shown: which run, which of its heads, and whether it is under way."""
     state = "over" if not job or job.is_over else "running"
     return f"{asked.result}|{asked.head}|{state}"
 
@@ -293,7 +293,7 @@ def _main(visit: Visit, job: TrainingJob | None) -> Values:
 
 
 def _nothing(message: Any) -> Values:
-    """A result of which there is nothing to see but a sentence."""
+    """Show a sentence in the place of a result."""
     gone = gr.update(visible=False)
     found = {"result": message, "plot": gone, "doors": "", "says": "", "head_area": gone}
     return _areas("result_area") | found | result_folds.hide_all()
@@ -319,7 +319,7 @@ def build(
     page: gr.Blocks, opening: Opening, query: gr.Textbox, mine: gr.BrowserState, jobs: TrainingJobs,
     job: gr.HTML,
 ) -> Arrival:  # fmt: skip
-    """Draws the place; gives what follows where one arrives."""
+    """Draw the place; return what follows where one arrives."""
     held = gr.BrowserState("", storage_key="head-to-head-file", secret="head-to-head")
     with gr.Column(elem_id="data-row"):
         with gr.Column(scale=0, min_width=230, elem_id="rail"):
@@ -506,7 +506,7 @@ class CardHandlers:
         return _areas("card_area") | {"last": "", "view": busy("Reading the file")}
 
     def uploaded(self, path: str | None, query: str) -> Iterator[Values]:
-        """Takes a file over at once: nothing of it stays where Gradio put it."""
+        """Take a file over at once: nothing of it stays where Gradio put it."""
         new = {"file": None, "first": "auto", "query": query_of_new_file(query)}
         try:
             name = uploads.keep(path or "")
@@ -526,7 +526,7 @@ class CardHandlers:
         return {} if request.session_hash in self._chosen else values
 
     def sampled(self, query: str, event: gr.EventData) -> Values:
-        """A sample in the place of a file."""
+        """Take a sample in the place of a file."""
         name = clicked(event).get("sample", "")
         if name not in SAMPLES:
             return {}
@@ -631,7 +631,7 @@ class PendingEstimate:
         self._stop: threading.Event | None = None
 
     def begin(self) -> threading.Event:
-        """A new one, which is at its end once that is set."""
+        """Return a new one, which is at its end once that is set."""
         if self._stop:
             self._stop.set()
         self._stop = threading.Event()
@@ -724,7 +724,7 @@ def _wire_rail(place: YourData, jobs: TrainingJobs, shows: dict[str, Any]) -> No
 
 def _wire_heads(place: YourData) -> None:
     def headed(query: str, mine: Any, kind: str, measure: str, event: gr.EventData) -> Values:
-        """Opens a head, or closes it."""
+        """Open a head, or close it."""
         asked, data = Location.of(query), clicked(event)
         name = data.get("head", "")
         is_close = data.get("do") == "close"
