@@ -51,16 +51,6 @@ def shell(capsys, *arguments):
 # The shell
 
 
-def test_the_shell_finds_what_labels_are(capsys, wide):
-    joined, columns = shell(capsys, "aspects"), shell(capsys, wide)
-    assert (joined["problem_type"], joined["columns"]["separator"]) == (MULTI_LABEL.name, "|")
-    assert (columns["problem_type"], columns["columns"]["labels"]) == (MULTI_LABEL.name, ASPECTS)
-    assert joined["classes"] == columns["classes"]
-    numbers = shell(capsys, "similarity")
-    assert (numbers["problem_type"], numbers["columns"]["number"]) == (REGRESSION.name, True)
-    assert (numbers["spread"][0], numbers["spread"][-1]) == (0.0, 5.0)
-
-
 def test_the_shell_is_told_what_labels_are(capsys, wide, tmp_path):
     assert shell(capsys, "aspects", "--separator", "none")["problem_type"] == SINGLE_LABEL.name
     assert shell(capsys, wide, "--labels", "price, quality")["classes"].keys() == {

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import save_tiny
 
 from heads import api
 from heads.backbone.backbone import Backbone
@@ -446,12 +445,3 @@ def test_the_difference_can_be_asked_by_name(tiny: Tiny) -> None:
 def test_an_empty_text_is_refused(tiny: Tiny, text: str) -> None:
     with pytest.raises(HeadsError):
         api.explain("mean+linear", text, model=str(tiny()))
-
-
-def test_folders_of_other_sizes_are_explained_in_their_own_widths(tmp_path: Path) -> None:
-    folder = save_tiny(tmp_path / "bert", "bert", hidden_size=48, num_hidden_layers=1)
-    found = explain("cls@cat4+linear", load(str(folder)), classes=5)
-    shapes = {step.name: step.shape for step in found.steps}
-    assert shapes["tokens"] == ("t",)
-    assert shapes["logits"] == (5,)
-    assert found.parameters == shapes["cls"][0] * 5 + 5  # type: ignore[operator]

@@ -61,11 +61,8 @@ def test_alone_it_speaks_of_its_own_classes(labelled: Folders) -> None:
     folder = labelled("bad", "so-so", "good")
     assert progress(folder, "own") == [f"Loading {folder}"]  # nothing is trained
     found = asked(folder, "own")
-    assert (found.classes, found.problem, found.sample) == (
-        ("bad", "so-so", "good"),
-        SINGLE_LABEL,
-        "",
-    )
+    assert found.classes == ("bad", "so-so", "good")
+    assert (found.problem, found.sample) == (SINGLE_LABEL, "")
     (only,) = found.predictions
     assert (only.name, str(only.recipe)) == ("own (cls+bert)", "cls+bert")
     assert (only.trained_on, only.rows, only.scores, only.new) == (str(folder), 0, None, ())
@@ -110,11 +107,8 @@ def test_several_labels_and_single_numbers_are_sigmoids(labelled: Folders) -> No
 def test_beside_others_the_classes_are_those_of_the_data(labelled: Folders) -> None:
     folder = labelled("a", "b")
     found = asked(folder, "own", "mean+centroid", "cls+centroid")
-    assert [p.name for p in found.predictions] == [
-        "own (cls+bert)",
-        "mean+centroid",
-        "cls+centroid",
-    ]
+    names = ["own (cls+bert)", "mean+centroid", "cls+centroid"]
+    assert [p.name for p in found.predictions] == names
     assert [p.classes for p in found.predictions] == [("a", "b"), SENTIMENT, SENTIMENT]
     assert (found.classes, found.sample) == (SENTIMENT, "sentiment")
     alone = asked(folder, "own")

@@ -204,13 +204,13 @@ def test_parts_lists_everything_with_a_sentence(capsys):
         (["train", "FILE", "--smoothing", "0.9"], "smoothing must be a number"),
         (["train", "--resume", "nothing-here"], "There is no run called 'nothing-here'"),
         (["runs", "../.."], "There is no run called"),
-        (["inspect", ""], "The sentence is empty."),
+        (["inspect", "", "-r", "mean+linear"], "The sentence is empty."),
         (["inspect", "x", "--run", "nothing"], "no run called 'nothing'"),
         (["inspect", "x", "--run", "x", "--sample", "pairs"], "A run has its own data."),
-        (["inspect", "x", "--label", "positiv"], "Did you mean 'positive'?"),
-        (["ablate", "x", "-r", "cls+roberta", "--without", "tahn"], "no layer 'tahn'"),
-        (["readings", "x", "-r", "cls+roberta", "--temperature", "0"], "between 0.1 and 10"),
-        (["edit", "x", " ", "-r", "cls+roberta"], "The sentence is empty."),
+        (["inspect", "x", "-r", "mean+linear", "--label", "positiv"], "Did you mean 'positive'?"),
+        (["ablate", "x", "-r", "cls+bert", "--without", "tahn"], "no layer 'tahn'"),
+        (["readings", "x", "-r", "cls+bert", "--temperature", "0"], "between 0.1 and 10"),
+        (["edit", "x", " ", "-r", "cls+bert"], "The sentence is empty."),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
