@@ -1,5 +1,6 @@
 """How heads are trained and what this place allows. The only reader of the environment."""
 
+import inspect
 import os
 import re
 import tempfile
@@ -10,21 +11,23 @@ from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args
 
 from heads.errors import LimitError
+
+Config = TypeVar("Config")
 
 
 def _setting(
     default: Any,
     title: str,
-    says: str,
     *,
     between: tuple[float, float] | None = None,
     among: tuple[str, ...] | None = None,
     of: str = "",
 ) -> Any:
-    """Return a field with what forms and flags need to know of a setting.
+    """Return a field with what forms and flags need to know of a setting besides its sentence.
 
     Args:
         between: The least and the greatest of a number.
@@ -32,13 +35,23 @@ def _setting(
         of: "head" if it concerns the training of one head, "classifier" if only of one with
             classes: the estimators have these. Else it concerns the comparison.
     """
-    known: dict[str, Any] = {"title": title, "says": says, "of": of}
+    known: dict[str, Any] = {"title": title, "of": of}
     if between:
         known["low"], known["high"] = between
     return field(default=default, metadata=known | ({"among": among} if among else {}))
 
 
-SEEDS, TUNED_SEEDS = 3, 5  # repetitions on a test set, unless a number is chosen
+def _describe_settings(config: type[Config]) -> type[Config]:
+    """Give each setting the sentence that the docstring of its class has on it."""
+    settings: Any = getattr(config, "__dataclass_fields__", {})
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(config) or "", re.M)
+    for name, says in entries:
+        metadata = {**settings[name].metadata, "says": " ".join(says.split())}
+        settings[name].metadata = MappingProxyType(metadata)
+    return config
+
+
+SEEDS, TUNED_SEEDS = 3, 5  # repetitions on a test set where `seeds` is 0, which says them too
 PRECISIONS = ("auto", "exact", "fast")
 SEARCHED = "searched"
 UNSEEN = ("aside", "wrong")
@@ -51,179 +64,89 @@ MetricName = Literal[
 METRIC_NAMES = ("auto", *get_args(MetricName))
 
 
+@_describe_settings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentConfig:
-    """How many heads are trained and compared: the same rows and seeds for every one of them."""
+    """How many heads are trained and compared: the same rows and seeds for every one of them.
 
-    seeds: int = _setting(
-        0,
-        "Seeds, with a test set",
-        f"Repetitions on a test set: other new weights, and other development rows. 0: {SEEDS}, "
-        f"and {TUNED_SEEDS} where a base model is tuned.",
-        between=(0, 50),
-    )
-    folds: int = _setting(
-        5,
-        "Folds, without a test set",
-        "Without a test set: into how many parts the rows are split; each is scored by heads "
-        "that learned from the others.",
-        between=(2, 20),
-    )
-    repetitions: int = _setting(
-        1,
-        "Repetitions of the folds",
-        "Without a test set: how often all rows are scored, in other folds.",
-        between=(1, 20),
-    )
-    metric: str = _setting(
-        "auto",
-        "Ranked by",
-        "What heads are ranked and compared and their settings chosen by; auto: accuracy, or "
-        "macro_f1 where 70 % of the rows are of one class, micro_f1 of several labels, spearman of "
-        "numbers.",
-        among=METRIC_NAMES,
-        of="head",
-    )
+    Attributes:
+        seeds: Repetitions on a test set: other new weights, and other development rows. 0: 3, and 5
+            where a base model is tuned.
+        folds: Without a test set: into how many parts the rows are split; each is scored by heads
+            that learned from the others.
+        repetitions: Without a test set: how often all rows are scored, in other folds.
+        metric: What heads are ranked and compared and their settings chosen by; auto: accuracy, or
+            macro_f1 where 70 % of the rows are of one class, micro_f1 of several labels, spearman
+            of numbers.
+        held_out: With a few rows a class and without a test set: the share of the rows that is
+            scored.
+        development: Share of the rows that a seed learns from, drawn anew for each, on which it
+            chooses its settings and when to stop.
+        learning_rate: Step size of AdamW for heads with hidden layers on a frozen base model; 0:
+            searched, with the weight decay. Linear heads are solved without steps.
+        steps: How many steps heads with hidden layers take; 0: until the development loss stops
+            falling.
+        trials: How many settings every head tries on its development rows. 0: as many as each kind
+            of head needs; 3 of every kind where a base model is tuned, so that none is searched
+            longer.
+        epochs: Passes over the rows in which a base model is tuned, at most; 0: 3 to 10, fewer the
+            more rows there are.
+        tuning_rate: Learning rate of the last layer of a base model that is tuned, or of its
+            adapter; 0: searched.
+        gradient_checkpointing: A tuned base model computes its layers twice instead of keeping what
+            they gave: about a third more time, and much less memory. Not on an Apple GPU.
+        standardise: Whether heads see every number of a vector with mean 0 and deviation 1.
+        per_class: Learn from that many rows a class only, drawn anew for each seed; 0: all. Of
+            several labels a row counts for its rarest.
+        class_weights: Rows of rare classes count more, so that all classes count alike; not in
+            ridge, lda, centroid, cosine and knn.
+        focal: Focal loss: how much less rows count that are right already; 0: all alike.
+        smoothing: Label smoothing: how far goals of 0 and 1 are drawn together.
+        curve: Also train the leaders on a quarter and on half of the rows.
+        race: Stop recipes that are behind by more than chance on the development rows; they are
+            listed without a score.
+        precision: auto: matrix products in 16 bits where the processor or GPU has instructions for
+            them; exact: 32 bits, for numbers to compare with float32 ones; fast: 16 bits wherever
+            torch has kernels for them.
+        unseen: Rows for scoring of a class that no row to learn from has: aside: left out, and
+            counted; wrong: scored, and no head gets them right.
+        budget_seconds: Stop after that many seconds and keep what is done; 0: no end.
+        budget_cells: Stop after that many recipes and keep what is done; 0: all.
+        seed: Seed of splits, new weights and dropout.
+    """
+
+    seeds: int = _setting(0, "Seeds, with a test set", between=(0, 50))
+    folds: int = _setting(5, "Folds, without a test set", between=(2, 20))
+    repetitions: int = _setting(1, "Repetitions of the folds", between=(1, 20))
+    metric: str = _setting("auto", "Ranked by", among=METRIC_NAMES, of="head")
     held_out: float = _setting(
-        0.25,
-        "Rows that are scored, with few rows a class",
-        "With a few rows a class and without a test set: the share of the rows that is scored.",
-        between=(0.05, 0.9),
+        0.25, "Rows that are scored, with few rows a class", between=(0.05, 0.9)
     )
     development: float = _setting(
-        0.15,
-        "Rows that settings are chosen on",
-        "Share of the rows that a seed learns from, drawn anew for each, on which it chooses its "
-        "settings and when to stop.",
-        between=(0.05, 0.5),
-        of="head",
+        0.15, "Rows that settings are chosen on", between=(0.05, 0.5), of="head"
     )
-    learning_rate: float = _setting(
-        0.0,
-        "Learning rate",
-        "Step size of AdamW for heads with hidden layers on a frozen base model; 0: searched, with "
-        "the weight decay. Linear heads are solved without steps.",
-        between=(0.0, 1.0),
-        of="head",
-    )
-    steps: int = _setting(
-        0,
-        "Steps",
-        "How many steps heads with hidden layers take; 0: until the development loss stops "
-        "falling.",
-        between=(0, 1_000_000),
-        of="head",
-    )
-    trials: int = _setting(
-        0,
-        "Settings tried",
-        "How many settings every head tries on its development rows. 0: as many as each kind of "
-        "head needs; 3 of every kind where a base model is tuned, so that none is searched longer.",
-        between=(0, 3),
-        of="head",
-    )
+    learning_rate: float = _setting(0.0, "Learning rate", between=(0.0, 1.0), of="head")
+    steps: int = _setting(0, "Steps", between=(0, 1_000_000), of="head")
+    trials: int = _setting(0, "Settings tried", between=(0, 3), of="head")
     epochs: int = _setting(
-        0,
-        "Passes over the rows, of a tuned base model",
-        "Passes over the rows in which a base model is tuned, at most; 0: 3 to 10, fewer the "
-        "more rows there are.",
-        between=(0, 100),
-        of="head",
+        0, "Passes over the rows, of a tuned base model", between=(0, 100), of="head"
     )
     tuning_rate: float = _setting(
-        0.0,
-        "Learning rate, of a tuned base model",
-        "Learning rate of the last layer of a base model that is tuned, or of its adapter; 0: "
-        "searched.",
-        between=(0.0, 1.0),
-        of="head",
+        0.0, "Learning rate, of a tuned base model", between=(0.0, 1.0), of="head"
     )
-    gradient_checkpointing: bool = _setting(
-        False,
-        "Spare memory, of a tuned base model",
-        "A tuned base model computes its layers twice instead of keeping what they gave: about a "
-        "third more time, and much less memory. Not on an Apple GPU.",
-        of="head",
-    )
-    standardise: str = _setting(
-        SEARCHED,
-        "Standardise",
-        "Whether heads see every number of a vector with mean 0 and deviation 1.",
-        among=(SEARCHED, "yes", "no"),
-        of="head",
-    )
-    per_class: int = _setting(
-        0,
-        "Few rows a class",
-        "Learn from that many rows a class only, drawn anew for each seed; 0: all. Of "
-        "several labels a row counts for its rarest.",
-        between=(0, 100_000),
-    )
-    class_weights: bool = _setting(
-        False,
-        "Weigh classes alike",
-        "Rows of rare classes count more, so that all classes count alike; not in "
-        "ridge, lda, centroid, cosine and knn.",
-        of="classifier",
-    )
-    focal: float = _setting(
-        0.0,
-        "Focal loss",
-        "Focal loss: how much less rows count that are right already; 0: all alike.",
-        between=(0.0, 10.0),
-        of="classifier",
-    )
-    smoothing: float = _setting(
-        0.0,
-        "Label smoothing",
-        "Label smoothing: how far goals of 0 and 1 are drawn together.",
-        between=(0.0, 0.5),
-        of="classifier",
-    )
-    curve: bool = _setting(
-        True, "Learning curve", "Also train the leaders on a quarter and on half of the rows."
-    )
-    race: bool = _setting(
-        False,
-        "Race",
-        "Stop recipes that are behind by more than chance on the development rows; they are "
-        "listed without a score.",
-    )
-    precision: str = _setting(
-        "auto",
-        "Precision",
-        "auto: matrix products in 16 bits where the processor or GPU has instructions for them; "
-        "exact: 32 bits, for numbers to compare with float32 ones; fast: 16 bits wherever torch "
-        "has kernels for them.",
-        among=PRECISIONS,
-        of="head",
-    )
-    unseen: str = _setting(
-        "aside",
-        "Classes never met",
-        "Rows for scoring of a class that no row to learn from has: aside: left out, and counted; "
-        "wrong: scored, and no head gets them right.",
-        among=UNSEEN,
-    )
-    budget_seconds: int = _setting(
-        0,
-        "Time allowed, in seconds",
-        "Stop after that many seconds and keep what is done; 0: no end.",
-        between=(0, 1_000_000),
-    )
-    budget_cells: int = _setting(
-        0,
-        "Recipes trained at most",
-        "Stop after that many recipes and keep what is done; 0: all.",
-        between=(0, 1_000_000),
-    )
-    seed: int = _setting(
-        0,
-        "Seed",
-        "Seed of splits, new weights and dropout.",
-        between=(0, 2**32 - 1),
-        of="head",
-    )
+    gradient_checkpointing: bool = _setting(False, "Spare memory, of a tuned base model", of="head")
+    standardise: str = _setting(SEARCHED, "Standardise", among=(SEARCHED, "yes", "no"), of="head")
+    per_class: int = _setting(0, "Few rows a class", between=(0, 100_000))
+    class_weights: bool = _setting(False, "Weigh classes alike", of="classifier")
+    focal: float = _setting(0.0, "Focal loss", between=(0.0, 10.0), of="classifier")
+    smoothing: float = _setting(0.0, "Label smoothing", between=(0.0, 0.5), of="classifier")
+    curve: bool = _setting(True, "Learning curve")
+    race: bool = _setting(False, "Race")
+    precision: str = _setting("auto", "Precision", among=PRECISIONS, of="head")
+    unseen: str = _setting("aside", "Classes never met", among=UNSEEN)
+    budget_seconds: int = _setting(0, "Time allowed, in seconds", between=(0, 1_000_000))
+    budget_cells: int = _setting(0, "Recipes trained at most", between=(0, 1_000_000))
+    seed: int = _setting(0, "Seed", between=(0, 2**32 - 1), of="head")
 
     def __post_init__(self) -> None:
         for setting in fields(self):

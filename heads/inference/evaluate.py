@@ -310,9 +310,7 @@ def label_columns(
     if options.label and options.labels:
         what = "A label column is named, and 0/1 columns as well."
         raise DataError(what, "Name the one or the others.")
-    columns = Columns(
-        text="", label=options.label, labels=tuple(options.labels), group=options.group
-    )
+    columns = Columns(label=options.label, labels=tuple(options.labels), group=options.group)
     if not (options.label or options.labels):
         columns = _find_labels(stream, head, known, columns, texts)
     if known.problem is REGRESSION:
@@ -348,11 +346,10 @@ def _find_labels(
     elif guessed in free and len(cells[guessed]) == len(known.classes):
         label = guessed  # whose labels the head may call otherwise
     if not label:
-        what = f"labels of this head ({quoted(known.classes)})"
-        what = f"No column of {stream.name} holds {'numbers' if is_number else what}."
-        raise DataError(
-            what, "Name the column of the labels (--label); without labels: heads predict."
-        )
+        held = f"labels of this head ({quoted(known.classes)})"
+        held = "numbers, as this head gives them" if is_number else held
+        hint = "Name the column of the labels (--label); without labels: heads predict."
+        raise DataError(f"No column of {stream.name} holds {held}.", hint)
     return replace(columns, label=label)
 
 

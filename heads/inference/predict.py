@@ -64,7 +64,7 @@ def find_columns(
     name = vectors or head.columns.vectors
     name = name if vectors or name in there else next(iter(there), "")
     if name in there:
-        return Columns(text="", label=label, vectors=name)
+        return Columns(label=label, vectors=name)
     what = f"{head.classifier.head.name} learned from vectors of {width:,} numbers, and "
     if vectors:
         raise DataError(f"{what}'{short(vectors)}' holds none.", did_you_mean(vectors, there))
@@ -104,14 +104,14 @@ def text_columns(
 def _guessed(stream: TableStream, text: str, pair: str, label: str) -> Columns:
     """Return what a reader of labelled files takes for the texts."""
     if len(stream.columns) == 1:
-        return Columns(text=stream.columns[0], label="")
+        return Columns(text=stream.columns[0])
     try:
         return guess(stream.sample, ColumnHints(text=text, pair=pair, label=label))
     except DataError:
         if text:
-            return Columns(text=text, label="", pair=pair)
+            return Columns(text=text, pair=pair)
         free = [name for name in stream.columns if name not in stream.sample.unnamed]
-        return Columns(text=(free or stream.columns)[0], label="")
+        return Columns(text=(free or stream.columns)[0])
 
 
 # --- Blocks of rows to logits.
