@@ -16,10 +16,10 @@ from heads.data.corpus import Corpus, build, check_text, groups_of, in_order, nu
 from heads.data.dataset import read
 from heads.data.joining import join
 from heads.data.samples import SAMPLES
-from heads.data.text import fold, is_blank
+from heads.data.text import fold
 from heads.errors import DataError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from heads.settings import PUBLIC, Limits, use_limits
+from heads.settings import Limits, use_limits
 
 # Rows and classes of each sample; the rows are spread evenly over the classes of all but aspects.
 PROMISED = {
@@ -49,19 +49,6 @@ def test_a_text_stays_as_it_stands_but_for_lone_surrogates(text: str, most: int)
     assert checked == cut
     checked.encode("utf-8")
     assert check_text(checked) == checked
-
-
-@given(text=st.text(st.characters(categories=["L", "N", "P", "Z"]), max_size=60))
-def test_an_ordinary_text_is_let_in(text: str) -> None:
-    if not is_blank(text):
-        assert check_text(text) == text
-
-
-def test_a_text_is_cut_at_the_limit() -> None:
-    with use_limits(PUBLIC):
-        assert check_text("x" * 10_000_000) == "x" * PUBLIC.text_characters
-    with use_limits(Limits(text_characters=3)):
-        assert check_text(" abcdef") == " ab"
 
 
 @pytest.mark.parametrize("thing", [None, 5, 1.5, True, b"text", ["text"], {"text": 1}])
