@@ -168,7 +168,7 @@ def _caches(
     backbone, recipes = load(model), [resolve("mean+linear"), resolve("cls+linear")]
     (head,) = trained(["mean+linear"], data.corpus, backbone)
     (words,) = (place / "cache" / "words").glob("*.safetensors")
-    known = copy.deepcopy(baseline_cells._opened(words))  # the file itself is written over
+    known = copy.deepcopy(baseline_cells._load_words(words))  # the file itself is written over
     head_cache.keep("0" * 40, head)
     Checkpoints(place / "work", "cell").save(FINISHED, {"weights": torch.arange(999.0)}, "key")
 
@@ -187,7 +187,7 @@ def _caches(
         return read.hidden[-1], read.mask, read.content
 
     def words_again() -> Any:
-        found = baseline_cells._opened(words) or known
+        found = baseline_cells._load_words(words) or known
         return found.logits, found.thresholds, found.C
 
     def head_again() -> Any:

@@ -108,13 +108,13 @@ def words_job(asked: RunSpec, training_data: TrainingData, reading: str) -> Job:
     """
 
     def work(training_task: TrainingTask, tell: Tell) -> Baseline:
-        path = _place(asked, training_data)
-        known = _opened(path)
-        if known is None:
-            known = _counted_words(asked, training_data, training_task)
-            _keep(path, known)
-        outcome = _predictions(TFIDF, training_data.splits, known.logits, known.thresholds)
-        return Baseline(outcome=outcome, chosen={"C": known.C[0]}, seconds=known.seconds)
+        path = _words_file(asked, training_data)
+        words = _load_words(path)
+        if words is None:
+            words = _fit_words(asked, training_data, training_task)
+            _save_words(path, words)
+        outcome = _predictions(TFIDF, training_data.splits, words.logits, words.thresholds)
+        return Baseline(outcome=outcome, chosen={"C": words.C[0]}, seconds=words.seconds)
 
     return Job(name=TFIDF, reading=reading, work=work, cost=float("inf"), is_first=True)
 
@@ -135,14 +135,12 @@ class Words:
     seconds: float
 
 
-def _counted_words(
-    asked: RunSpec, training_data: TrainingData, training_task: TrainingTask
-) -> Words:
-    """Every seed chooses its C on its own development rows, as heads choose their settings."""
+def _fit_words(asked: RunSpec, training_data: TrainingData, training_task: TrainingTask) -> Words:
+    """Fit TF-IDF with a linear model, each seed with the C of its own development rows."""
     begun = time.perf_counter()
     splits, balanced = training_data.splits, asked.config.class_weights
     strengths, cuts, logits = list[float](), list[Tensor](), dict[object, Tensor]()
-    found = list[Tensor]()
+    by_seed = list[Tensor]()
     for seed in range(len(splits)):
         training_task.check()
         rows = splits.search[seed].tolist(), splits.development[seed].tolist()
@@ -159,13 +157,13 @@ def _counted_words(
         if key not in logits:
             rows = splits.train[seed].tolist(), splits.test[seed].tolist()
             logits[key] = tfidf(asked.corpus, *rows, C=C, balanced=balanced)
-        found.append(logits[key])
+        by_seed.append(logits[key])
     bars, seconds = torch.stack(cuts) if cuts else None, time.perf_counter() - begun
-    return Words(logits=tuple(found), thresholds=bars, C=tuple(strengths), seconds=seconds)
+    return Words(logits=tuple(by_seed), thresholds=bars, C=tuple(strengths), seconds=seconds)
 
 
-def _place(asked: RunSpec, training_data: TrainingData) -> Path:
-    """Where what these rows come to is kept."""
+def _words_file(asked: RunSpec, training_data: TrainingData) -> Path:
+    """Return the file of what these rows come to."""
     code = own_code("evaluation/baselines", "evaluation/calibration"), version("scikit-learn")
     facts = asked.corpus.fingerprint, asked.config.class_weights, asked.metric, code
     digest = hashlib.sha256(repr(facts).encode())
@@ -175,24 +173,24 @@ def _place(asked: RunSpec, training_data: TrainingData) -> Path:
     return home_of("words") / f"{digest.hexdigest()[:40]}.safetensors"
 
 
-def _keep(path: Path, words: Words) -> None:
-    """Keeps it, where the disk takes it."""
+def _save_words(path: Path, words: Words) -> None:
+    """Save words, where the disk takes them."""
     tensors = {f"logits.{place:03}": one for place, one in enumerate(words.logits)}
     if words.thresholds is not None:
         tensors["thresholds"] = words.thresholds
-    told = {"C": " ".join(map(repr, words.C)), "seconds": repr(words.seconds)}
+    facts = {"C": " ".join(map(repr, words.C)), "seconds": repr(words.seconds)}
     with contextlib.suppress(OSError):
-        write_tensors(path, tensors, told)
+        write_tensors(path, tensors, facts)
         make_room(path.parent, ON_DISK_BYTES)
 
 
-def _opened(path: Path) -> Words | None:
-    """What is kept there; None, if that is nothing, or broken."""
+def _load_words(path: Path) -> Words | None:
+    """Return what a file holds, or None if it is missing or broken."""
     try:
-        tensors, told = read_tensors(path)
+        tensors, facts = read_tensors(path)
         used(path)
-        bar = tensors.pop("thresholds", None)
-        C, seconds = tuple(map(float, told["C"].split())), float(told["seconds"])
-        return Words(logits=tuple(tensors.values()), thresholds=bar, C=C, seconds=seconds)
+        bars = tensors.pop("thresholds", None)
+        C, seconds = tuple(map(float, facts["C"].split())), float(facts["seconds"])
+        return Words(logits=tuple(tensors.values()), thresholds=bars, C=C, seconds=seconds)
     except (OSError, KeyError, ValueError):
         return None

@@ -433,17 +433,6 @@ def test_siamese_heads_see_that_two_texts_are_the_same(
         assert head.scores.accuracy == pytest.approx(right)
 
 
-@pytest.mark.slow
-def test_a_siamese_head_learns_the_same_whatever_stands_beside_it(
-    small: Backbone, pairs: Corpus
-) -> None:
-    recipes = ["mean+mlp?pair=uv", "attention+linear", "cls+linear?pair=uv", "mean+linear"]
-    together = trained(recipes, pairs, small)
-    for recipe, beside in zip(recipes, together, strict=True):
-        (alone,) = trained([recipe], pairs, small)
-        assert_same_training(dict(alone.module.state_dict()), dict(beside.module.state_dict()))
-
-
 # Other losses
 
 
