@@ -35,9 +35,9 @@ def labels(
         check_new(to)
     elif all:
         raise DataError("All rows are written into a file, and none is named.", "Add --to FILE.")
-    found = doubtful_labels(run, recipes=recipes)
+    doubtful = doubtful_labels(run, recipes=recipes)
     if to:
-        found.save(to, whole=all, excel_safe=excel_safe)
-        rows = len(found.spec.corpus) if all else len(found.rows)
+        doubtful.save(to, whole=all, excel_safe=excel_safe)
+        rows = len(doubtful.spec.corpus) if all else len(doubtful.rows)
         print(f"heads: wrote {rows:,} rows to {to}", file=sys.stderr)
-    yield found.as_json(), lambda: cli.tables.show(found.describe(most))
+    yield doubtful.as_json(), lambda: cli.tables.show(doubtful.describe(most))

@@ -366,16 +366,16 @@ def doubtful_labels(run: RunFolder, recipes: Sequence[Recipe | str] = ()) -> Dou
     for number, weight in weights.items():
         mean = mean + weight * _load_probabilities(run, spec, number)[1][is_judged]
     targets = spec.task.targets[rows]
-    found, agree = doubts(mean, targets, problem), torch.zeros(len(rows), dtype=torch.long)
+    merged, agree = doubts(mean, targets, problem), torch.zeros(len(rows), dtype=torch.long)
     for number in weights:  # read again: all of them together may be large
         probabilities = _load_probabilities(run, spec, number)[1][is_judged]
-        agree += _agree(probabilities, targets, found, problem)
+        agree += _agree(probabilities, targets, merged, problem)
     return DoubtfulLabels(
         run=run.id,
         spec=spec,
         cells=tuple(spec.names[number] for number in weights),
         tested=rows,
-        doubts=found,
+        doubts=merged,
         agree=agree,
     )
 
@@ -421,14 +421,14 @@ def _load_probabilities(run: RunFolder, spec: RunSpec, number: int) -> tuple[Ten
     raise DataError(what, "Train again: the texts need not be read again.")
 
 
-def _agree(probabilities: Tensor, targets: Tensor, found: Doubts, problem: ProblemType) -> Tensor:
+def _agree(probabilities: Tensor, targets: Tensor, merged: Doubts, problem: ProblemType) -> Tensor:
     """Return where one head alone finds the suggested label the most probable, (n,)."""
     if not problem.has_classes:
         return doubts(probabilities, targets, problem).is_doubtful
     if problem.is_exclusive:
-        return probabilities.argmax(dim=1) == found.suggested
-    doubted = found.suggested != targets.bool()
-    return (((probabilities > HALF) == found.suggested) | ~doubted).all(dim=1)
+        return probabilities.argmax(dim=1) == merged.suggested
+    doubted = merged.suggested != targets.bool()
+    return (((probabilities > HALF) == merged.suggested) | ~doubted).all(dim=1)
 
 
 Labels = Sequence[int] | float  # the numbers of a row's labels, or its number

@@ -34,12 +34,12 @@ def find_labels(subject: SectionSubject) -> SectionAnswer:
     """List the labels that may be wrong."""
     from heads.extras.labels import doubtful_labels as labels
 
-    found = labels.doubtful_labels(subject.board.folder)
-    number, tested = len(found.places), len(found.tested)
+    doubtful = labels.doubtful_labels(subject.board.folder)
+    number, tested = len(doubtful.places), len(doubtful.tested)
     return SectionAnswer(
         phrase=f"{number:,} of {tested:,} to look at" if number else "none stands out",
-        sentences=(found.says, *found.notes),
-        tables=(found.table(labels.MOST_SHOWN),) if number else (),
+        sentences=(doubtful.says, *doubtful.notes),
+        tables=(doubtful.table(labels.MOST_SHOWN),) if number else (),
     )
 
 

@@ -38,15 +38,16 @@ def map(
             what = f"{to.name} is neither an HTML file nor a Parquet file."
             raise DataError(what, "Let its name end in .html or .parquet.")
         check_free(to)
-    found = follow_work(iter_row_map(data, readings or None, method=method, most=most, model=model))
+    options = {"method": method, "most": most, "model": model}
+    drawn = follow_work(iter_row_map(data, readings or None, **options))
     lines: list[str | Code] = ["Write it with --to map.html, to be looked at, or --to map.parquet."]
     if to is not None:
         lines = [f"The map: {to}"]
         if to.suffix.lower() == ".parquet":
-            found.save(to)
-            x, y = axes(found.readings[0].reading)
+            drawn.save(to)
+            x, y = axes(drawn.readings[0].reading)
             atlas = f"embedding-atlas {shlex.quote(str(to))} --text text --x {x} --y {y}"
             lines += ["Embedding Atlas opens it (pip install embedding-atlas):", Code(atlas)]
         else:
-            write_figure(found.plot(), to)
-    yield found.as_json(), lambda: cli.tables.show(found, *lines)
+            write_figure(drawn.plot(), to)
+    yield drawn.as_json(), lambda: cli.tables.show(drawn, *lines)

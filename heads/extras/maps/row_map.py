@@ -179,11 +179,11 @@ def axes(reading: str) -> tuple[str, str]:
 # --- In words.
 
 
-def summarize(found: RowMap) -> str:
+def summarize(row_map: RowMap) -> str:
     """Say in a sentence what is drawn."""
-    rows = f"{counted(len(found.rows), 'row')} of {found.data}"
-    how = "as they were given" if is_given(found.model) else f"as {found.model} reads them"
-    return f"{rows} {how}, by {METHODS[found.method]}."
+    rows = f"{counted(len(row_map.rows), 'row')} of {row_map.data}"
+    how = "as they were given" if is_given(row_map.model) else f"as {row_map.model} reads them"
+    return f"{rows} {how}, by {METHODS[row_map.method]}."
 
 
 def describe_trust(mapped: MappedReading) -> str:
@@ -201,9 +201,9 @@ def describe_trust(mapped: MappedReading) -> str:
     return f"{near}; of those in the vectors {same} have its label, of those drawn {drawn}."
 
 
-def list_readings(found: RowMap) -> Iterator[tuple[str, ...]]:
+def list_readings(row_map: RowMap) -> Iterator[tuple[str, ...]]:
     """Yield a row for each reading, as `HEADERS` name the columns."""
-    for mapped in found.readings:
+    for mapped in row_map.readings:
         trust = mapped.trust
         fractions = (trust.kept, trust.agreement, trust.by_chance)
         fractions += (trust.same_label, trust.same_label_drawn)
@@ -306,30 +306,30 @@ def _iter_vectors(
 
 def _select_readings(names: Sequence[str]) -> dict[str, ResolvedRecipe]:
     """Resolve at most MOST_READINGS fixed readings; a whole recipe stands for its reading."""
-    found: dict[str, ResolvedRecipe] = {}
+    selected: dict[str, ResolvedRecipe] = {}
     for name in [names] if isinstance(names, str) else names:
         pooling, sign, options = name.partition("?")  # options stand behind the head
         resolved = resolve(name if "+" in name else f"{pooling}+linear{sign}{options}")
         if resolved.learns_to_read or resolved.is_tuned or resolved.needs_states or resolved.pair:
             what = f"{name} is no reading of the base model as it is."
             raise RecipeError(what, "Name a fixed pooling of its layers, such as mean or cls@3.")
-        found[resolved.reading] = resolved
-    if not found:
+        selected[resolved.reading] = resolved
+    if not selected:
         raise RecipeError("No reading is chosen.", "Choose at least one, for example mean.")
-    if len(found) > MOST_READINGS:
-        what = f"{len(found)} readings are chosen; at most {MOST_READINGS} stand side by side."
+    if len(selected) > MOST_READINGS:
+        what = f"{len(selected)} readings are chosen; at most {MOST_READINGS} stand side by side."
         raise LimitError(what, "Take some away.")
-    return found
+    return selected
 
 
 def readings_of(board: Leaderboard, head: str) -> list[str]:
     """Return two fixed readings of a run: that of a head, and that of the best other one."""
-    found = list[str]()
+    readings = list[str]()
     for name in [head, *(cell.name for cell in board.cells if not cell.is_baseline)]:
         with suppress(RecipeError):
             (reading,) = _select_readings([name])
-            found += [reading] * (reading not in found)
-    return found[:2]
+            readings += [reading] * (reading not in readings)
+    return readings[:2]
 
 
 def can_be_drawn(board: Leaderboard) -> bool:

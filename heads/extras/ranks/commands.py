@@ -26,8 +26,8 @@ def ranks(
     """
     if to:
         check_free(to)
-    found = critical_differences(run, groups=groups, baselines=baselines)
+    ranking = critical_differences(run, groups=groups, baselines=baselines)
     if to:
-        write_figure(found.plot(), to)
+        write_figure(ranking.plot(), to)
     lines = [f"The diagram: {to}"] * bool(to)
-    yield found.as_json(), lambda: cli.tables.show(found, *lines)
+    yield ranking.as_json(), lambda: cli.tables.show(ranking, *lines)

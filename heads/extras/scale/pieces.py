@@ -241,8 +241,7 @@ def find_files(data: Data) -> list[str]:
         return [str(place_of(data))]
     fs, path = filesystem(str(data))
     pattern = f"{path.rstrip('/')}/**/*.parquet" if fs.isdir(path) else path
-    names = sorted(fs.glob(pattern) if any(sign in pattern for sign in "*?[") else [path])
-    names = [name for name in names if fs.isfile(name)]
+    names = [name for name in sorted(fs.glob(pattern)) if fs.isfile(name)]
     if not names:
         what = f"There are no files at {short(str(data), 80)}."
         raise DataError(what, "Give Parquet files: a path, a URL, a pattern or a folder.")

@@ -192,16 +192,16 @@ class Check:
             times = f"multiplied by {factor} (a temperature of {1 / float(factor):.3g})"
             hint = "Answers stay, probabilities do not: turn the server's temperature off."
             return fault("temperature", f"The scores ({output}) are of the logits {times}.", hint)
-        found = OUTPUTS.get(name, name)
+        title = OUTPUTS.get(name, name)
         if series.is_raw:
-            says = f"Asked for logits ({self.server.raw_by}), it gives {found}."
+            says = f"Asked for logits ({self.server.raw_by}), it gives {title}."
             hint = "Apply no softmax or sigmoid to them again, and no threshold made for logits."
             return fault("output", says, hint)
         right = {SOFTMAX: "a softmax over the classes", LOGITS: "the number itself"}
         own = right.get(self.output) or OUTPUTS.get(self.output, self.output)
         hint = "Check problem_type in the served config.json, and what the server applies"
         hint += f"; or ask for logits ({self.server.raw_by})." if self.server.raw_by else "."
-        return fault("output", f"The scores are {found}, and the checkpoint's are {own}.", hint)
+        return fault("output", f"The scores are {title}, and the checkpoint's are {own}.", hint)
 
     def _describe_labels(self, labels: Labels, moved: tuple[int, ...]) -> CheckFinding | None:
         classes = self.classifier.classes

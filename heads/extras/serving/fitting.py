@@ -286,7 +286,7 @@ class Fitting:
         series = self.series[-1]  # of logits, where there are some
         is_given = (~series.scores.isnan()).double()
         scores = series.scores.nan_to_num().double()
-        found: list[tuple[float, tuple[int, ...]]] = []
+        matches: list[tuple[float, tuple[int, ...]]] = []
         for output in self._outputs.values():
             expected = output(logits).double()
             # Σ (s − t)² over the probes with a score: (labels of the server, classes).
@@ -295,8 +295,8 @@ class Fitting:
             costs = costs - torch.eye(len(costs)) * series.tolerance**2  # as named, of two alike
             _, columns = linear_sum_assignment(costs.numpy())
             labels = tuple(int(column) for column in columns)
-            found.append((series.misfit(expected[:, list(labels)]), labels))
-        return min(found)[1]
+            matches.append((series.misfit(expected[:, list(labels)]), labels))
+        return min(matches)[1]
 
 
 def _row_misfits(distances: Sequence[Tensor]) -> Tensor:

@@ -41,25 +41,25 @@ class StoryPage:
     link: str = ""  # the address of the same on a page
 
 
-def write_story(found: Comparison | Tour, address: str = "") -> str:
+def write_story(subject: Comparison | Tour, address: str = "") -> str:
     """Return a comparison or a tour as the text of one HTML file, with links to a page."""
-    if isinstance(found, Tour):
-        title, pages = "Five questions about classification heads", build_pages(found, address)
-        rows = counted(found.board.rows, "row")
-        source = f"{rows} of the sample {found.board.data}, {found.board.model}"
+    if isinstance(subject, Tour):
+        title, pages = "Five questions about classification heads", build_pages(subject, address)
+        rows = counted(subject.board.rows, "row")
+        source = f"{rows} of the sample {subject.board.data}, {subject.board.model}"
     else:
-        sentence = " ↔ ".join(filter(None, (found.text, found.pair)))
-        n_heads = len(found.predictions)
-        title, source = f"Head to Head: {sentence}", f"{found.model}, {found.revision}"
+        sentence = " ↔ ".join(filter(None, (subject.text, subject.pair)))
+        n_heads = len(subject.predictions)
+        title, source = f"Head to Head: {sentence}", f"{subject.model}, {subject.revision}"
         guess = f"What do {counted(n_heads, 'head')} say of it: all the same?"
         page = StoryPage(
             title=sentence,
             guess=guess if n_heads > 1 else "",
             choices=("All the same.", "They part.") if n_heads > 1 else (),
-            right=int(not found.is_unanimous),
-            says=(found.verdict, *found.notes),
-            shown=Markup(found._repr_html_()),
-            link=_link_comparison(found, address) if address else "",
+            right=int(not subject.is_unanimous),
+            says=(subject.verdict, *subject.notes),
+            shown=Markup(subject._repr_html_()),
+            link=_link_comparison(subject, address) if address else "",
         )
         pages = [page]
     css = Markup("".join(sheet.read_text("utf-8") for sheet in SHEETS))  # our own files
@@ -67,21 +67,25 @@ def write_story(found: Comparison | Tour, address: str = "") -> str:
     return str(render("story.html", title=title, css=css, pages=pages, **values))
 
 
-def _link_comparison(found: Comparison, address: str) -> str:
+def _link_comparison(comparison: Comparison, address: str) -> str:
     """Return the address at which a page shows the same comparison; "" where none can."""
-    names = [prediction.name for prediction in found.predictions]
+    names = [prediction.name for prediction in comparison.predictions]
     recipes = [OWN if name.startswith(f"{OWN} ") else name for name in names]
-    if not found.run:
-        source = {"model": found.model, "sample": found.sample}
-        return _link(address, found.text, recipes, pair=found.pair, **source)
+    if not comparison.run:
+        source = {"model": comparison.model, "sample": comparison.sample}
+        return _link(address, comparison.text, recipes, pair=comparison.pair, **source)
     if current_limits().public:
         return ""
     try:
-        run = find(found.run)
+        run = find(comparison.run)
     except DataError:
         return ""
     is_listed = run.path.resolve().parent == runs_folder().resolve()
-    return _link(address, found.text, recipes, pair=found.pair, run=run.id) if is_listed else ""
+    return (
+        _link(address, comparison.text, recipes, pair=comparison.pair, run=run.id)
+        if is_listed
+        else ""
+    )
 
 
 def draw_steps(tour: Tour) -> Markup:
@@ -93,10 +97,10 @@ def build_pages(tour: Tour, address: str = "") -> list[StoryPage]:
     """Return a page for each step of the tour."""
     metric, pages = SCORES[tour.board.metric], list[StoryPage]()
     for step in tour.steps:
-        question, found = step.question, step.difference
+        question, gap = step.question, step.difference
         measured = (
-            f"{found.name} minus {found.other}: {metric.gap(found.difference).replace('-', '−')} "
-            f"(95 % interval {metric.signed(found.low)} to {metric.signed(found.high)}), by "
+            f"{gap.name} minus {gap.other}: {metric.gap(gap.difference).replace('-', '−')} "
+            f"(95 % interval {metric.signed(gap.low)} to {metric.signed(gap.high)}), by "
             f"cross-validation over {step.rows:,} rows."
         )
         scores = step.describe_scores(metric, f" on these {step.rows:,} rows")

@@ -64,7 +64,7 @@ def refused(text, limits=None, kind=DataError):
 NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(owner=NAME, name=NAME, config=NAME, split=NAME | st.just(""), revision=NAME | st.just(""))
 def test_a_name_comes_back_as_it_was_written(owner, name, config, split, revision):
     assume(".." not in revision)
