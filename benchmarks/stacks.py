@@ -19,8 +19,7 @@ from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import AdamWCopies, CopyData
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import NEW_HEADS
+from heads.training.fitters.batched import NEW_HEADS, BatchedHeads
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask
 

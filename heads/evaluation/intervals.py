@@ -27,7 +27,7 @@ from heads.evaluation.predictions import (
     repetitions,
     scores,
 )
-from heads.evaluation.seed_variance import scatter, seed_variance, tail_quantile
+from heads.evaluation.significance import scatter, seed_variance, tail_quantile
 from heads.evaluation.statistics import Z_95, macro_f1_bias, wilson
 
 CONFIDENCE = 0.95

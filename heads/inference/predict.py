@@ -20,8 +20,7 @@ from heads.caching import check_free, place_told
 from heads.classifier.answers import AnswerColumns, answer_columns
 from heads.classifier.classifier import Classifier
 from heads.data.columns import guess
-from heads.data.formats.header import WRONG_COUNT
-from heads.data.formats.table_stream import Block, Row, TableStream
+from heads.data.formats.table_stream import WRONG_COUNT, Block, Row, TableStream
 from heads.data.formats.vector_reading import names_of
 from heads.data.formats.vector_stream import block_vectors, vector_columns
 from heads.data.formats.writers import Value, check_ending, check_rows, written

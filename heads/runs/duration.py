@@ -20,7 +20,7 @@ from heads.settings import current_limits
 from heads.training.finetuning.base import TuningFitter
 from heads.training.finetuning.cost import TuningCost, TuningPace, check_memory, fewer_rows, pace_of
 from heads.training.fitters import adamw
-from heads.training.fitters.copy_settings import NEW_HEADS
+from heads.training.fitters.batched import NEW_HEADS
 from heads.training.fitters.logistic import NEIGHBOURS, STRENGTHS, LinearFitter
 from heads.training.fitters.successive_halving import DECIDED
 from heads.training.objective import Objective

@@ -19,7 +19,7 @@ VERSION = 1  # of the form of the file
 CODE = tuple(
     f"evaluation/{name}"
     for name in (
-        "intervals", "metrics", "predictions", "seed_variance", "selection_bias", "significance",
+        "intervals", "metrics", "predictions", "selection_bias", "significance",
         "statistics",
     )
 )  # fmt: skip

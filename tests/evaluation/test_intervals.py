@@ -12,8 +12,7 @@ import torch
 from heads.evaluation.intervals import score_interval, score_intervals
 from heads.evaluation.metrics import MetricName
 from heads.evaluation.predictions import Answers, EvaluationTask
-from heads.evaluation.seed_variance import seed_variance
-from heads.evaluation.significance import compare
+from heads.evaluation.significance import compare, seed_variance
 from heads.evaluation.statistics import macro_f1, macro_f1_bias, wilson
 from heads.problem import REGRESSION
 from studies.coverage import Gaussian, Setting, coverage

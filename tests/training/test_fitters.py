@@ -36,8 +36,7 @@ from heads.settings import ExperimentConfig, Limits, use_limits
 from heads.training import trial as cells_of_a_grid
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters.base import TriedSettings, best, judge_settings, select_one_se
-from heads.training.fitters.batched import BatchedHeads, drop_out
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import BatchedHeads, CopySettings, drop_out
 from heads.training.fitters.logistic import LinearFitter
 from heads.training.fitters.vector_heads import AdamWFitter
 from heads.training.objective import Objective

@@ -38,8 +38,7 @@ from heads.training.finetuning.learning import TuningRun, TuningSettings
 from heads.training.finetuning.module import Texts, TunedRecipe
 from heads.training.finetuning.plan import plan_of
 from heads.training.fitters.adamw import AdamWCopies, CopyData
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import BatchedHeads, CopySettings
 from heads.training.fitters.held_out import lda_held_out, ridge_held_out
 from heads.training.fitters.logistic import LinearProblems, solve
 from heads.training.objective import Objective

@@ -24,8 +24,7 @@ from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
 from heads.training.fitters import adamw, successive_halving
 from heads.training.fitters.adamw import AdamWCopies, CopyData
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import BatchedHeads, CopySettings
 from heads.training.fitters.logistic import LinearFitter
 
 CLASSES = 3

@@ -22,11 +22,10 @@ from heads.parts.registry import head
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_LABEL, ProblemType
 from heads.rng import IsolatedRng
 from heads.settings import ExperimentConfig
-from heads.training.fitters import copy_settings, successive_halving, vector_heads
+from heads.training.fitters import batched, successive_halving, vector_heads
 from heads.training.fitters.adamw import AdamWCopies, CopyData
 from heads.training.fitters.base import SearchResult, TriedSettings, first_of
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import BatchedHeads, CopySettings
 from heads.training.fitters.successive_halving import (
     Candidate,
     looks,
@@ -377,7 +376,7 @@ def test_where_vectors_would_fill_the_memory_seeds_search_alone_and_find_the_sam
 
     monkeypatch.setattr(vector_heads, "BatchedHeads", watched)
     results = ended(stacked("roberta").search(task, splits, [5, 6, 7]))
-    assert copies == [len(copy_settings.NEW_HEADS)] * 3
+    assert copies == [len(batched.NEW_HEADS)] * 3
     for alone, other in zip(results, together, strict=True):
         assert (alone.chosen, alone.point) == (other.chosen, other.point)
         same(alone.state, other.state)

@@ -17,7 +17,7 @@ from heads.interruption import Interrupted
 from heads.problem import SINGLE_LABEL
 from heads.training.fitters import successive_halving
 from heads.training.fitters.base import Chosen, SearchResult, TriedSettings
-from heads.training.fitters.copy_settings import TOKEN_HEADS
+from heads.training.fitters.batched import TOKEN_HEADS
 from heads.training.fitters.token_heads import BATCH, TokenAdamWFitter
 from heads.training.objective import Objective
 from heads.training.task import TrainingTask

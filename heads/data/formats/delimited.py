@@ -10,15 +10,19 @@ from itertools import islice
 from typing import Literal
 
 from heads.data.column_names import is_known
-from heads.data.formats.header import (
+from heads.data.formats.table_stream import (
     NAMES_AGAIN,
     WRONG_COUNT,
+    Delimited,
     Grid,
+    Row,
+    RowScan,
+    TableStream,
+    pad_row,
     stream_grid,
     table_of,
     top_of,
 )
-from heads.data.formats.table_stream import Delimited, Row, RowScan, TableStream, pad_row
 from heads.data.table import Finding, Table, check_size, count, finding, where
 from heads.errors import DataError
 

@@ -22,8 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 from heads import interruption
 from heads.data.column_names import is_known
-from heads.data.formats.header import NAMES_AGAIN, Grid, stream_grid, table_of, top_of
-from heads.data.formats.table_stream import Row, RowScan, TableStream, pad_row
+from heads.data.formats.table_stream import (
+    NAMES_AGAIN,
+    Grid,
+    Row,
+    RowScan,
+    TableStream,
+    pad_row,
+    stream_grid,
+    table_of,
+    top_of,
+)
 from heads.data.table import (
     Finding,
     Table,

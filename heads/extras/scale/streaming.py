@@ -28,9 +28,8 @@ from heads.rng import IsolatedRng
 from heads.training.fitters import adamw
 from heads.training.fitters.adamw import AdamWCopies, CopyData
 from heads.training.fitters.base import Chosen, Fitter, SearchResult
-from heads.training.fitters.batched import BatchedHeads
+from heads.training.fitters.batched import BatchedHeads, CopySettings
 from heads.training.fitters.closed_form import ClosedFormFitter
-from heads.training.fitters.copy_settings import CopySettings
 from heads.training.fitters.lbfgs import Precision, minimise
 from heads.training.fitters.logistic import BEND, MOST_STEPS, LinearFitter
 from heads.training.fitters.successive_halving import build_candidates, search_candidates

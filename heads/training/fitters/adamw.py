@@ -1,6 +1,6 @@
 """The loop of AdamW over copies of a head: batches, steps, and the average of their weights.
 
-The layers stand in `batched.py`, the settings that are tried in `copy_settings.py`.
+The layers and the settings that are tried stand in `batched.py`.
 
 The step size stays as it is, and what is looked at is the average of the weights over the last
 steps, the more of them the longer it has learned. So a copy can be looked at after any number of
@@ -24,8 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from heads.parts.modules import is_plain, last_linear
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import BatchedHeads, CopySettings
 from heads.training.task import TrainingTask
 
 BATCHES = (32, 256)

@@ -26,7 +26,7 @@ from heads.training.fitters.base import (
     judge_settings,
     select_one_se,
 )
-from heads.training.fitters.copy_settings import CopySettings
+from heads.training.fitters.batched import CopySettings
 from heads.training.task import TrainingTask
 
 CAP, CAP_PASSES = 4_096, 40  # steps and passes over the rows, at most

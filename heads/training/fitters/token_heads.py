@@ -30,7 +30,7 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
 )
-from heads.training.fitters.copy_settings import TOKEN_HEADS, CopySettings, narrow_table
+from heads.training.fitters.batched import TOKEN_HEADS, CopySettings, narrow_table
 from heads.training.fitters.successive_halving import (
     build_candidates,
     search_candidates,

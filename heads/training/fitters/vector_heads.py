@@ -23,10 +23,10 @@ from heads.training.fitters.base import (
     Seeds,
     Source,
 )
-from heads.training.fitters.batched import BatchedHeads
-from heads.training.fitters.copy_settings import (
+from heads.training.fitters.batched import (
     NEW_HEADS,
     PRETRAINED_HEADS,
+    BatchedHeads,
     CopySettings,
     narrow_table,
 )

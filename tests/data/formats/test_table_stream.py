@@ -16,8 +16,7 @@ from pyarrow import parquet
 from read_tables import encoded
 
 from heads.data.files import open_stream, open_table
-from heads.data.formats.header import NAMES_AGAIN, WRONG_COUNT
-from heads.data.formats.table_stream import Sampler
+from heads.data.formats.table_stream import NAMES_AGAIN, WRONG_COUNT, Sampler
 from heads.data.formats.writers import Added, check_rows, written
 from heads.data.sources import open_source
 from heads.data.table import CELL, guard_cell, unguard_cell
