@@ -3,9 +3,9 @@
 How much the luck of training scatters a cell cannot be told from its own three seeds. Sixteen cells
 with three seeds each tell what is usual, and which cells are plainly noisier.
 
-Legend: k cells, g unique texts, s seeds, b draws of the bootstrap. A cell's ratio is what its scores
-vary from seed to seed about those of all cells, over what the tested texts alone would make them
-vary; 1 where there is no luck.
+Legend: k cells, g unique texts, s seeds, b draws of the bootstrap. A cell's ratio is what its
+scores vary from seed to seed about those of all cells, over what the tested texts alone would make
+them vary; 1 where there is no luck.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
