@@ -19,10 +19,9 @@ from benchmarks.reports import Row, compared, measured
 from benchmarks.rounds import precisions
 from benchmarks.timing import Work, fresh_cache, seconds_of
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE, fastest, lying_on, tokens_at_once
+from heads.backbone.device import HERE, fastest, lying_on, products, tokens_at_once
 from heads.backbone.engine import Backend, InferenceEngine, agreement
 from heads.backbone.loading import load
-from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.parts.resolve import resolve
 

@@ -18,8 +18,7 @@ import psutil
 import torch
 
 from benchmarks.reports import Row
-from heads.backbone.device import HERE, called, fastest
-from heads.backbone.precision import has_kernels
+from heads.backbone.device import HERE, called, fastest, has_kernels
 
 SHAPES = ((2048, 384, 1536), (2048, 1536, 384), (2048, 384, 1152), (2048, 1024, 1024))
 KINDS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -16,8 +16,7 @@ import torch
 
 from benchmarks import memory
 from benchmarks.venvs import last_error
-from heads.backbone.device import fastest
-from heads.backbone.precision import products
+from heads.backbone.device import fastest, products
 
 ROOT = Path(__file__).parents[1]
 OWN = (sys.executable, "-m", "benchmarks.ours")

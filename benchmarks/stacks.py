@@ -13,7 +13,7 @@ from torch.func import functional_call, vjp, vmap
 
 from benchmarks.reports import Row, compared
 from benchmarks.timing import time_in_turn
-from heads.backbone.precision import products
+from heads.backbone.device import products
 from heads.parts.resolve import resolve
 from heads.problem import SINGLE_LABEL
 from heads.rng import IsolatedRng

@@ -25,8 +25,8 @@ from benchmarks.rounds import Answer, CannotSayError
 from benchmarks.timing import fresh_cache, seconds_of
 from heads.api import read
 from heads.backbone.backbone import Backbone
+from heads.backbone.device import products
 from heads.backbone.loading import load
-from heads.backbone.precision import products
 from heads.features.extraction import extract
 from heads.features.store import FeatureMatrices, FeatureStore
 from heads.runs import spec as question

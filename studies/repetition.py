@@ -27,9 +27,9 @@ from torch import Tensor
 
 import heads
 from heads.backbone.backbone import Backbone
+from heads.backbone.device import products
 from heads.backbone.loading import load
 from heads.backbone.models import BUNDLED
-from heads.backbone.precision import products
 from heads.data.splits import split
 from heads.evaluation.intervals import score_intervals
 from heads.evaluation.predictions import CellPredictions, EvaluationTask

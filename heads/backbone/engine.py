@@ -17,8 +17,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE, called, exact_on, fastest, let_go, lying_on
-from heads.backbone.precision import products
+from heads.backbone.device import HERE, called, exact_on, fastest, let_go, lying_on, products
 from heads.backbone.states import Encoded, States
 from heads.errors import LimitError, ModelError
 from heads.interruption import Interrupted

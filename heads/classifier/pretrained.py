@@ -3,25 +3,31 @@
 import json
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from heads.backbone.backbone import Backbone
 from heads.backbone.config_check import shown
+from heads.backbone.exported import read_config
 from heads.backbone.loading import load as load_backbone
 from heads.backbone.safety import check_no_share
+from heads.backbone.trained_reading import sentence_modules
+from heads.catalog.families import FAMILIES
 from heads.checked_files import read_tensors
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import voting
 from heads.classifier.module import RecipeModule, TrainedHead, assemble, head_from_facts
 from heads.classifier.native_head import native_head
-from heads.errors import CheckpointError
+from heads.classifier.sentence_head import SETFIT, SETFIT_PICKLE
+from heads.errors import CheckpointError, HeadsError
 from heads.evaluation.predictions import OWN
+from heads.parts.modules import last_linear
+from heads.parts.resolve import resolve
 from heads.parts.resolved_recipe import ResolvedRecipe
 from heads.problem import MULTI_LABEL, SINGLE_LABEL
 from heads.recipe import Recipe
@@ -277,3 +283,59 @@ def own_head(backbone: Backbone) -> TrainedHead:
         else marks.thresholds,
         paired=marks.paired,
     )
+
+
+def fine_tuned_warning(backbone: Backbone, *, has_test: bool = False) -> str:
+    """Return what to say before any score on a fine-tuned classifier; nothing on another model."""
+    if not is_fine_tuned(backbone):
+        return ""
+    seen = "the test rows" if has_test else "these rows"
+    warning = f"This model was already fine-tuned as a classifier. If it saw {seen}, every score "
+    return f"{warning}here is too high.{' Use a fixed test set it has not seen.' * (not has_test)}"
+
+
+def is_fine_tuned(backbone: Backbone) -> bool:
+    """Return True if the base model's checkpoint holds a trained classification head.
+
+    A pooler, a head for masked words and an output layer that has never been trained are none.
+    """
+    folder = backbone.untuned.folder
+    if folder is None:
+        return False
+    if read_config(folder) or (folder / SETFIT).is_file() or (folder / SETFIT_PICKLE).is_file():
+        return True
+    try:
+        if sentence_modules(folder, backbone.width).logits:
+            return True
+    except HeadsError:
+        pass  # it has no modules of sentence-transformers, or none that can be read
+    return _has_trained_output(backbone, folder)
+
+
+def _has_trained_output(backbone: Backbone, folder: Path) -> bool:
+    """Return True if the files hold the last layer of the family's classifier, and it has learned.
+
+    Transformers sets a new layer's bias to 0, which any step of training changes.
+    """
+    if any("TokenClassification" in n for n in backbone.model.config.architectures or ()):
+        return False  # it has a layer of the same name, for single tokens
+    names = {*_output_layers(backbone)}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            stored = {*file.keys()}
+            for name in names & {key.removesuffix(".weight") for key in stored}:
+                bias = f"{name}.bias"
+                if bias not in stored or bool(file.get_tensor(bias).any()):
+                    return True
+    return False
+
+
+def _output_layers(backbone: Backbone) -> Iterator[str]:
+    """Yield the names that the last layer of the family's own classifier may have."""
+    form = FAMILIES.get(backbone.model_type)
+    if form is None or not form.texts:
+        yield from ("classifier", "score")
+        return
+    for recipe in map(resolve, form.texts):
+        last, base = last_linear(recipe.sketch(8, 2)), backbone.model.base_model_prefix
+        yield form.name_of(f"{last}.", recipe.head.prefix, base).removesuffix(".")

@@ -18,8 +18,8 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
 from heads.classifier.classifier import Classifier
 from heads.classifier.config_extras import shares
-from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.module import TrainedHead
+from heads.classifier.pretrained import fine_tuned_warning
 from heads.evaluation.metrics import SCORES, Metric, score_called
 from heads.evaluation.statistics import Scores
 from heads.hub import HUB_ID

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE
+from heads.backbone.device import EXACT, HERE
 from heads.backbone.engine import Backend, InferenceEngine, backends, relied_on, to_try, tried
-from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, own_code, used
 from heads.events import Progress, within

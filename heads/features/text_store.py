@@ -32,8 +32,8 @@ from torch import Tensor
 
 from heads import interruption
 from heads.backbone.backbone import Backbone
+from heads.backbone.device import EXACT
 from heads.backbone.engine import InferenceEngine, backends, relied_on
-from heads.backbone.precision import EXACT
 from heads.caching import IN_USE_SECONDS, is_ours, make_room, used
 from heads.checked_files import read_tensors
 from heads.errors import RecipeError

@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.device import HERE
+from heads.backbone.device import EXACT, HERE
 from heads.backbone.engine import InferenceEngine, relied_on, to_try, tried
-from heads.backbone.precision import EXACT
 from heads.backbone.states import Encoded, States
 from heads.caching import IN_USE_SECONDS, make_room, own_code, replacing, used, writing
 from heads.checked_files import crc_of_file, read_tensors, write_tensors

@@ -15,10 +15,10 @@ from heads import display
 from heads.backbone.backbone import Backbone
 from heads.backbone.states import Encoded
 from heads.classifier.classifier import Classifier
-from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.inputs import HeadInputs
 from heads.classifier.module import TrainedHead
 from heads.classifier.prediction import UNDECIDED, Prediction, predict
+from heads.classifier.pretrained import fine_tuned_warning
 from heads.data.corpus import check_text
 from heads.data.samples import RECIPES, SAMPLES
 from heads.errors import DataError, HeadsError, RecipeError

@@ -99,5 +99,5 @@ def _digest(answers: Sequence[Answers], task: EvaluationTask, *facts: object) ->
     tensors = [task.targets, task.groups, *([] if task.texts is None else [task.texts])]
     for tensor in (*tensors, *(t for each in answers for t in (*each.rows, *each.given))):
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.contiguous().numpy()))
+        digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from heads import interruption
-from heads.backbone.device import HERE
-from heads.backbone.precision import EXACT, products
+from heads.backbone.device import EXACT, HERE, products
 from heads.evaluation.metrics import AUTO, SCORES, Metric, MetricName, metric_of
 from heads.features.token_states import TokenStates
 from heads.settings import ExperimentConfig

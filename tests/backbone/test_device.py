@@ -17,7 +17,7 @@ from elsewhere import DEVICE, elsewhere
 from few_runs import write_sample
 from tiny_models import write_classifier
 
-from heads.backbone import engine, precision
+from heads.backbone import device, engine
 from heads.backbone.backbone import Backbone
 from heads.backbone.device import HERE, called, exact_on, fastest, lying_on
 from heads.backbone.engine import InferenceEngine, agreement, tried
@@ -151,7 +151,7 @@ def test_thirty_two_bits_are_thirty_two_bits_under_an_older_torch(gpu, monkeypat
 
 @pytest.mark.parametrize("family", slow.but(["bert", "mpnet", "albert"], "bert"))
 def test_states_stay_on_the_device_in_either_precision(family, gpu, on, tmp_path, monkeypatch):
-    monkeypatch.setattr(precision, "has_kernels", lambda _: True)
+    monkeypatch.setattr(device, "has_kernels", lambda _: True)
     suits = "around" if family == "mpnet" else ""
     backbone = load(str(write_classifier(tmp_path / family, family, suits)))
     for asked, bits in (("exact", "float32"), ("fast", "bfloat16")):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from expected_errors import refusing
 
-from heads.backbone import engine, loading, precision
+from heads.backbone import device, engine, loading
 from heads.backbone.engine import InferenceEngine, agreement, backends, to_try, tried
 from heads.backbone.states import Encoded
 from heads.errors import ModelError
@@ -13,7 +13,7 @@ from heads.features.store import FeatureMatrices, FeatureStore
 from heads.parts.resolve import resolve
 
 TEXTS = ("the cat sat", "a dog ran home twice and was late", "it", "on a mat, and on the cat.")
-HAS_KERNELS = precision.has_kernels()
+HAS_KERNELS = device.has_kernels()
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def _nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "has_instructions", lambda _: True)
+    monkeypatch.setattr(device, "has_instructions", lambda _: True)
 
 
 def test_a_pooling_needs_only_its_layers(backbone):
@@ -67,7 +67,7 @@ def test_16_bits_are_used_for_any_family_if_they_are_close(family, tiny, in_16_b
 
 
 def test_a_backend_that_gives_nan_is_not_used(backbone, in_16_bits, monkeypatch):
-    monkeypatch.setattr(precision, "has_kernels", lambda _: True)
+    monkeypatch.setattr(device, "has_kernels", lambda _: True)
     passes = InferenceEngine.passes
     monkeypatch.setattr(
         InferenceEngine,
@@ -114,11 +114,11 @@ def test_the_sample_has_short_and_long_texts():
 def test_precision_follows_the_instructions_of_the_device(
     monkeypatch, has_instructions, has_kernels
 ):
-    monkeypatch.setattr(precision, "has_instructions", lambda _: has_instructions)
-    monkeypatch.setattr(precision, "has_kernels", lambda _: has_kernels)
+    monkeypatch.setattr(device, "has_instructions", lambda _: has_instructions)
+    monkeypatch.setattr(device, "has_kernels", lambda _: has_kernels)
     auto, exact, fast, resumed = (
-        precision.products(name) for name in ("auto", "exact", "fast", "bfloat16")
+        device.products(name) for name in ("auto", "exact", "fast", "bfloat16")
     )
-    assert exact == precision.products("float32") == torch.float32
+    assert exact == device.products("float32") == torch.float32
     assert (auto == torch.bfloat16) == has_instructions
     assert fast == resumed == (torch.bfloat16 if has_kernels else torch.float32)

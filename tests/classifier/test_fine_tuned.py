@@ -13,7 +13,7 @@ from tiny_models import FORMS, save_tiny, write_classifier
 import heads
 from heads.api import train_grid
 from heads.backbone.loading import load
-from heads.classifier.fine_tuned import is_fine_tuned
+from heads.classifier.pretrained import is_fine_tuned
 from heads.data.corpus import Corpus
 from heads.interfaces.cli.app import main
 from heads.interfaces.result import html

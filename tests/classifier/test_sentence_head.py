@@ -20,7 +20,7 @@ import heads
 from heads.api import explain
 from heads.backbone.loading import load
 from heads.classifier import sentence_head
-from heads.classifier.fine_tuned import is_fine_tuned
+from heads.classifier.pretrained import is_fine_tuned
 from heads.errors import CheckpointError
 from heads.problem import MULTI_LABEL, REGRESSION, SINGLE_OUTPUT
 

@@ -13,7 +13,7 @@ import slow
 import torch
 from torch import Tensor
 
-from heads.backbone import precision
+from heads.backbone import device
 from heads.data.dataset import read
 from heads.data.samples import SAMPLES
 from heads.exporters.export import export
@@ -40,7 +40,7 @@ CLOSE = 1e-4  # of a number or a probability, where 16 bits change 1e-3 and more
 def _fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Sixteen bits are said to be fast, and are used where they may be."""
     monkeypatch.setenv("HEADS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(precision, "has_instructions", lambda device=None: True)
+    monkeypatch.setattr(device, "has_instructions", lambda device=None: True)
 
 
 def split(sample: str, folder: Path) -> tuple[Path, Path]:

@@ -440,7 +440,8 @@ def _read_promises(files: Parts, name: str, *, are_counted: bool) -> tuple["pyar
     for path, _ in files:
         opened = _open_file(path, skips_vectors=True, are_counted=are_counted)
         with _naming_damage(path, name), opened as (schema, promised, size, batches):
-            first = first if first is not None else schema
+            if first is None:
+                first = schema
             check_size(name, rows=rows + promised, columns=len(schema.names))
             check_unpacked(name, size)
             if len(set(schema.names)) < len(schema.names) or schema.names != first.names:

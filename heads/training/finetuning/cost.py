@@ -10,8 +10,7 @@ from typing import Any
 import psutil
 import torch
 
-from heads.backbone.device import for_training
-from heads.backbone.precision import EXACT
+from heads.backbone.device import EXACT, for_training
 from heads.errors import LimitError
 from heads.events import result
 from heads.features.token_states import different, keep_states
