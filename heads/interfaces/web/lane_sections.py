@@ -8,6 +8,9 @@ from typing import Any
 
 from heads import plugins
 
+ANSWERED = ("what the head answers", "")  # the first class that can be explained
+Stream = Generator[Any, None, None]  # of values for the outputs of a section
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionParts:
