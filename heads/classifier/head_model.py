@@ -103,7 +103,7 @@ def build_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> H
         names = names[0] if len(names) == 1 else names
     tokenizer, config = backbone.tokenizer, copy.deepcopy(backbone.model.config)
     config._name_or_path = ""  # a folder of this machine
-    return HeadConfig(
+    head_config = HeadConfig(
         backbone_config=config,
         backbone_class=base_of(backbone.model_type).built_as or "AutoModel",
         add_pooling_layer=_adds_pooler(backbone, resolved, encoder_only),
@@ -137,9 +137,10 @@ def build_config(module: RecipeModule, backbone: Backbone, num_labels: int) -> H
         most_windows=backbone.windows if resolved.reads_windows else None,
         averages_windows=resolved.reads_windows and module.reader.by_window,
         buffer_shapes=_buffer_shapes(module, num_labels),
-        num_labels=num_labels,
-        pad_token_id=backbone.pad if tokenizer is None else tokenizer.pad_token_id,
     )
+    head_config.num_labels = num_labels
+    head_config.pad_token_id = backbone.pad if tokenizer is None else tokenizer.pad_token_id
+    return head_config
 
 
 def check_fits(resolved: ResolvedRecipe, backbone: Backbone) -> None:

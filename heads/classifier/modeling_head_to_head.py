@@ -74,7 +74,6 @@ class HeadConfig(PretrainedConfig):
         hidden_size: d. Default: that of the base model.
         num_hidden_layers: The number of layers. Default: that of the base model.
         pooled_width: w before two texts are combined. Default: found by pooling zeros.
-        pad_token_id: The token that fills up shorter texts of a batch.
         special_token_ids: The tokens that do not count as content, such as [CLS] and [SEP].
         end_token_ids: The tokens that end a text, for the pooling `eos`.
         skipped_token_id: The token that is no last token wherever it ends a text, as padding.
@@ -115,7 +114,6 @@ class HeadConfig(PretrainedConfig):
     hidden_size: int = 0
     num_hidden_layers: int = 0
     pooled_width: int | None = None
-    pad_token_id: int | None = None
     special_token_ids: list[int] = field(default_factory=list)
     end_token_ids: list[int] = field(default_factory=list)
     skipped_token_id: int | None = None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.device import EXACT, products
 from heads.backbone.engine import InferenceEngine, relied_on
-from heads.backbone.precision import EXACT, products
 from heads.data.splits import Splits
 from heads.errors import LimitError
 from heads.features.extraction import Group, engine_of, grouped, unread

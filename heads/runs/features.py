@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.precision import EXACT, products
+from heads.backbone.device import EXACT, products
 from heads.evaluation.transferability import estimate
 from heads.events import Progress
 from heads.features.extraction import extract

@@ -16,9 +16,8 @@ from heads.backbone.backbone import Backbone
 from heads.backbone.models import BUNDLED
 from heads.caching import writing
 from heads.checked_files import CRC, crc_of_file
-from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.label_names import own_on_rows
-from heads.classifier.pretrained import is_own
+from heads.classifier.pretrained import fine_tuned_warning, is_own
 from heads.data.checks import SKEWED, majority_share
 from heads.data.corpus import Corpus, groups_of
 from heads.data.dataset import Data

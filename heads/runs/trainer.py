@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 from heads.backbone.backbone import Backbone
-from heads.backbone.precision import products
+from heads.backbone.device import products
 from heads.classifier import head_cache
 from heads.classifier.calibration import calibrate
 from heads.classifier.inputs import check_pairs

@@ -440,11 +440,10 @@ def _read_promises(files: Parts, name: str, *, are_counted: bool) -> tuple["pyar
     for path, _ in files:
         opened = _open_file(path, skips_vectors=True, are_counted=are_counted)
         with _naming_damage(path, name), opened as (schema, promised, size, batches):
-            if first is None:
-                first = schema
+            first = expected = first or schema
             check_size(name, rows=rows + promised, columns=len(schema.names))
             check_unpacked(name, size)
-            if len(set(schema.names)) < len(schema.names) or schema.names != first.names:
+            if len(set(schema.names)) < len(schema.names) or schema.names != expected.names:
                 what = f"{name} has columns of the same name, or parts with other columns."
                 raise DataError(what, "Name each column once, and all parts alike.")
             rows += promised or sum(batch.num_rows for batch in batches)

@@ -12,8 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from heads.backbone.backbone import Backbone
+from heads.backbone.device import EXACT
 from heads.backbone.engine import InferenceEngine, backends
-from heads.backbone.precision import EXACT
 from heads.caching import own_code
 from heads.data.columns import guess
 from heads.data.corpus import check_text

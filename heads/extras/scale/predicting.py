@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heads import display
-from heads.backbone.precision import EXACT
+from heads.backbone.device import EXACT
 from heads.caching import own_code
 from heads.events import result
 from heads.extras.scale.pieces import NOTES, Outcome, Piece

@@ -9,8 +9,8 @@ from heads.backbone.given import is_given
 from heads.catalog.catalog import CatalogEntry, Catalogue
 from heads.classifier.calibration import CALIBRATED
 from heads.classifier.classifier import Classifier
-from heads.classifier.fine_tuned import fine_tuned_warning
 from heads.classifier.prediction import Prediction
+from heads.classifier.pretrained import fine_tuned_warning
 from heads.data.dataset import Data
 from heads.display import Code, Description, Table
 from heads.errors import printable

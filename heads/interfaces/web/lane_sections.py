@@ -48,8 +48,6 @@ class LaneSection:
 
 
 PLACES = "heads.interfaces.web.places"
-ANSWERED = ("what the head answers", "")  # the first choice of the class that is explained
-Stream = Generator[Any, None, None]
 CORE_SECTIONS = tuple(
     LaneSection(
         name=name,

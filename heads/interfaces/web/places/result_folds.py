@@ -63,7 +63,7 @@ def label_all(board: Any, head: str = "", mine: Any = None, *, closes: bool = Tr
         applies = section.has_answer(board)
         phrase = section.find_answer(subject).phrase if applies else ""
         label = f"{section.question}  {phrase}{suffix}" if phrase else section.question
-        closed = {"open": False} if closes or section.name != NUMBERS else {}
+        closed: dict[str, Any] = {"open": False} if closes or section.name != NUMBERS else {}
         updates[f"fold-{section.name}"] = gr.update(label=label, visible=applies, **closed)
     return updates
 
