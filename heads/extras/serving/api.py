@@ -27,7 +27,9 @@ class EndpointOptions:
     texts: Sequence[str] = option((), "Texts that are sent, instead of the built-in ones.")
     pairs: Sequence[str] = option((), "As many second texts, for a head that reads two.")
     paired: bool = option(
-        False, "Send pairs of texts also where the checkpoint does not say that it needs them."
+        False,
+        "Send pairs of texts also where the checkpoint does not say that it needs them.",
+        is_switch=True,
     )
     headers: Sequence[str] = option(
         (), 'Sent with every request, such as "Authorization: Bearer …".'
