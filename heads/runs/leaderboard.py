@@ -208,7 +208,7 @@ class Leaderboard(display.Displayed):
 def leaderboard(run: RunFolder) -> Leaderboard:
     """Read a run and compare what is done of it; raise DataError if it is broken."""
     spec, stopped = load(run), stopped_of(run)
-    end = run.read("end.json") or UNFINISHED
+    end = {**UNFINISHED, **(run.read("end.json") or {})}
     cells = read_cells(run, spec.names)
     numbers = {name: spec.names.index(name) for name in cells}
     answers = {name: answers_of_cell(run, n, name).answers for name, n in numbers.items()}
