@@ -4,7 +4,7 @@
 
     run.json              what was asked: data, model, recipes, settings, versions
     rows.json             the texts and labels, so that the run needs no other file
-    facts.json            what reading gave: token counts, seconds, instant estimates;
+    facts.json            what reading gave: seconds, instant estimates, and
                           which rows are too long for the base model, where some read them whole
     race/007.json         in a race, what searching the settings of a cell came to
     race/007.safetensors  in a race, each development row's part of its score
