@@ -242,3 +242,29 @@ def test_in_public_mode_a_run_is_its_visitors_alone(tab, file, monkeypatch):
     second.locator(".run [data-do=delete]").click()
     second.locator(".run").wait_for(state="detached")
     assert not run.path.exists()
+
+
+@pytest.mark.slow
+def test_an_estimate_that_arrives_after_another_file_was_chosen_is_no_error(tab, tmp_path):
+    page = tab("?place=data")
+    page.get_by_role("button", name="Sentiment", exact=True).click()
+    page.locator("#account").wait_for()
+    page.locator("#settings > button").click()
+    delayed = []
+
+    def delay_first(route):
+        if delayed:
+            route.continue_()
+        else:
+            delayed.append(route)
+
+    page.route("**/gradio_api/queue/join*", delay_first)
+    page.get_by_label("Full grid").click()  # is estimated for the columns text and label
+    page.wait_for_timeout(500)
+    other = tmp_path / "other.csv"
+    other.write_text("sentence,mood\n" + "A good film,good\nA bad film,bad\n" * 20, "utf-8")
+    page.locator("input[type=file]").first.set_input_files(other)
+    page.locator("#account", has_text="sentence").wait_for()
+    delayed[0].continue_()
+    page.wait_for_timeout(3_000)
+    assert page.locator(".toast-body").count() == 0

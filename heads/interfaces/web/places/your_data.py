@@ -553,6 +553,8 @@ def _wire_card(
     probes: dict[str, Any] = {
         **by_name(partial(estimate_duration, jobs), [card.pending, *asked], estimate),
         "trigger_mode": "multiple",  # each ends the one before
+        # Menus whose choices are changed meanwhile would refuse what the browser still shows.
+        "preprocess": False,
         **ESTIMATES,
         **QUIET,
     }
