@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from heads.parts.registry import Head, Pooling, Tuning, loss, pairing, tuning
@@ -44,7 +45,7 @@ RANGES: Mapping[str, tuple[float, float]] = {STRIDE: (0, 4096)}
 OF_THE_READING = (PAIR, NORMALISE, PREFIX, INCLUDE_PREFIX, LONG, STRIDE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is computed once
 class ResolvedRecipe:
     """A recipe with its parts found and its options sorted to them.
 
@@ -250,7 +251,7 @@ class ResolvedRecipe:
         reads_vectors = not self.is_tuned and not self.needs_states
         return reads_vectors and (self.is_convex or self.head.is_solved)
 
-    @property
+    @cached_property
     def is_convex(self) -> bool:
         """Whether its head is one linear layer, solved to the one optimum of a penalised loss.
 
