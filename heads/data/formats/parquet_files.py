@@ -109,7 +109,7 @@ def _gather(
         rows.extend([*row, *more] for row in zip(*cells, strict=True))
     if not rows:
         raise DataError(f"{name} has no data rows.", "Choose one that has some.")
-    if split in columns:
+    if split and split in columns:
         what = f"{name} has splits and a column called {split}."
         raise DataError(what, "Rename the column.")
     return Table(

@@ -272,13 +272,11 @@ class DoubtfulLabels(display.Displayed):
                         lineterminator="\r\n",
                     )
                 elif ending == ".jsonl":
-                    table.to_json(
-                        unfinished,
-                        orient="records",
-                        lines=True,
-                        force_ascii=False,
-                        double_precision=15,
-                    )
+                    lines = [
+                        dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+                        for row in rows
+                    ]
+                    unfinished.write_text("\n".join([*lines, ""]), "utf-8")
                 else:
                     table.to_parquet(unfinished, index=False)
         return path

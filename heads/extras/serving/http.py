@@ -73,7 +73,7 @@ class Http:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            what = f"The server answers {method} {url.path} with no JSON ({short(text, 80)})."
+            what = f"The server answers {method} {url.path} with no JSON ({reason(text)})."
             raise NotJsonError(what, OTHER_SERVER) from None
 
     def look_at(self, path: str) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ def reason(text: str) -> str:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
-        return short(text, 80)
+        return short(text, 80) or "nothing"
     for key in ("error", "message", "detail", "object"):
         if isinstance(values, Mapping) and values.get(key):
             values = values[key]

@@ -434,3 +434,10 @@ def test_the_sample_is_of_the_whole_file():
     lines = [line for line, _ in drawn.drawn()]
     assert len(lines) == 50 == len(set(lines))
     assert sum(line >= 5_000 for line in lines) in range(13, 38)
+
+
+def test_a_column_without_a_name_is_read(tmp_path):
+    path = tmp_path / "index.parquet"
+    table = pa.table({"": [0, 1], "text": ["A film.", "A book."], "label": ["x", "y"]})
+    parquet.write_table(table, path)
+    assert open_table(path).columns == ("", "text", "label")
