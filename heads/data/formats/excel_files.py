@@ -341,6 +341,8 @@ def stream_excel(
     """Look through the first sheet of a workbook, as `open_stream` does; raise as `read_excel`."""
     scan = _scan(path, is_whole=False)
     grid, places = _grid(scan, titled=header is not False)
+    if header is None and len(places) == len(grid.rows) == 1:
+        header = False  # of a single cell that is a known name, too
     top = top_of(grid, header, known, is_one=len(places) == 1)
     top = replace(top, skipped=top.skipped + len(scan.rows) - len(grid.rows))
     blank, width = SheetCell(None, "", "n"), scan.width

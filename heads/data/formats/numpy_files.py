@@ -9,7 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -88,7 +88,14 @@ def read_numpy(path: Path, name: str, *, of_labels: bool = False) -> Table:
     """
     if of_labels and _is_npy(path):
         return _read_labels(path, name)
-    return table_of_arrays(name, *arrays_of(path, name))
+    table = table_of_arrays(name, *arrays_of(path, name, only=""))
+    read = {column: partial(_read_vectors, path, name, column) for column in table.vectors}
+    return replace(table, vectors=read)
+
+
+def _read_vectors(path: Path, name: str, column: str) -> RowVectors:
+    arrays, _ = arrays_of(path, name, only=column)  # checked again: the file may have changed
+    return table_of_arrays(name, arrays, ()).vectors[column]()
 
 
 def table_of_arrays(
@@ -110,10 +117,17 @@ def table_of_arrays(
     )  # fmt: skip
 
 
-def arrays_of(path: Path, name: str) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
-    """Return the vectors (n, w) and columns of cells of a file by name, and how it was read."""
+def arrays_of(
+    path: Path, name: str, *, only: str | None = None
+) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
+    """Return the vectors (n, w) and columns of cells of a file by name, and how it was read.
+
+    Args:
+        only: The vectors of a .npz file that are read; the others are zeros that take no memory.
+            Default: all of them.
+    """
     if not _is_npy(path):
-        return _arrays_of_npz(path, name)
+        return _arrays_of_npz(path, name, only)
     header = _header_at(path, name)
     check_vectors(header, name)
     rows, width = header.shape
@@ -146,7 +160,9 @@ def of_matrix(matrix: Matrix, name: str) -> RowVectors:
     return sink.done()
 
 
-def _arrays_of_npz(path: Path, name: str) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
+def _arrays_of_npz(
+    path: Path, name: str, only: str | None
+) -> tuple[dict[str, Matrix | list[str]], tuple[str, ...]]:
     """Return the arrays of a .npz file by name, vectors first, and notes on how it was read."""
     with _open_zip(path, name) as file:
         headers = _headers(file.zip, name)
@@ -164,7 +180,9 @@ def _arrays_of_npz(path: Path, name: str) -> tuple[dict[str, Matrix | list[str]]
         arrays: dict[str, Matrix | list[str]] = {}
         for array in tables:
             check_vectors(headers[array], f"{short(array)} of {name}")
-            arrays[array] = file[f"{array}.npy"]
+            is_read = only is None or array == only
+            zeros = np.broadcast_to(np.zeros((), headers[array].dtype), headers[array].shape)
+            arrays[array] = file[f"{array}.npy"] if is_read else zeros
         for array in plain:
             called, header = f"{short(array)} of {name}", headers[array]
             if not _are_cells(header):

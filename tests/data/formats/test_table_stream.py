@@ -5,6 +5,7 @@ import io
 import json
 from datetime import date, datetime
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -441,3 +442,22 @@ def test_a_column_without_a_name_is_read(tmp_path):
     table = pa.table({"": [0, 1], "text": ["A film.", "A book."], "label": ["x", "y"]})
     parquet.write_table(table, path)
     assert open_table(path).columns == ("", "text", "label")
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_vectors_are_read_when_asked_for_and_checked_again(ending, tmp_path):
+    path, vectors = tmp_path / f"vectors.{ending}", np.ones((50, 4), "float32")
+    save = {"npy": np.save, "npz": lambda to, own: np.savez(to, vectors=own)}[ending]
+    save(path, vectors)
+    (column,) = (table := open_table(path)).vectors
+    assert len(table.vectors[column]().names) == 50
+    save(path, vectors[:, 0])
+    with pytest.raises(DataError):
+        table.vectors[column]()
+
+
+def test_a_sheet_of_one_cell_is_one_row(tmp_path):
+    book = Workbook()
+    book.active.append(["text"])
+    book.save(path := tmp_path / "one.xlsx")
+    assert open_stream(path).rows == 1
